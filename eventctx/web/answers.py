@@ -71,7 +71,7 @@ class PageAnswers:
         self._url = url
         self._path = path
         self._discretion = discretion
-        self._timelines = Timelines(engine)
+        self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
         self._sparks: dict[str, tuple[bytes, Spark]] = {}
 

@@ -13,50 +13,78 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
+from eventctx.errors import DecodeError
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, last_position
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.snapshot import LoadedFrames
+from eventctx.queries.timelines.frame_files import FrameFiles
 
 KEY_FRAME: Final = 1_000
 """Records from one key frame to the next: the most that a question about the past folds."""
 
-MOST_MESSAGES: Final = 250_000
-"""Messages of all sessions whose frames are held; a message takes about half a kilobyte."""
+MOST_RECORDS: Final = 1_000_000
+"""Records of all sessions whose frames are held; a record takes about 150 bytes of them."""
 
 
-class Frames(NamedTuple):
+class Frames:
     """The key frames of a session in the order of their positions.
 
-    ``known`` is the position up to which the session was looked through for erasures.
+    ``known`` is the position up to which the session was looked through for erasures, ``now`` the
+    state there, if it is held. ``loaded`` are frames from a file, whose states are made when they
+    are asked for.
     """
 
-    states: tuple[TimelineState, ...] = ()
-    known: int = -1
+    def __init__(
+        self, states: Sequence[TimelineState | None] = (), loaded: LoadedFrames | None = None
+    ) -> None:
+        self._states = list(states)
+        self.now: TimelineState | None = None
+        self._loaded = loaded
+        self.positions = [] if loaded is None else list(loaded.positions)
+        self.known = self.positions[-1] if self.positions else -1
+        if loaded is not None:
+            self._states = [None] * len(self.positions)
+
+    def last(self) -> TimelineState | None:
+        """The last frame."""
+        return self._at(len(self.positions) - 1)
 
     def before(self, position: int) -> TimelineState | None:
         """The last frame at or before a position."""
-        place = bisect_right(self.states, position, key=_position)
-        return self.states[place - 1] if place else None
+        return self._at(bisect_right(self.positions, position) - 1)
 
-    @property
-    def messages(self) -> int:
-        """How many messages the last frame knows."""
-        return len(self.states[-1].changes.origins) if self.states else 0
+    def grown(self, fresh: Sequence[TimelineState], known: int) -> None:
+        """Take the frames behind the last one."""
+        self._states += fresh
+        self.positions += [one.position for one in fresh]
+        self.known = known
+
+    def _at(self, place: int) -> TimelineState | None:
+        if place < 0:
+            return None
+        state = self._states[place]
+        if state is None:
+            assert self._loaded is not None  # noqa: S101 - else all states are there
+            state = self._states[place] = self._loaded.state(place)
+        return state
 
 
 class FrameCache(Protocol):
     """Where frames outlive the process. What it loses is folded again."""
 
-    async def load(self, stream: str) -> Sequence[TimelineState]:
-        """The frames of a session; none where there are none that can be used."""
+    async def load(self, stream: str) -> LoadedFrames | None:
+        """The frames of a session; None where there are none that can be used."""
         ...
 
-    async def save(self, stream: str, frames: Sequence[TimelineState]) -> None:
-        """Keep the frames of a session, in place of those that it had."""
+    async def save(
+        self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
+    ) -> None:
+        """Keep ``fresh`` frames behind those up to ``before`` (None: they are the first)."""
         ...
 
     async def forget(self, stream: str) -> None:
@@ -80,13 +108,18 @@ class KeyFrames:
         head = await last_position(self._store, stream)
         frames = await self._frames(stream)
         if frames.known != head or position is None or position >= head:
-            now = await self._folded_to_head(stream, frames)
+            now = await self._now(stream, frames, head)
             if position is None or position >= now.position:
                 return now
-            frames = self._held.get(stream, Frames())
-        found = await self._folded(stream, frames.before(position), position)
-        if found is None:  # the store holds another log by now
-            self._held.pop(stream, None)
+            frames = self._held.get(stream, frames)
+        try:
+            found = await self._folded(stream, frames.before(position), position)
+        except DecodeError:
+            if not frames.positions:
+                raise
+            found = None
+        if found is None:  # the store holds another log by now, or a frame is damaged
+            await self.forget(stream)
             return await self.at(stream, position)
         return found
 
@@ -99,34 +132,48 @@ class KeyFrames:
     async def _frames(self, stream: str) -> Frames:
         frames = self._held.get(stream)
         if frames is None:
-            states = () if self._cache is None else await self._cache.load(stream)
-            frames = Frames(tuple(states), states[-1].position if states else -1)
-            self._hold(stream, frames)
-        else:
-            self._held.move_to_end(stream)
+            loaded = None if self._cache is None else await self._cache.load(stream)
+            frames = self._held[stream] = Frames(loaded=loaded)
+        self._held.move_to_end(stream)
+        while len(self._held) > 1 and self._records() > MOST_RECORDS:
+            self._held.popitem(last=False)
         return frames
 
-    def _hold(self, stream: str, frames: Frames) -> None:
-        self._held[stream] = frames
-        self._held.move_to_end(stream)
-        while len(self._held) > 1 and self._messages() > MOST_MESSAGES:
-            self._held.popitem(last=False)
+    def _records(self) -> int:
+        return sum([frames.known + 1 for frames in self._held.values()])
 
-    def _messages(self) -> int:
-        return sum([frames.messages for frames in self._held.values()])
+    async def _now(self, stream: str, frames: Frames, head: int) -> TimelineState:
+        now = frames.now
+        if now is not None and now.position == head:
+            record = await record_at(self._store, stream, head)
+            if record is not None and record.digest == now.digest:
+                return now
+        return await self._at_head(stream, frames)
 
-    async def _folded_to_head(self, stream: str, frames: Frames) -> TimelineState:
+    async def _at_head(self, stream: str, frames: Frames) -> TimelineState:
         """The state at the end of the log; keeps the frames on the way."""
-        made = list(frames.states)
-        state = await self._folded(stream, made[-1] if made else None, None, made, frames.known)
+        made: list[TimelineState] = []
+        try:
+            last = frames.last()
+            state = await self._folded(stream, last, None, made, frames.known)
+        except DecodeError:
+            if not frames.positions:
+                raise
+            state = None
         if state is None:
             await self.forget(stream)
-            made = []
+            frames = self._held[stream] = Frames()
+            last, made = None, []
             state = await self._folded(stream, None, None, made)
             assert state is not None  # noqa: S101 - without a frame nothing can differ
-        self._hold(stream, Frames(tuple(made), state.position))
-        if self._cache is not None and len(made) != len(frames.states):
-            await self._cache.save(stream, made)
+        # Another task may have taken the same frames meanwhile.
+        if made and frames.last() is last:
+            frames.grown(made, state.position)
+            if self._cache is not None and state.beside.about.parent is None:
+                await self._cache.save(stream, last, made)
+        frames.known = max(frames.known, state.position)
+        # A short session is read as the store holds it now, each time.
+        frames.now = state if frames.positions else None
         return state
 
     async def _folded(
@@ -162,10 +209,6 @@ def _erases(record: Record, known: int) -> bool:
     return record.type == "context:erased" and record.position > known
 
 
-def _position(state: TimelineState) -> int:
-    return state.position
-
-
 _of_stores: WeakKeyDictionary[EventStore, KeyFrames] = WeakKeyDictionary()
 """A store's frames live as long as the store: whoever asks about it shares them."""
 
@@ -174,7 +217,9 @@ def key_frames(store: EventStore) -> KeyFrames:
     """The key frames of a store's sessions in this process."""
     found = _of_stores.get(store)
     if found is None:
-        found = _of_stores[store] = KeyFrames(store)
+        path = getattr(store, "path", None)
+        cache = None if path is None else FrameFiles(path)
+        found = _of_stores[store] = KeyFrames(store, cache)
     return found
 
 

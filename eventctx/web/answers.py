@@ -73,6 +73,7 @@ class PageAnswers:
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
+        self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
         self._sparks: dict[str, tuple[bytes, Spark]] = {}
 
     def routes(self) -> list[Route]:
@@ -161,9 +162,15 @@ class PageAnswers:
     # -- a session, for a page that derives the rest itself --------------------------------------
 
     async def _timeline(self, request: Request) -> Response:
-        session = session_of(request)
-        document = await self._timelines.document(session, after_of(request))
-        return await _sent(lambda: self._discretion.timeline(document))
+        info, after = await self._info(session_of(request)), after_of(request)
+        if after < 0 and self._whole[0] == (info.stream, info.digest):
+            return Response(self._whole[1], media_type=_JSON)
+        document = await self._timelines.document(info.stream, after)
+        reply = await _sent(lambda: self._discretion.timeline(document))
+        if after < 0:
+            # A page that is loaded again, or in another tab, asks for the same.
+            self._whole = ((info.stream, bytes.fromhex(document["digest"])), bytes(reply.body))
+        return reply
 
     async def _digests(self, request: Request) -> Response:
         marks = await self._timelines.marks(session_of(request))

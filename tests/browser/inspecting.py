@@ -46,7 +46,7 @@ async def inspecting(store: Path, *options: object) -> AsyncIterator[Inspector]:
     command = [*program("inspect"), "--store", store, "--no-open", *options]
     log = store.with_name(f"{store.name}-inspect.log")
     # To a file, not a pipe: who writes to a pipe that nobody empties stands still.
-    with log.open("ab") as errors:
+    with log.open("wb") as errors:
         process = started(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
         with process as server:
             url = await asyncio.wait_for(asyncio.to_thread(_told, server), PATIENCE)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import {
-  brushPartAt, clampWindow, moveEdge, moveWindow, WIDEST_WINDOW, windowBetween, windowByKey, windowWith,
+  brushPartAt, clampWindow, moveEdge, moveWindow, WIDEST_WINDOW, windowBetween, windowByKey, windowGrown, windowWith,
 } from '../../../eventctx/web/page/charts/brush.js';
 import { cliffLabel, cliffMarks, cliffsOf } from '../../../eventctx/web/page/charts/cliffs.js';
 import {
@@ -101,6 +101,15 @@ test('a window stays where it is while it holds the request, else takes a step t
   assert.equal(last - first, 399);
   assert.ok(first < 500 && last > 550);
   assert.deepEqual(windowWith([100, 499], 10, 5000), [0, 399]);
+});
+
+test('a window of all requests grows with them, another one stays', () => {
+  assert.deepEqual(windowGrown([0, -1], 0, 1), [0, 0]);
+  assert.deepEqual(windowGrown([0, 2], 3, 5), [0, 4]);
+  assert.deepEqual(windowGrown([0, 397], 398, 403), [3, 402]);
+  assert.deepEqual(windowGrown([0, 399], 400, 403), [0, 399]);
+  assert.deepEqual(windowGrown([1, 2], 3, 5), [1, 2]);
+  assert.deepEqual(windowGrown([0, 1], 3, 5), [0, 1]);
 });
 
 test('a pointer near an edge of the window is on the edge', () => {

@@ -113,8 +113,8 @@ function riverLegend() {
  */
 function shapeNow(size) {
   const now = timeline.value;
-  if (now === null || size.width < 80) return null;
-  now.version.value; // a report that came late may have changed the highest request
+  now?.version.value; // a report that came late may have changed the highest request
+  if (now === null || now.requests.count === 0 || size.width < 80) return null;
   const window = clampWindow(windowed.value, now.requests.count);
   return riverShape(size, window, riverTop(now.requests, window));
 }

@@ -7,7 +7,7 @@ import { untracked } from '../signals.js';
 import {
   connection, cursor, follow, followEnd, setCursor, source, timeline,
 } from '../state.js';
-import { knownWord, meaningOfKnown, verification } from './verification.js';
+import { verdictWord, meaningOfKnown, verification } from './verification.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -158,7 +158,7 @@ function sizeNodes(now, request) {
  */
 function showKnown(known, now, request) {
   const state = verification(now, request).value;
-  const { word, sign } = knownWord(now, request, state);
+  const { word, sign } = verdictWord(now, request, state);
   // A digest that an importer made is no proof of what was sent.
   known.className = `head-known is-${sign === '' ? 'claimed' : state}`;
   known.replaceChildren(

@@ -1,5 +1,6 @@
 // One row of what was sent: an entry of the view, a part beside it, or what was added on the way.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { shownText, textView } from '../parts/text.js';
@@ -7,7 +8,7 @@ import { place } from '../place.js';
 import { detail } from '../state.js';
 import { showBody } from './bodies.js';
 import { estimatedHeight } from './detail-levels.js';
-import { kindWord, messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
+import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
 import { jsonView, messageView } from './message.js';
 import { selectByClick, waitingText } from './transcript.js';
 

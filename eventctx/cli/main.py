@@ -15,7 +15,6 @@ from eventctx.cli.commands.erasing import delete_command, erase_command, prune_c
 from eventctx.cli.commands.exports import export_command
 from eventctx.cli.commands.fork import fork_command
 from eventctx.cli.commands.imports import import_command
-from eventctx.cli.commands.inspect import inspect_command
 from eventctx.cli.commands.instructions import instructions_command
 from eventctx.cli.commands.log import log_command
 from eventctx.cli.commands.lost import lost_command
@@ -32,6 +31,7 @@ from eventctx.cli.commands.verify import verify_command
 from eventctx.cli.commands.watch import watch_command
 from eventctx.cli.commands.why import why_command
 from eventctx.cli.demo.command import demo_command
+from eventctx.cli.inspect.command import inspect_command
 from eventctx.cli.output.program import Program
 from eventctx.version import __version__
 

@@ -6,6 +6,7 @@ import msgspec
 
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, figures, numbering, usage
+from eventctx.queries.timelines.key_frames import timeline_at
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -24,17 +25,14 @@ class Audit(msgspec.Struct, frozen=True):
 
 async def audited(store: EventStore, session: str) -> Audit:
     """Fold a session into its audit. Raises StreamNotFound."""
-    state: audit.AuditState = audit.initial()
-    used: usage.UsageState = usage.initial()
-    async for record in store.read(session, bodies=False):
-        state = audit.evolve(state, record)
-        used = usage.evolve(used, record)
+    now = await timeline_at(store, session)
+    state = now.audit
     found = audit.rows(state)
     return Audit(
         session,
         found.requests,
         found.compactions,
         tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
-        dict(used.models),
+        dict(now.beside.usage.models),
         found.errors,
     )

@@ -10,7 +10,6 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
 from eventctx.log.naming import position_name
-from eventctx.log.record import Record
 from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
@@ -18,7 +17,8 @@ from eventctx.projections import numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.render import addresses, render
-from eventctx.queries.sent import SentForm, no_sources, sent_form, tools_of
+from eventctx.queries.sent import SentForm, sent_form, sources_of, tools_of
+from eventctx.queries.timelines.key_frames import record_at, timeline_at
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ async def position_of_turn(store: EventStore, stream: str, number: int) -> int:
 
 async def turn_of(store: EventStore, stream: str, number: int) -> numbering.TimelineTurn:
     """Turn ``number`` of a session. Raises InvalidSetting when there is no such turn."""
-    state: numbering.Numbering = await fold(store, stream, numbering)
+    state = (await timeline_at(store, stream)).changes.time
     turn = numbering.turn(state, number)
     if turn is None:
         raise InvalidSetting(_no_turn(state, stream, number))
@@ -107,7 +107,7 @@ async def request_of_turn(
     allow_damage: bool = False,
 ) -> RequestView:
     """The last request of a turn, or of one of its iterations. Raises as ``request_at`` does."""
-    state: numbering.Numbering = await fold(store, stream, numbering)
+    state = (await timeline_at(store, stream)).changes.time
     if numbering.turn(state, turn) is None:
         raise InvalidSetting(_no_turn(state, stream, turn))
     found = numbering.request(state, turn, iteration)
@@ -134,17 +134,7 @@ async def request_at(
     Raises InvalidSetting where another record or none lies there, StreamNotFound, and LogCorrupted
     for a body that lost its digest or cannot be decoded.
     """
-    state: request_view.ViewState = request_view.initial()
-    time: numbering.Numbering = numbering.initial()
-    prepared: Record | None = None
-    sources = no_sources()
-    async for record in store.read(stream, stop=position, bodies=False):
-        sources.note(record, state.next_number)
-        if record.position < position:
-            state = request_view.evolve(state, record)
-            time = numbering.evolve(time, record)
-        else:
-            prepared = record
+    prepared = await record_at(store, stream, position)
     if prepared is None or prepared.type != "context:request_prepared":
         found = "nothing" if prepared is None else prepared.type
         raise InvalidSetting(
@@ -152,7 +142,9 @@ async def request_at(
             f"context:request_prepared, found {found}"
         )
     event: Any = decode_known(prepared)
-    state = request_view.as_rendered(state, event.renderer)
+    before = await timeline_at(store, stream, position - 1)
+    sources = sources_of(before)
+    state = request_view.as_rendered(before.view, event.renderer)
     state = planned.with_insertions(state, event.insertions, prepared)
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)
@@ -179,7 +171,7 @@ async def request_at(
     known = known_as(event)
     return RequestView(
         position,
-        numbering.turn_number(time, prepared.turn_id),
+        numbering.turn_number(before.changes.time, prepared.turn_id),
         prepared.iteration,
         event,
         entries,

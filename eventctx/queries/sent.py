@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.log.codec import decode_known
-from eventctx.log.record import Body, Record
+from eventctx.log.record import Body
 from eventctx.log.soundness import check, damaged, is_sound
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
@@ -22,6 +22,9 @@ from eventctx.log.wire import (
 )
 from eventctx.messages.canonical import as_sent
 from eventctx.messages.encoding import decode_body
+from eventctx.projections.explain.changes import Origin
+from eventctx.projections.timeline.fold import SentContent, TimelineState
+from eventctx.projections.view.series import Series
 
 _ERASED: Final = "[erased]"
 
@@ -76,36 +79,34 @@ class SentForm(msgspec.Struct, frozen=True):
 class Sources(NamedTuple):
     """What a session's records say of the bodies that requests name.
 
-    ``forms`` are by the position of their request. ``numbers`` and ``injected`` are by the address
-    of a message; ``tools`` are addresses by the digest of the definitions.
+    ``forms`` are by the position of their request, ``contents`` by their address, ``tools`` are
+    addresses by the digest of the definitions. ``origins`` are all messages, by number.
     """
 
-    forms: dict[int, WireForm]
-    numbers: dict[BodyAt, tuple[int, ...]]
-    injected: dict[BodyAt, tuple[Injected, ...]]
-    tools: dict[str, BodyAt]
+    forms: Mapping[int, WireForm]
+    contents: Mapping[BodyAt, SentContent]
+    tools: Mapping[str, BodyAt]
+    origins: Series[Origin]
 
-    def note(self, record: Record, next_number: int) -> None:
-        """Take a record; ``next_number`` is that of the next message before it."""
-        match record.type:
-            case "context:message_added":
-                self.numbers[(record.position, 0)] = (next_number,)
-            case "context:request_content":
-                event = decode_known(record)
-                at = (record.position, 0)
-                if event.kind == "tools":
-                    self.tools[event.digest] = at
-                elif event.kind == "message":
-                    self.numbers[at], self.injected[at] = event.numbers, event.injected
-            case "context:request_prepared" if b'"wire"' in record.payload:
-                wire = decode_known(record).wire
-                if wire is not None:
-                    self.forms[record.position] = wire
+    def numbers(self, at: BodyAt) -> tuple[int, ...]:
+        """The messages of the transcript that the content at an address carries."""
+        content = self.contents.get(at)
+        if content is not None:
+            return content.numbers
+        place = bisect_left(self.origins, at, key=_place)
+        found = place < len(self.origins) and _place(self.origins[place]) == at
+        return (place,) if found else ()
 
 
-def no_sources() -> Sources:
-    """The sources of an empty stream."""
-    return Sources({}, {}, {}, {})
+def sources_of(state: TimelineState) -> Sources:
+    """The sources of the requests up to the position of ``state``."""
+    contents = {one.place: one for one in state.beside.contents if one.kind == "message"}
+    tools = {one.digest: one.place for one in state.beside.contents if one.kind == "tools"}
+    return Sources(dict(state.beside.forms), contents, tools, state.changes.origins)
+
+
+def _place(origin: Origin) -> BodyAt:
+    return origin.ref.position, origin.ref.index
 
 
 def addresses_of(forms: Mapping[int, WireForm], form: WireForm) -> list[BodyAt]:
@@ -150,9 +151,9 @@ async def sent_form(
     messages = [
         SentMessage(
             # A stored content is all that was sent, a transcript's message more than that.
-            one if one is None or at in sources.injected else as_sent(one),
-            sources.numbers.get(at, ()),
-            sources.injected.get(at, ()),
+            one if one is None or at in sources.contents else as_sent(one),
+            sources.numbers(at),
+            sources.contents[at].injected if at in sources.contents else (),
         )
         for at, one in zip(places, stored, strict=True)
     ]

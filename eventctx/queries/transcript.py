@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from eventctx.errors import InvalidSetting
+from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.origins import stored_origins
 from eventctx.log.soundness import damaged, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import transcript
+from eventctx.projections.transcript import TranscriptLine
+from eventctx.queries.timelines.key_frames import timeline_at
 
 Origin = Literal["harness", "observation"]
 
@@ -39,8 +42,8 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     """
     if at is not None and (type(at) is not int or not 0 <= at < 2**63):
         raise InvalidSetting(f"position: expected an int from 0, found {shown(at)}")
-    state, origins = await _transcript_state(store, stream, at)
-    places = [Address(position, index) for _, position, index in state.lines]
+    lines, origins = await _lines(store, stream, at)
+    places = [line.address for line in lines]
     bodies = await sound_bodies(store, stream, places)
     try:
         messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
@@ -55,17 +58,34 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
             message,
             origins.get(line.address),
         )
-        for line, message in zip(state.lines, messages, strict=True)
+        for line, message in zip(lines, messages, strict=True)
     ]
 
 
-async def _transcript_state(
+async def _lines(
     store: EventStore, stream: str, at: int | None
-) -> tuple[transcript.TranscriptState, dict[Address, Origin]]:
-    """The transcript, as ``fold`` derives it; runs of added messages are taken in one step.
+) -> tuple[Sequence[TranscriptLine], dict[Address, Origin]]:
+    """The lines of the transcript, and the places of the messages that a harness wrote."""
+    try:
+        state = await timeline_at(store, stream, at)
+    except DecodeError:
+        # A record that changes no transcript cannot be read; the transcript does not need it.
+        return await _lines_alone(store, stream, at)
+    origins = state.changes.origins
+    listed = [number for first, last in state.changes.listed for number in range(first, last + 1)]
+    numbers = [*listed, *range(state.changes.listed_to, len(origins))]
+    refs = [origins[number].ref for number in numbers]
+    found: dict[Address, Origin] = {
+        Address(*place): "observation" if observation else "harness"
+        for place, observation in state.beside.harness
+    }
+    return [TranscriptLine(ref.number, ref.position, ref.index) for ref in refs], found
 
-    Also the places of the messages that a harness wrote, as their events say.
-    """
+
+async def _lines_alone(
+    store: EventStore, stream: str, at: int | None
+) -> tuple[Sequence[TranscriptLine], dict[Address, Origin]]:
+    """The same from the records that change a transcript; runs of added ones are one step."""
     state = transcript.initial()
     found: dict[Address, Origin] = {}
     positions: list[int] = []
@@ -79,4 +99,4 @@ async def _transcript_state(
         elif record.type in ("context:messages_set", "context:cleared"):
             state = transcript.evolve(transcript.added(state, positions), record)
             positions = []
-    return transcript.added(state, positions), found
+    return list(transcript.added(state, positions).lines), found

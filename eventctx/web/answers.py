@@ -36,7 +36,7 @@ from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.version import __version__
 from eventctx.web.bodies import messages_at
 from eventctx.web.discretion import Discretion
-from eventctx.web.follow import Following, Streams
+from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
@@ -62,7 +62,7 @@ class Spark(TypedDict):
     lost: int
 
 
-class Answers:
+class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
     def __init__(self, engine: Engine, url: str, path: Path | None, discretion: Discretion) -> None:
@@ -71,7 +71,7 @@ class Answers:
         self._url = url
         self._path = path
         self._discretion = discretion
-        self._timelines = Timelines(engine)
+        self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
         self._sparks: dict[str, tuple[bytes, Spark]] = {}
 
@@ -183,7 +183,7 @@ class Answers:
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
         parts = (self._engine, self._timelines, self._discretion, self.streams)
-        return Following(*parts, info.stream, after)  # type: ignore[return-value]
+        return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------
 

@@ -25,7 +25,7 @@ from eventctx.errors import (
 )
 from eventctx.safe_text import without_password
 from eventctx.web.access import Access
-from eventctx.web.answers import Answers
+from eventctx.web.answers import PageAnswers
 from eventctx.web.discretion import Discretion
 from eventctx.web.guard import App, Guard
 from eventctx.web.page_files import PageFile
@@ -52,7 +52,7 @@ class Inspector:
     ) -> None:
         self._page = page
         self._discretion = Discretion(reveal=reveal)
-        self._answers = Answers(engine, url, path, self._discretion)
+        self._answers = PageAnswers(engine, url, path, self._discretion)
         inner = Starlette(
             routes=[*self._pages(), *self._answers.routes()],
             exception_handlers={

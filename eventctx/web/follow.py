@@ -56,7 +56,7 @@ class Streams:
         return self.open >= MOST_STREAMS
 
 
-class Following:
+class SessionStream:
     """One stream, as an ASGI response: what came after ``position``, then what comes."""
 
     def __init__(

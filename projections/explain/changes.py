@@ -120,7 +120,7 @@ class ChangesState(NamedTuple):
     begun: tuple[tuple[str | None, PreCompact], ...]
     plan: Plan | None
     planned: Cause | None
-    compacted: tuple[int, ...] = ()
+    compacted: Series[int]
 
 
 def initial() -> ChangesState:
@@ -135,6 +135,7 @@ def initial() -> ChangesState:
         begun=(),
         plan=None,
         planned=None,
+        compacted=Series(),
     )
 
 
@@ -215,7 +216,7 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
             left: Any = run.disposition  # the message left the view: neither kept nor shortened
             into = _stands_for(ref, state.view) if left == "merged" else None
             changes.append(Change(ref.number, left, cause, reason, into))
-    compacted = (*state.compacted, record.position)
+    compacted = state.compacted.append(record.position)
     return _with(state, changes)._replace(plan=plan, planned=cause, compacted=compacted)
 
 

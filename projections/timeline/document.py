@@ -13,6 +13,7 @@ from typing import Final, get_args
 import msgspec
 
 from eventctx.messages.facts import Facts, Kind
+from eventctx.messages.tokens import FAMILIES
 from eventctx.projections import numbering
 from eventctx.projections.explain.changes import Origin, What
 from eventctx.projections.explain.view_diff import GROUPS
@@ -31,7 +32,7 @@ WHAT: Final[tuple[str, ...]] = get_args(What)
 def document(state: TimelineState, session: str, *, since: TimelineState | None = None) -> Document:
     """The columns of a session; with ``since``, an earlier state of it, only what came after."""
     before = initial() if since is None else since
-    about = state.about
+    about = state.beside.about
     found: Document = {
         "format": FORMAT,
         "session": session,
@@ -51,13 +52,14 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
     found["messages"] = _messages(state, len(before.changes.origins))
     found["extras"] = [_extra(one) for one in state.views.extras[len(before.views.extras) :]]
     found["requests"] = requests(state, compactions, len(before.views.shown))
-    found["models"] = state.models[len(before.models) :]
+    found["models"] = state.beside.models[len(before.beside.models) :]
     found["compactions"] = compactions.rows(len(before.audit.compactions))
     found["changes"] = _changes(state, compactions, len(before.runs.runs))
     found["reasons"] = [one._asdict() for one in state.runs.reasons[len(before.runs.reasons) :]]
     found["turns"] = _turns(state, since)
-    found["links"] = [one._asdict() for one in state.links[len(before.links) :]]
+    found["links"] = [one._asdict() for one in state.beside.links[len(before.beside.links) :]]
     found["calls"] = _calls(state, before)
+    found["recounts"] = _recounts(state, len(before.recounts))
     if since is not None:
         found["updated"] = {
             "requests": updated_requests(state, since),
@@ -105,11 +107,25 @@ def _extra(extra: OtherEntry) -> Document:
 
 def _calls(state: TimelineState, before: TimelineState) -> dict[str, int]:
     """The messages with the calls that links and extras name which came after ``before``."""
-    links = state.links[len(before.links) :]
+    links = state.beside.links[len(before.beside.links) :]
     wanted = {one.call_id for one in links if one.call_id is not None}
     for extra in state.views.extras[len(before.views.extras) :]:
         wanted.update(extra.omit, [extra.call] if extra.call else ())
     return with_calls(state.changes.origins, wanted)
+
+
+def _recounts(state: TimelineState, first: int) -> list[Document]:
+    """Tokens of all messages, once more for each other family of models that was called."""
+    origins = state.changes.origins
+    return [
+        {
+            "from": one.first,
+            "tokens": [
+                FAMILIES[one.family].tokens(origin.ref.facts) for origin in origins[: one.messages]
+            ],
+        }
+        for one in state.recounts[first:]
+    ]
 
 
 def _changes(state: TimelineState, compactions: CompactionColumns, first: int) -> Document:

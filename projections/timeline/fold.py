@@ -7,9 +7,11 @@ there instead of the whole log.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 from eventctx.log.codec import decode_known
+from eventctx.log.origins import stored_origins
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm
 from eventctx.projections import audit, numbering, usage
@@ -50,42 +52,57 @@ class Link(NamedTuple):
 
 
 class About(NamedTuple):
-    """What the first records say: the file that a mirror copies, its format, and a fork's parent.
-
-    ``began`` and ``active`` are the times of the first and the last record that an activity of the
-    session made, in UTC nanoseconds, 0 without one; ``undated`` is the time of the import of a file
-    without times.
-    """
+    """The file that a mirror copies, its format, and the session and position a fork left."""
 
     source: str | None = None
     format: str | None = None
     parent: tuple[str, int] | None = None
-    began: int = 0
-    active: int = 0
-    undated: int | None = None
 
 
-class TimelineState(NamedTuple):
-    """The timeline after some record.
+class Recount(NamedTuple):
+    """From request ``first`` on, the first ``messages`` messages count as ``family`` has it.
 
-    ``changes`` and ``audit`` share their view and their numbering. ``models`` are the names of all
-    models, in the order in which requests first named them. ``cached`` are pairs of a
-    request's position and the tokens that its provider read from its cache. ``forms`` are pairs of
-    a request's position and the form in which it was sent.
+    Another model was called, and its family's estimator counts them anew.
     """
 
-    changes: ChangesState
-    audit: AuditState
+    first: int
+    messages: int
+    family: str
+
+
+class Beside(NamedTuple):
+    """What a timeline holds beside views and changes; most records change none of it.
+
+    ``models`` are the names of all models, in the order in which requests first named them.
+    ``cached`` are pairs of a request's position and the tokens that its provider read from its
+    cache. ``forms`` are pairs of a request's position and the form in which it was sent.
+    ``harness`` are the places of messages that a harness wrote, as their events say, and whether
+    each is an observation. ``tools`` counts tool calls.
+    """
+
     usage: UsageState
-    views: ViewsState
-    runs: RunsState
     models: Series[str]
     cached: Series[tuple[int, int]]
     forms: Series[tuple[int, WireForm]]
+    harness: Series[tuple[BodyAt, bool]]
     contents: Series[SentContent]
     links: Series[Link]
     tools: int
     about: About
+
+
+class TimelineState(NamedTuple):
+    """The timeline after the record with ``digest``.
+
+    ``changes`` and ``audit`` share their view. ``recounts`` are in order.
+    """
+
+    changes: ChangesState
+    audit: AuditState
+    views: ViewsState
+    runs: RunsState
+    recounts: Series[Recount]
+    beside: Beside
     digest: bytes
 
     @property
@@ -101,12 +118,9 @@ class TimelineState(NamedTuple):
 
 def initial() -> TimelineState:
     """The timeline of an empty stream."""
-    return TimelineState(
-        changes.initial(),
-        audit.initial(),
+    beside = Beside(
         usage.initial(),
-        views.initial(),
-        runs.initial(),
+        Series(),
         Series(),
         Series(),
         Series(),
@@ -114,95 +128,131 @@ def initial() -> TimelineState:
         Series(),
         0,
         About(),
+    )
+    return TimelineState(
+        changes.initial(),
+        audit.initial(),
+        views.initial(),
+        runs.initial(),
+        Series(),
+        beside,
         b"",
     )
 
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    (
-        before,
-        audited,
-        used,
-        shown,
-        changed,
-        models,
-        cached,
-        forms,
-        contents,
-        links,
-        tools,
-        about,
-        _,
-    ) = state
+    before, audited, shown, changed, recounts, beside, _ = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
     after = changes.advanced(before, record, view, time)
-    audited = audit.advanced(audited, record, view, time)
-    if after.changes is not before.changes:
+    if len(after.changes) != len(before.changes):
         fresh = after.changes[len(before.changes) :]
         changed = runs.following(changed, fresh, after.origins)
-    match record.type:
-        case "context:message_added":
-            pass  # the most frequent type by far
-        case "tool:pre":
-            tools += 1
-        case "context:request_prepared":
-            event: Any = decode_known(record)
-            shown = views.following(shown, before.view, event, record)
-            models = _named(models, event.model)
-            if event.wire is not None:
-                forms = forms.append((record.position, event.wire))
-        case "provider:request":
-            event = decode_known(record)
-            if event.prepared is not None:
-                models = _named(models, event.model)
-        case "usage:reported":
-            used = usage.evolve(used, record)
-            event = decode_known(record)
-            if event.prepared is not None:
-                cached = cached.append((event.prepared, event.cache_read))
-        case "context:request_content":
-            event = decode_known(record)
-            place = (record.position, 0)
-            content = SentContent(place, event.kind, event.digest, event.numbers, event.injected)
-            contents = contents.append(content)
-        case "session:start" | "session:fork" | "session:linked" | "session:taken_over":
-            links, about = _about(links, about, record)
-            if record.type == "session:fork":
-                used, shown, tools = usage.evolve(used, record), views.restarted(shown), 0
-    return TimelineState(
-        after,
-        audited,
-        used,
-        shown,
-        changed,
-        models,
-        cached,
-        forms,
-        contents,
-        links,
-        tools,
-        about,
-        record.digest,
-    )
+    if record.type == "context:request_prepared":
+        shown = views.following(shown, before.view, decode_known(record), record)
+    elif record.type == "session:fork":
+        shown = views.restarted(shown)
+        recounts = Series([one._replace(first=0) for one in recounts[-1:]])
+    if view.calibration.family != before.view.calibration.family:
+        recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
+        recounts = recounts.append(recount)
+    step = _STEPS.get(record.type)
+    if step is not None:
+        beside = step(beside, record)
+    audited = audit.advanced(audited, record, view, time)
+    return TimelineState(after, audited, shown, changed, recounts, beside, record.digest)
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+def _messages(beside: Beside, record: Record) -> Beside:
+    origins = stored_origins(record.type, record.payload)
+    if not origins.harness:
+        return beside  # nearly all
+    found = [
+        ((record.position, index), index in origins.observations)
+        for index in sorted(origins.harness)
+    ]
+    return beside._replace(harness=beside.harness.extend(found))
+
+
+def _tool(beside: Beside, record: Record) -> Beside:
+    return beside._replace(tools=beside.tools + 1)
+
+
+def _prepared(beside: Beside, record: Record) -> Beside:
+    event: Any = decode_known(record)
+    models = _named(beside.models, event.model)
+    if event.wire is not None:
+        form = (record.position, event.wire)
+        return beside._replace(models=models, forms=beside.forms.append(form))
+    return beside if models is beside.models else beside._replace(models=models)
+
+
+def _called(beside: Beside, record: Record) -> Beside:
+    event: Any = decode_known(record)
+    if event.prepared is None:
+        return beside
+    models = _named(beside.models, event.model)
+    return beside if models is beside.models else beside._replace(models=models)
 
 
 def _named(models: Series[str], model: str | None) -> Series[str]:
     return models if model is None or model in models else models.append(model)
 
 
-def _about(links: Series[Link], about: About, record: Record) -> tuple[Series[Link], About]:
+def _reported(beside: Beside, record: Record) -> Beside:
     event: Any = decode_known(record)
-    match record.type:
-        case "session:start":
-            source = None if event.imported_at is None else event.source or "a file"
-            return links, about._replace(source=source, format=event.format)
-        case "session:fork":
-            own = About(parent=(event.parent, event.at), format=about.format)
-            return Series(), own
-        case "session:taken_over":
-            return links, about._replace(source=None)
-        case _:
-            link = Link(record.position, event.session, event.relation, event.kind, event.call_id)
-            return links.append(link), about
+    used = usage.evolve(beside.usage, record)
+    if event.prepared is None:
+        return beside._replace(usage=used)
+    cached = beside.cached.append((event.prepared, event.cache_read))
+    return beside._replace(usage=used, cached=cached)
+
+
+def _content(beside: Beside, record: Record) -> Beside:
+    event: Any = decode_known(record)
+    content = SentContent(
+        (record.position, 0), event.kind, event.digest, event.numbers, event.injected
+    )
+    return beside._replace(contents=beside.contents.append(content))
+
+
+def _started(beside: Beside, record: Record) -> Beside:
+    event: Any = decode_known(record)
+    source = None if event.imported_at is None else event.source or "a file"
+    return beside._replace(about=beside.about._replace(source=source, format=event.format))
+
+
+def _forked(beside: Beside, record: Record) -> Beside:
+    event: Any = decode_known(record)
+    about = About(parent=(event.parent, event.at), format=beside.about.format)
+    used = usage.evolve(beside.usage, record)
+    return beside._replace(usage=used, about=about, links=Series(), tools=0)
+
+
+def _taken_over(beside: Beside, record: Record) -> Beside:
+    return beside._replace(about=beside.about._replace(source=None))
+
+
+def _linked(beside: Beside, record: Record) -> Beside:
+    event: Any = decode_known(record)
+    link = Link(record.position, event.session, event.relation, event.kind, event.call_id)
+    return beside._replace(links=beside.links.append(link))
+
+
+_STEPS: Final[dict[str, Callable[[Beside, Record], Beside]]] = {
+    "context:message_added": _messages,
+    "context:messages_set": _messages,
+    "tool:pre": _tool,
+    "context:request_prepared": _prepared,
+    "provider:request": _called,
+    "usage:reported": _reported,
+    "context:request_content": _content,
+    "session:start": _started,
+    "session:fork": _forked,
+    "session:taken_over": _taken_over,
+    "session:linked": _linked,
+}

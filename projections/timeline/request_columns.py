@@ -22,7 +22,7 @@ def requests(state: TimelineState, compactions: CompactionColumns, first: int) -
     shown = state.views.shown[first:]
     filled = Filling(state)
     rows = filled.behind(first)
-    models = {name: place for place, name in enumerate(state.models)}
+    models = {name: place for place, name in enumerate(state.beside.models)}
     figured = [filled.figures(row) for row in rows]
     found: Document = {
         "first": first,
@@ -61,10 +61,10 @@ def updated_requests(state: TimelineState, since: TimelineState) -> dict[str, Do
         *[position for position, _ in now.sizes.reports[len(then.sizes.reports) :]],
         *[position for position, _ in now.models[len(then.models) :]],
         *[position for position, _ in now.sent[len(then.sent) :]],
-        *[position for position, _ in state.cached[len(since.cached) :]],
+        *[position for position, _ in state.beside.cached[len(since.beside.cached) :]],
     }
     filled = Filling(state)
-    models = {name: place for place, name in enumerate(state.models)}
+    models = {name: place for place, name in enumerate(state.beside.models)}
     found: dict[str, Document] = {}
     for position in sorted(touched):
         place = bisect_left(then.requests, position, key=_position)
@@ -82,7 +82,7 @@ class Filling:
         self._rows = state.audit.requests
         self._figures = figures.read(state.audit.sizes)
         self._filled = audit.filling(state.audit)
-        self._cached = dict(state.cached)
+        self._cached = dict(state.beside.cached)
 
     def __call__(self, place: int) -> AuditRow:
         """The row of request ``place``, counted from 0."""

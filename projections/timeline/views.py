@@ -8,7 +8,7 @@ shortened copy, an insertion, a made-up result) is an ``OtherEntry``, and -1 - i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, NamedTuple
 
@@ -67,14 +67,18 @@ class LastView(NamedTuple):
 
 
 class ViewsState(NamedTuple):
-    """All views so far. ``places`` finds an extra again; versions of this state share it."""
+    """All views so far. ``last`` is None where it is not held, as behind a snapshot.
+
+    ``places`` finds the extras of the last view again; versions of this state share it.
+    """
 
     shown: Series[ShownView]
     extras: Series[OtherEntry]
-    last: LastView
-    places: dict[tuple[object, ...], int]
+    last: LastView | None
+    places: dict[_Key, int]
 
 
+_Key = tuple[object, ...]
 _NOTHING = LastView(Series(), ())
 
 
@@ -85,7 +89,15 @@ def initial() -> ViewsState:
 
 def restarted(state: ViewsState) -> ViewsState:
     """No views, but the extras so far: a fork has no requests before its own first one."""
-    return state._replace(shown=Series(), last=_NOTHING)
+    return ViewsState(Series(), state.extras, _NOTHING, {})
+
+
+def resumed(shown: Series[ShownView], extras: Series[OtherEntry]) -> ViewsState:
+    """The state from its series alone; the next view is compared by ids."""
+    state = ViewsState(shown, extras, None, {})
+    ids = expanded(state, len(shown) - 1)
+    places = {_key(extras[-1 - one]): -1 - one for one in ids if one < 0}
+    return state._replace(places=places)
 
 
 def following(
@@ -96,15 +108,22 @@ def following(
     if event.insertions:
         view = planned.with_insertions(view, event.insertions, record)
     now = LastView(view.layout.sealed, tuple(view.layout.tail()))
-    keep, added = _difference(state.last, now)
-    extras, ids = state.extras, []
-    for entry in added:
-        found = _whole(entry)
-        if found is None:
-            extras, found = _extra(extras, state.places, entry)
-        ids.append(found)
+    last = state.last
+    grew = last is not None and now.sealed.continues(last.sealed)
+    if last is None:
+        keep, added = 0, [*now.sealed, *now.tail]
+    else:
+        keep, added = _difference(last, now, grew=grew)
+    # Behind a break, only what is still in view can be found again.
+    naming = _Naming(state.extras, state.places, state.places if grew else {})
+    if not grew and last is not None:
+        naming.hold(islice([*last.sealed, *last.tail], keep))
+    ids = [naming.id_of(entry) for entry in added]
+    if last is None:
+        keep = _common(expanded(state, len(state.shown) - 1), ids)
+        ids = ids[keep:]
     shown = state.shown.append(ShownView(keep, _runs(ids), event.digest))
-    return ViewsState(shown, extras, now, state.places)
+    return ViewsState(shown, naming.extras, now, naming.places)
 
 
 def expanded(state: ViewsState, request: int) -> list[int]:
@@ -136,9 +155,9 @@ class _Bytes:
         self.data += data
 
 
-def _difference(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
+def _difference(before: LastView, now: LastView, *, grew: bool) -> tuple[int, list[Entry]]:
     """How many first entries are the same, and the entries behind them."""
-    if now.sealed.continues(before.sealed):
+    if grew:
         start = len(before.sealed)
         old: Sequence[Entry] = before.tail
         new = [*now.sealed[start:], *now.tail]
@@ -161,19 +180,46 @@ def _whole(entry: Entry) -> int | None:
     return None if ref.shortened or ref.stripped else ref.number
 
 
-def _extra(
-    extras: Series[OtherEntry], places: dict[tuple[object, ...], int], entry: Entry
-) -> tuple[Series[OtherEntry], int]:
-    """The id of an entry that is no whole message, and the extras with it."""
-    made = _made(entry)
-    key = (made.kind, made.number, made.position, made.index, made.mark)
-    place = places.get(key)
-    # Another version of the state may have put another extra there.
-    if place is None or place >= len(extras) or extras[place] != made:
-        place = len(extras)
-        places[key] = place
-        extras = extras.append(made)
-    return extras, -1 - place
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    return next(
+        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
+        min(len(one), len(other)),
+    )
+
+
+class _Naming:
+    """Gives entries their ids; one that the last view showed too keeps its id."""
+
+    def __init__(
+        self, extras: Series[OtherEntry], known: dict[_Key, int], places: dict[_Key, int]
+    ) -> None:
+        self.extras = extras
+        self.places = places
+        self._known = known
+
+    def hold(self, entries: Iterable[Entry]) -> None:
+        """Take over the ids of entries that stay in view."""
+        for entry in entries:
+            if _whole(entry) is None:
+                self.id_of(entry)
+
+    def id_of(self, entry: Entry) -> int:
+        whole = _whole(entry)
+        if whole is not None:
+            return whole
+        made = _made(entry)
+        key = _key(made)
+        place = self._known.get(key)
+        # Another version of the state may have put another extra there.
+        if place is None or place >= len(self.extras) or self.extras[place] != made:
+            place = len(self.extras)
+            self.extras = self.extras.append(made)
+        self.places[key] = place
+        return -1 - place
+
+
+def _key(extra: OtherEntry) -> _Key:
+    return extra.kind, extra.number, extra.position, extra.index, extra.mark
 
 
 def _made(entry: Entry) -> OtherEntry:

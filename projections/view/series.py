@@ -18,7 +18,7 @@ _growing = threading.Lock()
 
 
 class Growing(Protocol[T]):
-    """A sequence that holds the items of series: a list, or one that keeps less in memory.
+    """A sequence that holds the items of series in place of a list, and keeps less in memory.
 
     A slice of it is a list.
     """
@@ -29,6 +29,10 @@ class Growing(Protocol[T]):
 
     def extend(self, items: Iterable[T], /) -> None:
         """Add items at the end."""
+        ...
+
+    def first(self, count: int, /) -> list[T] | Growing[T]:
+        """A sequence of its own with the first ``count`` items."""
         ...
 
     def __len__(self) -> int: ...
@@ -49,7 +53,7 @@ class Series(Generic[T]):
     __slots__ = ("_items", "_length")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items: Growing[T] = list(items)
+        self._items: list[T] | Growing[T] = list(items)
         self._length = len(self._items)
 
     @classmethod
@@ -67,7 +71,7 @@ class Series(Generic[T]):
         with _growing:
             shared = self._items
             if len(shared) != self._length:
-                shared = shared[: self._length]
+                shared = _first(shared, self._length)
             shared.append(item)
         return self._version(shared, self._length + 1)
 
@@ -77,7 +81,7 @@ class Series(Generic[T]):
         with _growing:
             shared = self._items
             if len(shared) != self._length:
-                shared = shared[: self._length]
+                shared = _first(shared, self._length)
             shared.extend(added)
         return self._version(shared, self._length + len(added))
 
@@ -93,7 +97,7 @@ class Series(Generic[T]):
         return self._items is older._items and self._length >= older._length
 
     @staticmethod
-    def _version(shared: Growing[T], length: int) -> Series[T]:
+    def _version(shared: list[T] | Growing[T], length: int) -> Series[T]:
         grown: Series[T] = Series.__new__(Series)
         grown._items = shared
         grown._length = length
@@ -112,7 +116,8 @@ class Series(Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self._items[i] for i in range(*index.indices(self._length))]
+            start, stop, step = index.indices(self._length)
+            return self._items[start : stop if stop >= 0 else None : step]
         if not -self._length <= index < self._length:
             raise IndexError(index)
         return self._items[index if index >= 0 else index + self._length]
@@ -125,3 +130,7 @@ class Series(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Series({list(self)!r})"
+
+
+def _first(items: list[T] | Growing[T], count: int) -> list[T] | Growing[T]:
+    return items[:count] if isinstance(items, list) else items.first(count)

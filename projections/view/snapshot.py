@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
@@ -89,14 +90,20 @@ def dump(state: ViewState) -> bytes:
     return sha256(data).digest()[:CHECKSUM_BYTES] + data
 
 
+def dump_without_refs(state: ViewState) -> bytes:
+    """The state as bytes without its references, for a caller who keeps these in another form."""
+    return dump(state._replace(layout=state.layout._replace(refs=Series())))
+
+
 def _by_call(item: tuple[tuple[int, str], CallEnd]) -> tuple[int, str]:
     return item[0]
 
 
-def load(data: bytes) -> ViewState:
+def load(data: bytes, refs: Sequence[MessageRef] | None = None) -> ViewState:
     """The state from a snapshot; the layout is built from its references, with the same entries.
 
-    Raises DecodeError for bytes that ``dump`` did not make.
+    ``refs`` are those of a state that ``dump_without_refs`` wrote. Raises DecodeError for bytes
+    that neither of the two made.
     """
     if sha256(data[CHECKSUM_BYTES:]).digest()[:CHECKSUM_BYTES] != data[:CHECKSUM_BYTES]:
         raise DecodeError("the snapshot is damaged")
@@ -107,7 +114,7 @@ def load(data: bytes) -> ViewState:
         stored.position,
         stored.next_number,
         stored.messages,
-        layouts.build(Series(stored.refs), stored.insertions, ends),
+        layouts.build(Series(stored.refs if refs is None else refs), stored.insertions, ends),
         stored.gone,
         stored.plan_position,
         frozenset(stored.pins),

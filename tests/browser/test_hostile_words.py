@@ -25,7 +25,7 @@ _FOREIGN: Final = ", ".join(
         "base",
         "svg animate",
         "meta[http-equiv]",
-        "[onload], [onclick], [onerror], [onfocus], [onmouseover], [autofocus], [srcdoc]",
+        "[onload], [onclick], [onerror], [onfocus], [onmouseover], [srcdoc]",
         "[href^='javascript' i], [href^='data' i], [href^='http' i], [src^='http' i]",
         "form[action]",
     ]

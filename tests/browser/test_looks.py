@@ -46,7 +46,7 @@ async def _brightness(page: Page) -> float:
     color: str = await page.evaluate(
         "() => { const canvas = document.createElement('canvas');"
         " const draw = canvas.getContext('2d');"
-        " draw.fillStyle = getComputedStyle(document.body).backgroundColor;"
+        " draw.fillStyle = getComputedStyle(document.documentElement).backgroundColor;"
         " draw.fillRect(0, 0, 1, 1);"
         " return draw.getImageData(0, 0, 1, 1).data.slice(0, 3).join() }"
     )

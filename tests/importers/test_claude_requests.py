@@ -18,7 +18,8 @@ from eventctx.log import wire
 from eventctx.log.codec import decode_event
 from eventctx.log.wire import WireForm
 from eventctx.queries.requests import RequestView, request_at
-from eventctx.queries.sent import addresses_of, no_sources, sent_form
+from eventctx.queries.sent import addresses_of, sent_form, sources_of
+from eventctx.queries.timelines.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.claude_requests import (
@@ -336,7 +337,7 @@ async def test_a_request_with_another_digest_than_the_recorded_one_does_not_veri
     ctx = await engine.session(SESSION)
     await ctx.add_message({"role": "user", "content": "go"})
     await ctx.get_messages_for_request()
-    sources = no_sources()
+    sources = sources_of(await timeline_at(store, SESSION))
     sent = await sent_form(store, SESSION, sources, form, allow_damage=False)
     assert [one.message for one in sent.messages] == [{"role": "user", "content": "go"}]
     assert not sent.holds

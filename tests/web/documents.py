@@ -1,6 +1,6 @@
 """Timeline documents of sessions, each with what the engine says of every request in it.
 
-``python -m tests.web.documents OUT FILE…`` imports recorded sessions and writes a JSON file for each
+``python -m tests.web.documents OUT FILE…`` imports recorded sessions and writes a file for each
 into the folder; ``tests/web/page/agreement.mjs`` reads them. Its members:
 
 - ``document``: the whole timeline, ``deltas`` the same in pieces, ``marks`` as ``/digests`` has.

@@ -9,12 +9,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from eventctx.cli.commands.inspect_file import html_of
+from eventctx.cli.inspect.html_file import html_of
 from eventctx.engine import Engine
 from eventctx.web.export.file import Contents
 
 Address = tuple[int, int]
 WHOLE = Contents()
+
+
+def unpacked(data: str) -> Any:
+    """The value of an element whose text is the base64 of compressed JSON."""
+    return json.loads(gzip.decompress(base64.b64decode(json.loads(data))))
 
 
 class Exported(HTMLParser):
@@ -38,7 +43,9 @@ class Exported(HTMLParser):
         self.timeline: dict[str, Any] = json.loads(self.parts["timeline"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
         self.bodies: dict[Address, Any] = {
-            (position, index): body for row in self.unpacked() for position, index, body in [row]
+            (position, index): body
+            for _, _, data in self.blocks
+            for position, index, body in unpacked(data)
         }
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -66,13 +73,7 @@ class Exported(HTMLParser):
     @property
     def contents(self) -> list[str]:
         """The text of every block, decompressed."""
-        return [
-            gzip.decompress(base64.b64decode(json.loads(data))).decode()
-            for _, _, data in self.blocks
-        ]
-
-    def unpacked(self) -> list[Any]:
-        return [row for text in self.contents for row in json.loads(text)]
+        return [json.dumps(unpacked(data), ensure_ascii=False) for _, _, data in self.blocks]
 
     def views(self) -> list[list[int]]:
         """The entry ids of every request's view, as the page derives them."""

@@ -94,6 +94,10 @@ class Shelved(Generic[T]):
         for item in items:
             self.append(item)
 
+    def first(self, count: int) -> list[T]:
+        """The first ``count`` items, in memory."""
+        return self[:count]
+
     def __len__(self) -> int:
         return len(self._places) * CHUNK + len(self._newest)
 

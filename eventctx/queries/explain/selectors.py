@@ -13,10 +13,11 @@ from eventctx.log.naming import position_name
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
 from eventctx.projections import figures, numbering
-from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.figures import Figures
+from eventctx.projections.numbering import Numbering
 from eventctx.projections.view import planned
+from eventctx.queries.timelines.key_frames import record_at, timeline_at
 
 
 class RequestSelector(NamedTuple):
@@ -70,46 +71,36 @@ async def states_at(
     """
     for selector in selectors:
         _check(selector)
-    found: list[_Found | None] = [None] * len(selectors)
-    wanted = {selector.position for selector in selectors}
-    types: dict[int, str] = {}
-    state, sizes = changes.initial(), figures.initial()
-    async for record in store.read(stream, bodies=False):
-        if record.position in wanted:
-            types[record.position] = record.type
-        if record.type == "context:request_prepared":
-            turn = numbering.turn_number(state.time, record.turn_id)
-            for place, selector in enumerate(selectors):
-                if _is_meant(selector, record, turn):
-                    found[place] = _seen(state, record, turn)
-        state = changes.evolve(state, record)
-        sizes = figures.evolve(sizes, record)
-    known = figures.read(sizes)
+    now = await timeline_at(store, stream)
+    known = figures.read(now.audit.sizes)
     seen: list[Seen] = []
-    for selector, one in zip(selectors, found, strict=True):
-        if selector != NOW and one is None:
-            raise InvalidSetting(_no_request(stream, selector, state.time, types))
-        seen.append(Seen(state, known) if one is None else Seen(one[0], known, *one[1:]))
-    return seen, state
+    for selector in selectors:
+        if selector == NOW:
+            seen.append(Seen(now.changes, known))
+            continue
+        record = await _request(store, stream, selector, now.changes.time)
+        state = (await timeline_at(store, stream, record.position - 1)).changes
+        event: Any = decode_known(record)
+        turn = numbering.turn_number(state.time, record.turn_id)
+        state = state._replace(view=planned.with_insertions(state.view, event.insertions, record))
+        seen.append(Seen(state, known, record, event, turn))
+    return seen, now.changes
 
 
-def _is_meant(selector: RequestSelector, record: Record, turn: int | None) -> bool:
-    if selector.position is not None:
-        return record.position == selector.position
-    return (
-        selector.turn is not None
-        and selector.turn == turn
-        and selector.iteration in (None, record.iteration)
-    )
-
-
-_Found = tuple[ChangesState, Record, RequestPrepared, int | None]
-
-
-def _seen(state: ChangesState, record: Record, turn: int | None) -> _Found:
-    event: Any = decode_known(record)
-    view = planned.with_insertions(state.view, event.insertions, record)
-    return state._replace(view=view), record, event, turn
+async def _request(
+    store: EventStore, stream: str, selector: RequestSelector, time: Numbering
+) -> Record:
+    """The record of a selected request. Raises InvalidSetting where there is none."""
+    position = selector.position
+    if position is None:
+        assert selector.turn is not None  # noqa: S101 - tells the type checker
+        made = numbering.request(time, selector.turn, selector.iteration)
+        position = None if made is None else made.position
+    record = None if position is None else await record_at(store, stream, position)
+    if record is None or record.type != "context:request_prepared":
+        found = "nothing" if record is None else record.type
+        raise InvalidSetting(_no_request(stream, selector, time, found))
+    return record
 
 
 def _int(value: object, name: str) -> int:
@@ -127,11 +118,8 @@ def _check(selector: RequestSelector) -> None:
         raise InvalidSetting("iteration: counts within a turn; expected turn with it, found none")
 
 
-def _no_request(
-    stream: str, selector: RequestSelector, time: numbering.Numbering, types: dict[int, str]
-) -> str:
+def _no_request(stream: str, selector: RequestSelector, time: Numbering, found: str) -> str:
     if selector.position is not None:
-        found = types.get(selector.position, "nothing")
         return (
             f"{position_name(selector.position)} of session {stream!r}: expected a "
             f"context:request_prepared, found {found}; `eventctx audit {stream}` lists them"

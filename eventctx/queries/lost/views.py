@@ -14,6 +14,7 @@ from eventctx.projections.explain.changes import Change, ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.selectors import NOW, RequestSelector, states_at
 from eventctx.queries.lost.answers import Left, LeftBy
+from eventctx.queries.timelines.key_frames import timeline_at
 
 _LEFT_BY: Final[dict[str, LeftBy]] = {
     **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
@@ -85,13 +86,12 @@ async def asked(
             seen.state.view.spoken.withdrawn,
         )
     check_number("compaction", compaction)
-    before = after = state = changes.initial()
-    async for record in store.read(stream, bodies=False):
-        was, state = state, changes.evolve(state, record)
-        if len(state.compacted) == compaction != len(was.compacted):
-            before, after = was, state
+    state = (await timeline_at(store, stream)).changes
     if not 0 < compaction <= len(state.compacted):
         raise InvalidSetting(_no_compaction(stream, compaction, len(state.compacted)))
+    at = state.compacted[compaction - 1]
+    before = (await timeline_at(store, stream, at - 1)).changes
+    after = (await timeline_at(store, stream, at)).changes
     cause = after.planned
     assert cause is not None  # noqa: S101 - an applied compaction has a plan
     return Asked(

@@ -61,6 +61,13 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, S
         "changes": _columns_until(document["changes"], end),
         "turns": [one for one in document["turns"] if one["first"] <= end],
         "links": [one for one in document["links"] if one["position"] <= end],
+        "recounts": [
+            {
+                "from": sum(place < one["from"] for place in chosen),
+                "tokens": one["tokens"][:messages],
+            }
+            for one in document["recounts"]
+        ],
         "calls": {call: one for call, one in document["calls"].items() if one < messages},
     }
     return made, shown

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 
 import { MessageMarks, viewDigest, viewHolds } from '../../../eventctx/web/page/timeline/digest.js';
 import { LOG_GROUPS } from '../../../eventctx/web/page/timeline/groups.js';
-import { STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
+import { CHANGE_KINDS, STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 
 /** An entry as tests/web/documents.py writes it. */
@@ -61,6 +61,10 @@ async function agrees(timeline, said) {
 
 /** The whole document says what the engine says. */
 export async function wholeAgrees(said) {
+  const { kinds, groups, what } = said.document.legends;
+  assert.deepEqual(groups, LOG_GROUPS);
+  assert.deepEqual(kinds, LOG_GROUPS.slice(0, kinds.length));
+  assert.deepEqual(what, CHANGE_KINDS);
   await agrees(Timeline.from(said.document), said);
 }
 

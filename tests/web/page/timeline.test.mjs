@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from '../../../eventctx/web/page/timeline/groups.js';
-import { packDocument, packedBuffers } from '../../../eventctx/web/page/timeline/packing.js';
+import { packDocument, packedBuffers, withSums } from '../../../eventctx/web/page/timeline/packing.js';
 import { STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { chaos, documentOf, seeded, slowly } from './chaos.mjs';
@@ -134,12 +134,16 @@ test('a document that does not go on from the head is refused', () => {
   assert.equal(timeline.head, 4);
 });
 
-test('what a worker packs and hands over is the same timeline', () => {
+test('what a worker packs, sums up and hands over is the same timeline, and grows', () => {
   const records = chaos(seeded(9));
-  const document = documentOf(records, 0, records.length);
-  const packed = packDocument(document);
-  const moved = structuredClone(packed, { transfer: packedBuffers(packed) });
-  assert.deepEqual(everything(Timeline.from(moved)), everything(Timeline.from(document)));
+  const end = Math.floor(records.length / 2);
+  const document = documentOf(records, 0, end);
+  const packed = withSums(packDocument(document));
+  const moved = Timeline.from(structuredClone(packed, { transfer: packedBuffers(packed) }));
+  assert.equal(packed.messages.position.length, 0);
+  assert.deepEqual(everything(moved), everything(Timeline.from(document)));
+  moved.append(documentOf(records, end, records.length));
+  assert.deepEqual(everything(moved), everything(Timeline.from(documentOf(records, 0, records.length))));
 });
 
 test('requests are found by position, and are named as on the command line', () => {

@@ -7,7 +7,7 @@ import { untracked } from '../signals.js';
 import {
   connection, cursor, follow, followEnd, setCursor, source, timeline,
 } from '../state.js';
-import { knownWord, meaningOfKnown, verification } from './verification.js';
+import { verdictWord, meaningOfKnown, verification } from './verification.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -23,7 +23,7 @@ define('ctx-head', (host) => {
   const size = h('div', { class: 'head-size' });
   const known = h('details', { class: 'head-known' });
   host.replaceChildren(
-    h('div', { class: 'head-line' }, name, about, lost, origin, live),
+    h('div', { class: 'head-line' }, name, about, lost, live, origin),
     h('div', { class: 'head-line', role: 'group', 'aria-label': 'The request at the cursor' },
       before, where, next, size, known),
   );
@@ -101,11 +101,11 @@ function showLive(live) {
   live.hidden = !source.can.live || timeline.value === null;
   live.className = `quiet head-live is-${state}`;
   live.setAttribute('aria-pressed', String(follows));
-  const words = { open: 'live', lost: 'reconnecting', ended: 'ended', off: 'not live' };
+  const words = { open: '', lost: ', reconnecting', ended: ', not live any more', off: '' };
   live.replaceChildren(
     h('span', { class: 'dot', 'aria-hidden': 'true' }),
-    `${words[state]}${follows ? ', following' : ''}`);
-  live.title = follows ? 'The cursor stays at the end' : 'Follow the end (f)';
+    `${follows ? 'following the end' : 'follow the end'}${words[state]}`);
+  live.title = follows ? 'The cursor stays at the end while the session grows (f)' : 'Go to the end and stay there (f)';
 }
 
 /**
@@ -158,8 +158,9 @@ function sizeNodes(now, request) {
  */
 function showKnown(known, now, request) {
   const state = verification(now, request).value;
-  const { word, sign } = knownWord(now, request, state);
-  known.className = `head-known is-${state}`;
+  const { word, sign } = verdictWord(now, request, state);
+  // A digest that an importer made is no proof of what was sent.
+  known.className = `head-known is-${sign === '' ? 'claimed' : state}`;
   known.replaceChildren(
     h('summary', { text: sign === '' ? word : `${word} ${sign}` }),
     h('div', { class: 'known-about' },

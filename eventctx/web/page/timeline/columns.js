@@ -50,6 +50,21 @@ export class GrowingColumn {
   }
 }
 
+/** @returns {GrowingColumn<Int32Array>} */
+export function integerColumn() {
+  return new GrowingColumn(new Int32Array(0));
+}
+
+/** @returns {GrowingColumn<Float64Array>} */
+export function floatColumn() {
+  return new GrowingColumn(new Float64Array(0));
+}
+
+/** @returns {GrowingColumn<Uint8Array>} */
+export function byteColumn() {
+  return new GrowingColumn(new Uint8Array(0));
+}
+
 /**
  * A column that takes an array as its first values, without a copy.
  * @template {Numbers} T

@@ -5,7 +5,11 @@
  * few (compactions, turns, insertions) stays as the document has it.
  */
 
+import { SumTable } from './sums.js';
+import { ViewTable } from './views.js';
+
 /** @import { Numbers } from './columns.js' */
+/** @import { PackedSums } from './sums.js' */
 
 /**
  * An entry of a view that is no message as it was added; its id is -1 - its place in the list.
@@ -70,11 +74,12 @@
 /** @typedef {Record<string, Numbers>} PackedColumns */
 
 /** A document with typed arrays. The runs of all views lie in one array; those of request `r` begin
- * at `addStart[r]` and end before `addStart[r + 1]`.
+ * at `addStart[r]` and end before `addStart[r + 1]`. `sums` are made by `withSums`.
  * @typedef {DocumentRest & {
  *   packed: true, messagesFirst: number, requestsFirst: number,
  *   messages: PackedColumns, requests: PackedColumns, changes: PackedColumns,
  *   addStart: Int32Array, addRuns: Int32Array, breaks: string[], digests: string[],
+ *   sums?: PackedSums,
  * }} PackedDocument
  */
 
@@ -154,13 +159,32 @@ export function packDocument(document) {
 }
 
 /**
+ * A whole document with the sums of all its requests: the most work there is in one.
+ * @param {PackedDocument} packed
+ * @returns {PackedDocument}
+ */
+export function withSums(packed) {
+  const views = new ViewTable();
+  views.append(packed);
+  const sums = new SumTable();
+  const { kind, tokens } = packed.messages;
+  sums.append(views, kind, tokens, packed.extras, packed.recounts ?? []);
+  return { ...packed, sums: sums.packed() };
+}
+
+/**
  * The buffers of a packed document, to be handed from the worker to the page.
  * @param {PackedDocument} packed
  * @returns {ArrayBuffer[]}
  */
 export function packedBuffers(packed) {
   const tables = [packed.messages, packed.requests, packed.changes];
-  const columns = [...tables.flatMap((table) => Object.values(table)), packed.addStart, packed.addRuns];
+  const columns = [
+    ...tables.flatMap((table) => Object.values(table)),
+    packed.addStart,
+    packed.addRuns,
+    ...Object.values(packed.sums ?? {}),
+  ];
   return columns.map((column) => /** @type {ArrayBuffer} */ (column.buffer));
 }
 

@@ -7,7 +7,8 @@
  * rectangle ends where one of these does. What was not added yet has none.
  */
 
-import { GrowingColumn } from './columns.js';
+import { columnOf, integerColumn } from './columns.js';
+import { shownAs, shownNumber } from './entries.js';
 import { IN_VIEW_BELOW, STANDINGS, STANDING_NOT_ADDED } from './standing.js';
 
 /** @import { Timeline } from './timeline.js' */
@@ -48,12 +49,11 @@ export class PresenceSweep {
     this.now = timeline.standings(request).slice(top, bottom + 1);
     this.since = new Int32Array(this.now.length).fill(request);
     this.shown = this.now.map((code) => (code < IN_VIEW_BELOW ? code : NOT_SHOWN));
-    this.view = new GrowingColumn(timeline.view(request).slice());
-    this.view.count = this.view.space.length;
+    this.view = columnOf(timeline.view(request).slice());
     /** The request at which a message was last looked at: a step looks at each once. */
     this.seen = new Int32Array(this.now.length).fill(-1);
-    /** @type {number[]} */
-    this.touched = [];
+    /** Places that one step looks at. */
+    this.touched = integerColumn();
     /** @type {PresenceRun[]} */
     this.runs = [];
   }
@@ -66,32 +66,44 @@ export class PresenceSweep {
     const { timeline, view } = this;
     const { views, changeTable } = timeline;
     const { position, last } = timeline.requests;
-    this.touched = [];
+    this.touched.count = 0;
     const keep = views.keep.space[request];
     for (let at = keep; at < view.count; at++) this.show(view.space[at], NOT_SHOWN, request);
     view.count = keep;
+    const added = view.count;
     views.eachAdded(request, (from, to) => {
-      for (let id = from; id <= to; id++) {
-        view.push(id);
-        this.show(id, timeline.shownAs(id), request);
-      }
+      for (let id = from; id <= to; id++) view.push(id);
     });
+    for (let at = added; at < view.count; at++) {
+      this.show(view.space[at], shownAs(timeline.extras, view.space[at]), request);
+    }
     this.touchRun(last[request - 1] + 1, last[request], request);
     const changes = changeTable.before(position[request]);
     for (let at = changeTable.before(position[request - 1]); at < changes; at++) {
       this.touchRun(changeTable.first.space[at], changeTable.last.space[at], request);
     }
     const out = changeTable.standingsAfter(changes, timeline.messages.count);
-    const standingOf = (/** @type {number} */ place) => {
-      if (this.shown[place] !== NOT_SHOWN) return this.shown[place];
-      return this.top + place > last[request] ? STANDING_NOT_ADDED : out[this.top + place];
-    };
-    const other = this.touched.filter((place) => standingOf(place) !== this.now[place]);
-    this.close(other.sort((one, another) => one - another), request - 1);
-    for (const place of other) {
-      this.now[place] = standingOf(place);
-      this.since[place] = request;
+    let others = 0;
+    const { touched, now, since } = this;
+    for (const place of touched.values) {
+      if (this.standingAt(place, last[request], out) !== now[place]) touched.space[others++] = place;
     }
+    const other = touched.space.subarray(0, others).sort();
+    this.close(other, request - 1);
+    for (const place of other) {
+      now[place] = this.standingAt(place, last[request], out);
+      since[place] = request;
+    }
+  }
+
+  /**
+   * @param {number} place
+   * @param {number} last the last message that was added
+   * @param {Uint8Array} out standings of messages out of view
+   */
+  standingAt(place, last, out) {
+    if (this.shown[place] !== NOT_SHOWN) return this.shown[place];
+    return this.top + place > last ? STANDING_NOT_ADDED : out[this.top + place];
   }
 
   /**
@@ -100,7 +112,7 @@ export class PresenceSweep {
    * @param {number} request
    */
   show(id, code, request) {
-    const place = this.timeline.shownNumber(id) - this.top;
+    const place = shownNumber(this.timeline.extras, id) - this.top;
     if (place < 0 || place >= this.shown.length) return;
     this.shown[place] = code;
     this.touch(place, request);
@@ -128,7 +140,7 @@ export class PresenceSweep {
 
   /**
    * Ends the standings of these messages with request `last`; neighbours alike are one rectangle.
-   * @param {ArrayLike<number>} places in rising order
+   * @param {Int32Array} places in rising order
    * @param {number} last
    */
   close(places, last) {
@@ -159,7 +171,9 @@ export class PresenceSweep {
    * @returns {PresenceRun[]}
    */
   finish(last) {
-    this.close(Int32Array.from(this.now, (_, place) => place), last);
+    const places = new Int32Array(this.now.length);
+    for (let place = 0; place < places.length; place++) places[place] = place;
+    this.close(places, last);
     return this.runs;
   }
 }

@@ -4,36 +4,98 @@
  * A stack holds the runs of the last view, each with the sums of all entries up to its end. What the
  * next request does not keep is cut from the stack's end, what it adds is put there; the sums of a
  * run of messages are a difference of two running sums. So all sums of a session cost as much as its
- * runs, not as its views.
+ * runs, not as its views. The worker makes those of a whole document.
  */
 
-import { GrowingColumn } from './columns.js';
+import { columnOf, floatColumn, integerColumn } from './columns.js';
 import { LOG_GROUPS } from './groups.js';
 
-/** @import { ExtraEntry } from './packing.js' */
+/** @import { ExtraEntry, Recount } from './packing.js' */
+/** @import { Numbers } from './columns.js' */
 /** @import { ViewTable } from './views.js' */
 
 const GROUP_COUNT = LOG_GROUPS.length;
+/** The columns of a `SumTable`.
+ * @typedef {{
+ *   running: Float64Array, counted: Float64Array, runFirst: Int32Array, runLast: Int32Array,
+ *   runEnd: Int32Array, runSums: Float64Array,
+ * }} PackedSums
+ */
+
 /** Messages are of the first six groups; the others are of entries that are no messages. */
 const KIND_COUNT = 6;
 
 export class SumTable {
   constructor() {
     /** Running sums by kind: `KIND_COUNT` values before each message, and behind the last one. */
-    this.running = new GrowingColumn(new Float64Array(KIND_COUNT));
-    this.running.count = KIND_COUNT;
+    this.running = floatColumn();
+    this.running.append(new Float64Array(KIND_COUNT));
     /** `GROUP_COUNT` sums for each request. */
-    this.counted = new GrowingColumn(new Float64Array(0));
-    this.runFirst = new GrowingColumn(new Int32Array(0));
-    this.runLast = new GrowingColumn(new Int32Array(0));
+    this.counted = floatColumn();
+    this.runFirst = integerColumn();
+    this.runLast = integerColumn();
     /** The number of entries up to the end of each run of the stack, and their sums. */
-    this.runEnd = new GrowingColumn(new Int32Array(0));
-    this.runSums = new GrowingColumn(new Float64Array(0));
+    this.runEnd = integerColumn();
+    this.runSums = floatColumn();
+  }
+
+  /**
+   * @param {PackedSums} packed
+   * @returns {SumTable}
+   */
+  static from(packed) {
+    const table = new SumTable();
+    table.running = columnOf(packed.running);
+    table.counted = columnOf(packed.counted);
+    table.runFirst = columnOf(packed.runFirst);
+    table.runLast = columnOf(packed.runLast);
+    table.runEnd = columnOf(packed.runEnd);
+    table.runSums = columnOf(packed.runSums);
+    return table;
+  }
+
+  /** @returns {PackedSums} */
+  packed() {
+    return {
+      running: this.running.values,
+      counted: this.counted.values,
+      runFirst: this.runFirst.values,
+      runLast: this.runLast.values,
+      runEnd: this.runEnd.values,
+      runSums: this.runSums.values,
+    };
   }
 
   /** How many messages are counted. */
   get messages() {
     return this.running.count / KIND_COUNT - 1;
+  }
+
+  /** How many requests are counted. */
+  get requests() {
+    return this.counted.count / GROUP_COUNT;
+  }
+
+  /**
+   * Counts what is not counted yet.
+   * @param {ViewTable} views of all requests
+   * @param {Numbers} kinds of all messages
+   * @param {Numbers} tokens of all messages, as they were added
+   * @param {ExtraEntry[]} extras all of them
+   * @param {Recount[]} recounts new ones, in order
+   */
+  append(views, kinds, tokens, extras, recounts) {
+    this.appendMessages(kinds.subarray(this.messages), tokens.subarray(this.messages));
+    let next = 0;
+    for (let request = this.requests; ; request++) {
+      for (; next < recounts.length && recounts[next].from <= request; next++) {
+        const again = tokens.slice();
+        again.set(recounts[next].tokens);
+        this.recount(kinds, again, extras);
+      }
+      if (request === views.keep.count) return;
+      this.appendRequest(views, request, extras);
+    }
   }
 
   /**
@@ -42,14 +104,16 @@ export class SumTable {
    */
   appendMessages(kinds, tokens) {
     const { running } = this;
-    let from = running.count - KIND_COUNT;
-    running.reserve(running.count + tokens.length * KIND_COUNT);
+    let at = running.count;
+    running.reserve(at + tokens.length * KIND_COUNT);
     const sums = running.space;
-    for (let message = 0; message < tokens.length; message++, from += KIND_COUNT) {
-      sums.copyWithin(from + KIND_COUNT, from, from + KIND_COUNT);
-      sums[from + KIND_COUNT + kinds[message]] += tokens[message];
+    // Written out: a call for six numbers costs more than the numbers.
+    for (let message = 0; message < tokens.length; message++) {
+      const own = at + kinds[message];
+      for (const end = at + KIND_COUNT; at < end; at++) sums[at] = sums[at - KIND_COUNT];
+      sums[own] += tokens[message];
     }
-    running.count = from + KIND_COUNT;
+    running.count = at;
   }
 
   /**
@@ -78,9 +142,10 @@ export class SumTable {
     views.eachAdded(request, (first, last) => this.put(first, last, extras));
     const { counted, runSums } = this;
     counted.reserve(counted.count + GROUP_COUNT);
-    if (runSums.count === 0) counted.space.fill(0, counted.count, counted.count + GROUP_COUNT);
-    else counted.space.set(runSums.space.subarray(runSums.count - GROUP_COUNT, runSums.count), counted.count);
-    counted.count += GROUP_COUNT;
+    const top = runSums.count - GROUP_COUNT;
+    for (let group = 0; group < GROUP_COUNT; group++) {
+      counted.space[counted.count++] = top < 0 ? 0 : runSums.space[top + group];
+    }
   }
 
   /**
@@ -114,8 +179,9 @@ export class SumTable {
     const at = runSums.count;
     runSums.reserve(at + GROUP_COUNT);
     const sums = runSums.space;
-    if (at === 0) sums.fill(0, 0, GROUP_COUNT);
-    else sums.copyWithin(at, at - GROUP_COUNT, at);
+    for (let group = 0; group < GROUP_COUNT; group++) {
+      sums[at + group] = at === 0 ? 0 : sums[at + group - GROUP_COUNT];
+    }
     if (first < 0) {
       const extra = extras[-first - 1];
       sums[at + extra.group] += extra.tokens;

@@ -6,41 +6,26 @@
  */
 
 import { signal } from '../signals.js';
+import { ChangeTable } from './changes.js';
 import { columnOf } from './columns.js';
+import { entryOf } from './entries.js';
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from './groups.js';
 import { MESSAGE_COLUMNS, packDocument, REQUEST_COLUMNS } from './packing.js';
 import { appliedBetween, requestName, requestNotAfter } from './places.js';
 import { presenceOf } from './presence.js';
 import { envelopeOf, riverOf } from './river.js';
-import {
-  ChangeTable,
-  IN_VIEW_BELOW,
-  STANDING_NOT_ADDED,
-  STANDING_OMITTED,
-  STANDING_SHORTENED,
-  STANDING_WHOLE,
-  STANDINGS,
-} from './standing.js';
+import { StandingTable } from './standings.js';
 import { shareOut, SumTable } from './sums.js';
 import { ViewTable } from './views.js';
-import { wordsOut } from './words.js';
+import { WordsTable } from './words.js';
 
 /** @import { GrowingColumn, Numbers } from './columns.js' */
+/** @import { ViewEntry } from './entries.js' */
 /** @import { CompactionEntry, ExtraEntry, LinkEntry, PackedColumns, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
 /** @import { PresenceRun } from './presence.js' */
 /** @import { Envelope, River } from './river.js' */
+/** @import { MessageStanding } from './standings.js' */
 /** @import { WordsOut } from './words.js' */
-
-/**
- * An entry of a view. `kind` is `message` for a message as it was added, else an extra's kind;
- * `position` and `index` are the place of its body, null where the view makes its text up.
- * @typedef {{
- *   id: number, kind: 'message' | ExtraEntry['kind'], number: number | null, group: number,
- *   tokens: number, position: number | null, index: number | null, extra: ExtraEntry | null,
- * }} ViewEntry
- */
-
-/** @typedef {{what: string, change: number, extra: number | null}} MessageStanding */
 
 /**
  * @typedef {{
@@ -60,9 +45,6 @@ import { wordsOut } from './words.js';
  *   missing: Int32Array, floor: Uint8Array, breaks: string[], digest: string[],
  * }} RequestTable
  */
-
-/** Standings of the last requests that were looked at: a byte for each message. */
-const MOST_STANDINGS = 8;
 
 export class Timeline {
   /** @param {PackedDocument} first */
@@ -104,8 +86,8 @@ export class Timeline {
     this.views = new ViewTable();
     this.sumTable = new SumTable();
     this.changeTable = new ChangeTable();
-    /** @type {Map<number, Uint8Array>} */
-    this.knownStandings = new Map();
+    this.wordsTable = new WordsTable();
+    this.standingTable = new StandingTable(this);
     this.logShares = new Int32Array(LOG_GROUPS.length);
   }
 
@@ -141,8 +123,6 @@ export class Timeline {
 
   /** @param {PackedDocument} packed */
   take(packed) {
-    const messages = this.messages.count;
-    const requests = this.requests.count;
     growColumns(this.messageColumns, this.messages, MESSAGE_COLUMNS, packed.messages);
     growColumns(this.requestColumns, this.requests, REQUEST_COLUMNS, packed.requests);
     this.messages.count = this.messages.position.length;
@@ -156,33 +136,17 @@ export class Timeline {
     Object.assign(this.calls, packed.calls);
     this.update(packed.updated ?? {});
     this.changeTable.append(packed);
+    this.wordsTable.append(this.messages.kind, this.changeTable);
     this.views.append(packed);
-    this.knownStandings.clear();
-    this.count(messages, requests, packed.recounts ?? []);
+    this.standingTable.forget();
+    const recounts = packed.recounts ?? [];
+    appendAll(this.recounts, recounts);
+    const { kind, tokens } = this.messages;
+    if (packed.sums) this.sumTable = SumTable.from(packed.sums);
+    else this.sumTable.append(this.views, kind, tokens, this.extras, recounts);
     this.head = packed.head;
     this.digest = packed.digest;
     this.records = packed.records;
-  }
-
-  /**
-   * Sums up the new messages and requests.
-   * @param {number} messages how many are counted already
-   * @param {number} requests
-   * @param {Recount[]} recounts
-   */
-  count(messages, requests, recounts) {
-    const { kind, tokens } = this.messages;
-    this.sumTable.appendMessages(kind.subarray(messages), tokens.subarray(messages));
-    appendAll(this.recounts, recounts);
-    let next = 0;
-    for (let request = requests; request <= this.requests.count; request++) {
-      for (; next < recounts.length && recounts[next].from <= request; next++) {
-        const again = tokens.slice();
-        again.set(recounts[next].tokens);
-        this.sumTable.recount(kind, again, this.extras);
-      }
-      if (request < this.requests.count) this.sumTable.appendRequest(this.views, request, this.extras);
-    }
   }
 
   /** @param {TurnEntry} turn */
@@ -231,69 +195,12 @@ export class Timeline {
   }
 
   /**
-   * Tokens of a message at a request, as the estimator of the model that was called counts them.
-   * @param {number} number
-   * @param {number} request
-   */
-  tokensOf(number, request) {
-    const again = this.recounts.findLast((one) => one.from <= request && number < one.tokens.length);
-    return again ? again.tokens[number] : this.messages.tokens[number];
-  }
-
-  /**
    * @param {number} id
    * @param {number} [request] at which its tokens are wanted; the last one without it
    * @returns {ViewEntry}
    */
   entry(id, request = this.requests.count) {
-    if (id >= 0) {
-      const { kind, position, index } = this.messages;
-      return {
-        id,
-        kind: 'message',
-        number: id,
-        group: kind[id],
-        tokens: this.tokensOf(id, request),
-        position: position[id],
-        index: index[id],
-        extra: null,
-      };
-    }
-    const extra = this.extras[-id - 1];
-    const whole = extra.kind === 'stripped' || extra.kind === 'partial';
-    const number = extra.number ?? null;
-    const own = { position: extra.position ?? null, index: extra.index ?? null };
-    // What is only shown in part has the body of its message.
-    const body = whole && own.position === null && number !== null ? this.entry(number) : own;
-    return {
-      id,
-      kind: extra.kind,
-      number,
-      group: extra.group,
-      tokens: extra.tokens,
-      position: body.position,
-      index: body.index,
-      extra,
-    };
-  }
-
-  /**
-   * The message that an entry shows, whole or in part; -1 for what shows none.
-   * @param {number} id
-   */
-  shownNumber(id) {
-    if (id >= 0) return id;
-    const { kind, number } = this.extras[-id - 1];
-    const shows = kind === 'shortened' || kind === 'stripped' || kind === 'partial';
-    return shows ? (number ?? -1) : -1;
-  }
-
-  /**
-   * The code of the standing of the message that an entry shows.
-   * @param {number} id
-   */
-  shownAs(id) {
-    return id < 0 && this.extras[-id - 1].kind === 'shortened' ? STANDING_SHORTENED : STANDING_WHOLE;
+    return entryOf(this, id, request);
   }
 
   /**
@@ -302,22 +209,7 @@ export class Timeline {
    * @returns {Uint8Array}
    */
   standings(request) {
-    const known = this.knownStandings.get(request);
-    if (known) return known;
-    const { count } = this.messages;
-    const changes = this.changeTable.before(this.requests.position[request]);
-    const codes = this.changeTable.standingsAfter(changes, count).slice(0, count);
-    codes.fill(STANDING_NOT_ADDED, this.requests.last[request] + 1);
-    for (const id of this.view(request)) {
-      const number = this.shownNumber(id);
-      if (number >= 0) codes[number] = this.shownAs(id);
-    }
-    if (this.knownStandings.size >= MOST_STANDINGS) {
-      const [oldest] = this.knownStandings.keys();
-      this.knownStandings.delete(oldest);
-    }
-    this.knownStandings.set(request, codes);
-    return codes;
+    return this.standingTable.at(request);
   }
 
   /**
@@ -328,43 +220,7 @@ export class Timeline {
    * @returns {MessageStanding}
    */
   standing(number, request) {
-    const code = this.standings(request)[number] ?? STANDING_NOT_ADDED;
-    const what = STANDINGS[code];
-    const changes = this.changeTable.before(this.requests.position[request]);
-    if (code === STANDING_NOT_ADDED) return { what, change: -1, extra: null };
-    if (code >= IN_VIEW_BELOW) return { what, change: this.outBy(number, code, changes, request), extra: null };
-    const id = this.view(request).find((one) => one < 0 && this.shownNumber(one) === number) ?? null;
-    const extra = id === null ? null : this.extras[-id - 1];
-    if (extra === null || extra.kind === 'partial') return { what, change: -1, extra: id };
-    const kind = extra.kind === 'shortened' ? 'shortened' : 'thinking_left_out';
-    return { what, change: this.changeTable.lastNamed(number, changes, kind), extra: id };
-  }
-
-  /**
-   * The change for which a message is out of view. A result without its call left with the call.
-   * @param {number} number
-   * @param {number} code
-   * @param {number} changes
-   * @param {number} request
-   */
-  outBy(number, code, changes, request) {
-    const of = code === STANDING_OMITTED ? this.messages.caller[number] : number;
-    if (of < 0 || this.standings(request)[of] < IN_VIEW_BELOW) return -1;
-    return this.changeTable.tookOut(of, changes).change;
-  }
-
-  /**
-   * The first request of those without the message up to this one.
-   * @param {number} number out of view at the request
-   * @param {number} request
-   */
-  absentSince(number, request) {
-    let since = request;
-    while (since > 0 && this.requests.last[since - 1] >= number) {
-      if (this.view(since - 1).some((id) => this.shownNumber(id) === number)) break;
-      since--;
-    }
-    return since;
+    return this.standingTable.of(number, request);
   }
 
   /**
@@ -451,7 +307,7 @@ export class Timeline {
    * @returns {WordsOut[]}
    */
   wordsOutOfView(request) {
-    return wordsOut(this, request);
+    return this.wordsTable.outOf(this, request);
   }
 }
 

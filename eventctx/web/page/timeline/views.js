@@ -6,7 +6,7 @@
  * is: a view that was built anew keeps little, and an append keeps all. No view is stored.
  */
 
-import { GrowingColumn } from './columns.js';
+import { integerColumn } from './columns.js';
 
 /** @import { PackedDocument } from './packing.js' */
 
@@ -15,11 +15,11 @@ const MOST_CACHED_ENTRIES = 2_000_000;
 
 export class ViewTable {
   constructor() {
-    this.keep = new GrowingColumn(new Int32Array(0));
-    this.length = new GrowingColumn(new Int32Array(0));
-    this.start = new GrowingColumn(new Int32Array(1));
-    this.start.count = 1;
-    this.runs = new GrowingColumn(new Int32Array(0));
+    this.keep = integerColumn();
+    this.length = integerColumn();
+    this.start = integerColumn();
+    this.start.push(0);
+    this.runs = integerColumn();
     /** @type {Map<number, Int32Array>} in the order of use, the oldest first */
     this.cached = new Map();
     this.cachedEntries = 0;

@@ -1,10 +1,22 @@
 /**
  * A person's words that a request does not show, each with what took it out and since when.
+ *
+ * They are few among all messages, and asked for at every step of the cursor. So their numbers are
+ * kept, each with the changes to it.
  */
 
+import { integerColumn } from './columns.js';
 import { HUMAN_KIND } from './groups.js';
-import { IN_VIEW_BELOW, STANDINGS, STANDING_NOT_ADDED } from './standing.js';
+import {
+  IN_VIEW_BELOW,
+  STANDING_AFTER,
+  STANDING_NOT_ADDED,
+  STANDING_OMITTED,
+  STANDINGS,
+  UNCHANGED,
+} from './standing.js';
 
+/** @import { ChangeTable } from './changes.js' */
 /** @import { Timeline } from './timeline.js' */
 
 /**
@@ -15,43 +27,94 @@ import { IN_VIEW_BELOW, STANDINGS, STANDING_NOT_ADDED } from './standing.js';
  * }} WordsOut
  */
 
-/**
- * @param {Timeline} timeline
- * @param {number} request
- * @returns {WordsOut[]}
- */
-export function wordsOut(timeline, request) {
-  const { changeTable, messages, requests } = timeline;
-  const standings = timeline.standings(request);
-  const changes = changeTable.before(requests.position[request]);
-  /** @type {WordsOut[]} */
-  const found = [];
-  for (let number = 0; number < messages.count; number++) {
-    const standing = standings[number];
-    if (messages.kind[number] !== HUMAN_KIND) continue;
-    if (standing < IN_VIEW_BELOW || standing === STANDING_NOT_ADDED) continue;
-    const { change } = changeTable.tookOut(number, changes);
-    found.push({
-      number,
-      standing: STANDINGS[standing],
-      change,
-      compaction: change < 0 ? -1 : changeTable.compaction.space[change],
-      fell: fellAt(timeline, number, request, changes),
-    });
+export class WordsTable {
+  constructor() {
+    /** Numbers of a person's messages. */
+    this.numbers = integerColumn();
+    this.messages = 0;
+    /** @type {number[][]} for each the changes that took it out or brought it back, in order */
+    this.changes = [];
+    this.seen = 0;
   }
-  return found;
-}
 
-/**
- * @param {Timeline} timeline
- * @param {number} number
- * @param {number} request
- * @param {number} changes
- */
-function fellAt(timeline, number, request, changes) {
-  const { changeTable } = timeline;
-  const change = changeTable.fellBy(number, changes);
-  // Its round lost the call: no change tells when, so the views are looked at.
-  if (change < 0) return timeline.absentSince(number, request);
-  return timeline.requestAt(changeTable.position.space[change]) + 1;
+  /**
+   * @param {ArrayLike<number>} kinds of all messages
+   * @param {ChangeTable} table
+   */
+  append(kinds, table) {
+    for (; this.messages < kinds.length; this.messages++) {
+      if (kinds[this.messages] !== HUMAN_KIND) continue;
+      this.numbers.push(this.messages);
+      this.changes.push([]);
+    }
+    for (; this.seen < table.count; this.seen++) {
+      if (STANDING_AFTER[table.what.space[this.seen]] === UNCHANGED) continue;
+      this.note(table.first.space[this.seen], table.last.space[this.seen]);
+    }
+  }
+
+  /**
+   * @param {number} first
+   * @param {number} last
+   */
+  note(first, last) {
+    const numbers = this.numbers.values;
+    let low = 0;
+    for (let high = numbers.length; low < high; ) {
+      const middle = (low + high) >>> 1;
+      if (numbers[middle] < first) low = middle + 1;
+      else high = middle;
+    }
+    for (; low < numbers.length && numbers[low] <= last; low++) this.changes[low].push(this.seen);
+  }
+
+  /**
+   * @param {Timeline} timeline
+   * @param {number} request
+   * @returns {WordsOut[]}
+   */
+  outOf(timeline, request) {
+    const { changeTable, requests } = timeline;
+    const standings = timeline.standings(request);
+    const before = changeTable.before(requests.position[request]);
+    /** @type {WordsOut[]} */
+    const found = [];
+    this.numbers.values.forEach((number, place) => {
+      const standing = standings[number];
+      if (standing < IN_VIEW_BELOW || standing === STANDING_NOT_ADDED) return;
+      const { first, last } = this.fellBy(place, before, changeTable);
+      found.push({
+        number,
+        standing: STANDINGS[standing],
+        change: last,
+        compaction: last < 0 ? -1 : changeTable.compaction.space[last],
+        fell:
+          first < 0
+            ? timeline.standingTable.absentSince(number, request)
+            : timeline.requestAt(changeTable.position.space[first]) + 1,
+      });
+    });
+    return found;
+  }
+
+  /**
+   * The first and the last change by which a message is out of view: of those since it was restored.
+   * Both are -1 where none took it out: then it was left out with its call.
+   * @param {number} place
+   * @param {number} before only changes before this one
+   * @param {ChangeTable} table
+   */
+  fellBy(place, before, table) {
+    let first = -1;
+    let last = -1;
+    const changes = this.changes[place];
+    for (let at = changes.length - 1; at >= 0; at--) {
+      const change = changes[at];
+      if (change >= before) continue;
+      if (STANDING_AFTER[table.what.space[change]] === STANDING_OMITTED) break;
+      first = change;
+      if (last < 0) last = change;
+    }
+    return { first, last };
+  }
 }

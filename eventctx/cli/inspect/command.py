@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from eventctx.cli.commands.inspect_file import file_options, wants_file, write_html
+from eventctx.cli.inspect.html_file import file_options, wants_file, write_html
 from eventctx.cli.output import opening
 from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Screen

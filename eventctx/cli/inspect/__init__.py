@@ -1,0 +1,1 @@
+"""``eventctx inspect``: the page of a store, served or as one file."""

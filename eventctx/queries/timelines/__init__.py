@@ -1,0 +1,1 @@
+"""The past of a session without a fold from zero: key frames of its timeline."""

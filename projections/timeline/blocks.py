@@ -1,0 +1,228 @@
+"""What grew in a timeline from one key frame to the next, as bytes; a part is decoded when used.
+
+A session of 100,000 messages has some 400 blocks, and a question needs a few parts of a few blocks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
+from zlib import compress, decompress
+from zlib import error as ZlibError  # noqa: N812 - it is an exception's class
+
+import msgspec
+
+from eventctx.errors import DecodeError
+from eventctx.log.wire import BodyAt, WireForm
+from eventctx.projections.audit import AuditRow, CompactionRow
+from eventctx.projections.explain.changes import Cause, Change, Origin, What
+from eventctx.projections.figures import CompactionSizes, RequestSizes
+from eventctx.projections.numbering import Began, TimelineRequest
+from eventctx.projections.timeline.fold import Link, Recount, SentContent, TimelineState
+from eventctx.projections.timeline.runs import ChangedRun, ChangeReason
+from eventctx.projections.timeline.views import OtherEntry, ShownView
+from eventctx.projections.view.series import Series
+
+T = TypeVar("T")
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class _Changed(NamedTuple):
+    number: int
+    what: What
+    cause: int
+    reason: str
+    into: int | None
+
+
+class _Changes(msgspec.Struct, array_like=True):
+    """Changes, each with the place of its cause: a compaction causes hundreds of them."""
+
+    causes: list[Cause]
+    changes: list[_Changed]
+
+
+def _encode_changes(changes: Sequence[Change]) -> bytes:
+    causes: list[Cause] = []
+    rows: list[_Changed] = []
+    for change in changes:
+        if not causes or causes[-1] is not change.cause:
+            causes.append(change.cause)
+        number, what, _, reason, into = change
+        rows.append(_Changed(number, what, len(causes) - 1, reason, into))
+    return _encode(_Changes(causes, rows))
+
+
+_changes_from: Final = msgspec.msgpack.Decoder(_Changes).decode
+
+
+def _decode_changes(data: bytes) -> list[Change]:
+    found = _changes_from(data)
+    return [
+        Change(one.number, one.what, found.causes[one.cause], one.reason, one.into)
+        for one in found.changes
+    ]
+
+
+class Part(NamedTuple):
+    """A series of the timeline: how it is found in a state, and its items as bytes and back."""
+
+    series: Callable[[TimelineState], Series[Any]]
+    encode: Callable[[Sequence[Any]], bytes]
+    decode: Callable[[bytes], list[Any]]
+
+
+def _part(series: Callable[[TimelineState], Series[Any]], item: Any) -> Part:
+    return Part(series, _encode, msgspec.msgpack.Decoder(list[item]).decode)
+
+
+PARTS: Final[dict[str, Part]] = {
+    "began": _part(lambda state: state.changes.time.began, Began),
+    "ends": _part(lambda state: state.changes.time.ends, tuple[str, int, bool]),
+    "numbered": _part(lambda state: state.changes.time.requests, TimelineRequest),
+    "origins": _part(lambda state: state.changes.origins, Origin),
+    "changes": Part(lambda state: state.changes.changes, _encode_changes, _decode_changes),
+    "compacted": _part(lambda state: state.changes.compacted, int),
+    "requests": _part(lambda state: state.audit.requests, AuditRow),
+    "compactions": _part(lambda state: state.audit.compactions, CompactionRow),
+    "called": _part(lambda state: state.audit.models, tuple[int, str]),
+    "sent": _part(lambda state: state.audit.sent, tuple[int, tuple[int, int]]),
+    "sizes": _part(lambda state: state.audit.sizes.requests, RequestSizes),
+    "reports": _part(lambda state: state.audit.sizes.reports, tuple[int, int]),
+    "compaction_sizes": _part(lambda state: state.audit.sizes.compactions, CompactionSizes),
+    "firsts": _part(lambda state: state.audit.sizes.firsts, tuple[int, int]),
+    "shown": _part(lambda state: state.views.shown, ShownView),
+    "extras": _part(lambda state: state.views.extras, OtherEntry),
+    "runs": _part(lambda state: state.runs.runs, ChangedRun),
+    "reasons": _part(lambda state: state.runs.reasons, ChangeReason),
+    "recounts": _part(lambda state: state.recounts, Recount),
+    "models": _part(lambda state: state.beside.models, str),
+    "cached": _part(lambda state: state.beside.cached, tuple[int, int]),
+    "forms": _part(lambda state: state.beside.forms, tuple[int, WireForm]),
+    "harness": _part(lambda state: state.beside.harness, tuple[BodyAt, bool]),
+    "contents": _part(lambda state: state.beside.contents, SentContent),
+    "links": _part(lambda state: state.beside.links, Link),
+}
+"""All series of a timeline, by the name under which a block keeps them."""
+
+
+class _Stored(msgspec.Struct, array_like=True):
+    lengths: tuple[int, ...]
+    parts: dict[str, bytes]
+
+
+_decode_stored: Final = msgspec.msgpack.Decoder(_Stored).decode
+
+
+def _damaged(problem: object) -> DecodeError:
+    return DecodeError(f"a key frame is damaged: {problem}")
+
+
+def lengths_of(state: TimelineState) -> tuple[int, ...]:
+    """The lengths of all series, in the order of ``PARTS``."""
+    return tuple([len(part.series(state)) for part in PARTS.values()])
+
+
+def encode_block(state: TimelineState, before: Sequence[int]) -> bytes:
+    """The lengths of all series, and what came to each behind the lengths ``before``."""
+    parts: dict[str, bytes] = {}
+    for (name, part), start in zip(PARTS.items(), before, strict=True):
+        items = part.series(state)[start:]
+        if items:
+            parts[name] = compress(part.encode(items), 1)
+    return _encode(_Stored(lengths_of(state), parts))
+
+
+class Block:
+    """One block; its parts are decoded when they are first read.
+
+    Raises DecodeError for bytes that ``encode_block`` did not make.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        try:
+            stored = _decode_stored(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise _damaged(error) from error
+        if len(stored.lengths) != len(PARTS):
+            raise _damaged(f"{len(stored.lengths)} lengths")
+        self.lengths = stored.lengths
+        self._parts = stored.parts
+        self._decoded: dict[str, list[Any]] = {}
+
+    def items(self, name: str) -> list[Any]:
+        """The items of one series. Raises DecodeError for bytes that hold none."""
+        found = self._decoded.get(name)
+        if found is None:
+            packed = self._parts.get(name)
+            try:
+                found = [] if packed is None else PARTS[name].decode(decompress(packed))
+            except (msgspec.DecodeError, UnicodeDecodeError, IndexError, ZlibError) as error:
+                raise _damaged(error) from error
+            self._decoded[name] = found
+        return found
+
+
+class Blocks(Generic[T]):
+    """A growing sequence: the items of one series in many blocks, and those that came since."""
+
+    def __init__(self, name: str, blocks: Sequence[Block], ends: Sequence[int]) -> None:
+        self._name = name
+        self._blocks = blocks
+        self._ends = ends
+        self._stored = ends[-1] if ends else 0
+        self._fresh: list[T] = []
+
+    def first(self, count: int, /) -> Blocks[T]:
+        """A sequence of its own with the first ``count`` items; no block is decoded for it."""
+        found: Blocks[T] = Blocks(self._name, self._blocks, self._ends)
+        found._stored = min(self._stored, count)
+        found._fresh = self._fresh[: max(0, count - self._stored)]
+        return found
+
+    def append(self, item: T, /) -> None:
+        """Add an item at the end."""
+        self._fresh.append(item)
+
+    def extend(self, items: Iterable[T], /) -> None:
+        """Add items at the end."""
+        self._fresh.extend(items)
+
+    def __len__(self) -> int:
+        return self._stored + len(self._fresh)
+
+    def __iter__(self) -> Iterator[T]:
+        return chain(self._range(0, self._stored), self._fresh)
+
+    @overload
+    def __getitem__(self, index: int, /) -> T: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> list[T]: ...
+    def __getitem__(self, index: int | slice, /) -> T | list[T]:
+        if not isinstance(index, slice):
+            return self._at(index if index >= 0 else index + len(self))
+        start, stop, step = index.indices(len(self))
+        if step != 1:
+            return [self._at(place) for place in range(start, stop, step)]
+        fresh = self._fresh[max(0, start - self._stored) : max(0, stop - self._stored)]
+        return [*self._range(start, min(stop, self._stored)), *fresh]
+
+    def _range(self, start: int, stop: int) -> Iterator[T]:
+        """The stored items from ``start`` to before ``stop``."""
+        block = bisect_right(self._ends, start)
+        while start < stop:
+            first = self._ends[block - 1] if block else 0
+            last = min(stop, self._ends[block])
+            yield from self._blocks[block].items(self._name)[start - first : last - first]
+            start = last
+            block += 1
+
+    def _at(self, place: int) -> T:
+        if place >= self._stored:
+            return self._fresh[place - self._stored]
+        block = bisect_right(self._ends, place)
+        items: list[T] = self._blocks[block].items(self._name)
+        return items[place - (self._ends[block - 1] if block else 0)]

@@ -1,0 +1,215 @@
+"""Key frames of a timeline as bytes: what grew since the frame before, and the rest of the state.
+
+The messages in view are nearly all as they were added, so a frame names them by number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from zlib import compress, decompress
+from zlib import error as ZlibError  # noqa: N812 - it is an exception's class
+
+import msgspec
+
+from eventctx.errors import DecodeError
+from eventctx.log.events import PreCompact
+from eventctx.log.plan import Plan
+from eventctx.projections import audit, figures, numbering
+from eventctx.projections.explain.changes import Cause, ChangesState
+from eventctx.projections.figures import ImportedFile
+from eventctx.projections.timeline import views
+from eventctx.projections.timeline.blocks import PARTS, Block, Blocks, encode_block, lengths_of
+from eventctx.projections.timeline.fold import About, Beside, TimelineState
+from eventctx.projections.timeline.runs import RunsState
+from eventctx.projections.usage import UsageState, UsageTotals
+from eventctx.projections.view import snapshot as view_snapshot
+from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.series import Series
+from eventctx.projections.view.state import ViewState
+
+VERSION: Final = 1_000 + view_snapshot.VERSION
+"""Version of the stored form. It goes up with every change of a fold that a timeline is made of."""
+
+
+class StoredFrame(NamedTuple):
+    """A key frame as a store keeps it; ``block`` is what came since the frame before it."""
+
+    position: int
+    digest: bytes
+    frame: bytes
+    block: bytes
+
+
+class _Frame(msgspec.Struct, array_like=True):
+    view: bytes
+    numbers: list[int]
+    own: dict[int, MessageRef]
+    listed: tuple[tuple[int, int], ...]
+    listed_to: int
+    begun: tuple[tuple[str | None, PreCompact], ...]
+    plan: Plan | None
+    planned: Cause | None
+    last: int | None
+    grown: bool
+    waiting: int | None
+    file: ImportedFile
+    usage: dict[str, UsageTotals]
+    tools: int
+    about: About
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+@cache
+def _decoder() -> msgspec.msgpack.Decoder[_Frame]:
+    return msgspec.msgpack.Decoder(_Frame)
+
+
+def dump(states: Sequence[TimelineState], before: TimelineState | None) -> list[StoredFrame]:
+    """Frames of one session in order, behind the frame ``before`` (None: from the beginning).
+
+    Not for a fork, whose rows begin anew at its own first record.
+    """
+    found: list[StoredFrame] = []
+    lengths = (0,) * len(PARTS) if before is None else lengths_of(before)
+    for state in states:
+        frame = compress(_encode(_frame(state)), 1)
+        found.append(StoredFrame(state.position, state.digest, frame, encode_block(state, lengths)))
+        lengths = lengths_of(state)
+    return found
+
+
+def _frame(state: TimelineState) -> _Frame:
+    changes, sizes = state.changes, state.audit.sizes
+    numbers, own = _named(state)
+    return _Frame(
+        view_snapshot.dump_without_refs(state.view),
+        numbers,
+        own,
+        changes.listed,
+        changes.listed_to,
+        changes.begun,
+        changes.plan,
+        changes.planned,
+        sizes.last,
+        sizes.grown,
+        sizes.waiting,
+        sizes.file,
+        dict(state.beside.usage.models),
+        state.beside.tools,
+        state.beside.about,
+    )
+
+
+def _named(state: TimelineState) -> tuple[list[int], dict[int, MessageRef]]:
+    """The messages in view: runs of numbers, and by place those that are not as they were added."""
+    origins = state.changes.origins
+    numbers: list[int] = []
+    own: dict[int, MessageRef] = {}
+    for place, ref in enumerate(state.view.layout.refs):
+        if numbers and ref.number == numbers[-1] + 1:
+            numbers[-1] = ref.number
+        else:
+            numbers += (ref.number, ref.number)
+        origin = origins[ref.number].ref
+        if ref is not origin and ref != origin:
+            own[place] = ref
+    return numbers, own
+
+
+class LoadedFrames:
+    """Stored frames of one session, from its first on; a state is made when it is asked for.
+
+    Raises DecodeError for bytes that ``dump`` did not make, here or later.
+    """
+
+    def __init__(self, stored: Sequence[StoredFrame]) -> None:
+        self._stored = stored
+        blocks = [Block(one.block) for one in stored]
+        self._lengths = [block.lengths for block in blocks]
+        self._series: list[Series[Any]] = [
+            Series.held_in(Blocks(name, blocks, [block.lengths[at] for block in blocks]))
+            for at, name in enumerate(PARTS)
+        ]
+        self.positions = [one.position for one in stored]
+
+    def state(self, place: int) -> TimelineState:
+        """The state of one frame."""
+        stored = self._stored[place]
+        try:
+            frame = _decoder().decode(decompress(stored.frame))
+        except (msgspec.DecodeError, UnicodeDecodeError, ZlibError) as error:
+            raise DecodeError(f"a key frame is damaged: {error}") from error
+        lengths = self._lengths[place]
+        series = dict(zip(PARTS, map(Series.first, self._series, lengths), strict=True))
+        return _made(stored, frame, series)
+
+
+def _made(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> TimelineState:
+    view = _view(frame, series["origins"])
+    time = numbering.Numbering(stored.position, series["began"], series["ends"], series["numbered"])
+    changes = ChangesState(
+        view,
+        time,
+        series["origins"],
+        series["changes"],
+        frame.listed,
+        frame.listed_to,
+        frame.begun,
+        frame.plan,
+        frame.planned,
+        series["compacted"],
+    )
+    sizes = figures.FiguresState(
+        series["sizes"],
+        series["reports"],
+        series["compaction_sizes"],
+        series["firsts"],
+        frame.last,
+        frame.grown,
+        frame.waiting,
+        frame.file,
+    )
+    rows = audit.AuditState(
+        view,
+        time,
+        series["requests"],
+        series["compactions"],
+        sizes,
+        series["called"],
+        series["sent"],
+        -1,
+    )
+    beside = Beside(
+        UsageState(stored.position, MappingProxyType(frame.usage)),
+        series["models"],
+        series["cached"],
+        series["forms"],
+        series["harness"],
+        series["contents"],
+        series["links"],
+        frame.tools,
+        frame.about,
+    )
+    return TimelineState(
+        changes,
+        rows,
+        views.resumed(series["shown"], series["extras"]),
+        RunsState(series["runs"], series["reasons"]),
+        series["recounts"],
+        beside,
+        stored.digest,
+    )
+
+
+def _view(frame: _Frame, origins: Series[Any]) -> ViewState:
+    refs: list[MessageRef] = []
+    for first, last in zip(frame.numbers[::2], frame.numbers[1::2], strict=True):
+        refs += [one.ref for one in origins[first : last + 1]]
+    for place, ref in frame.own.items():
+        refs[place] = ref
+    return view_snapshot.load(frame.view, refs)

@@ -1,0 +1,185 @@
+"""``eventctx inspect`` as a program: what it prints, what it needs, and how it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.children import started
+from tests.web.conftest import PAGE
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = [sys.executable, "-m", "eventctx.cli"]
+
+
+@contextmanager
+def inspecting(*arguments: object) -> Iterator[tuple[subprocess.Popen[Any], str]]:
+    """The running program, and the address that it printed."""
+    command = [*PROGRAM, "inspect", *arguments]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        first, address = child.stdout.readline(), child.stdout.readline().strip()
+        assert "read-only; Ctrl-C ends it" in first, child.stderr.read() if child.stderr else ""
+        yield child, address
+
+
+class Answer(NamedTuple):
+    """An answer that was read to its end."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+
+def answer(address: str, target: str, **headers: str) -> Answer:
+    with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)) as connection:
+        connection.request("GET", target, headers=headers)
+        with connection.getresponse() as reply:
+            return Answer(reply.status, reply.headers, reply.read())
+
+
+def opened(address: str) -> Answer:
+    """What a browser gets that opens the printed address."""
+    place = urlsplit(address)
+    return answer(address, f"{place.path}?{place.query}")
+
+
+def entered(address: str) -> dict[str, str]:
+    """The headers of a browser that opened the printed address."""
+    reply = opened(address)
+    assert reply.status == 303
+    return {"Cookie": reply.headers["set-cookie"].partition(";")[0]}
+
+
+def test_it_prints_an_address_serves_the_page_and_ends_with_ctrl_c(store: Path) -> None:
+    with inspecting("--store", store) as (child, address):
+        assert address.startswith("http://127.0.0.1:")
+        cookie = entered(address)
+        assert b"<!doctype html>" in answer(address, "/", **cookie).body.lower()
+        assert answer(address, "/page/main.js", **cookie).status == 200
+        assert b'"work"' in answer(address, "/api/sessions", **cookie).body
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=20)
+        assert (child.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_also_while_a_page_follows_a_session(store: Path, number: int) -> None:
+    with inspecting("work", "--store", store) as (child, address):
+        cookie = entered(address)
+        with closing(http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)) as page:
+            page.request("GET", "/api/s/work/follow?after=0", headers=cookie)
+            with page.getresponse() as stream:
+                assert stream.readline().startswith(b"retry:")
+                child.send_signal(number)
+                assert stream.read().endswith(b"\n")  # the end that a whole answer has
+        assert (*child.communicate(timeout=20), child.returncode) == ("", "", 0)
+
+
+def test_the_session_is_found_by_its_beginning_and_shown_first(store: Path) -> None:
+    with inspecting("wo", "--store", store) as (_, address):
+        assert opened(address).headers["location"] == "/s/work"
+
+
+def test_the_store_is_as_it_was(store: Path) -> None:
+    before = hashlib.sha256(store.read_bytes()).digest()
+    with inspecting("--store", store) as (child, address):
+        cookie = entered(address)
+        for target in ("/api/sessions", "/api/search?q=task", "/api/s/work/timeline",
+                       "/api/verify", "/api/stats", "/api/s/work/lost"):  # fmt: skip
+            assert answer(address, target, **cookie).status == 200
+        child.send_signal(signal.SIGINT)
+        child.wait(20)
+    assert hashlib.sha256(store.read_bytes()).digest() == before
+    beside = {one.name for one in store.parent.iterdir()} - {store.name}
+    assert beside <= {f"{store.name}-wal", f"{store.name}-shm"}
+
+
+def test_a_port_is_kept_when_it_is_named_and_refused_when_it_is_taken(store: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [*PROGRAM, "inspect", "--port", str(port), "--store", str(store)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert f"cannot listen at 127.0.0.1, port {port}" in done.stderr
+    with inspecting("--port", port, "--store", store) as (_, address):
+        assert urlsplit(address).port == port
+
+
+def test_another_address_is_served_with_a_warning(store: Path) -> None:
+    with inspecting("--host", "0.0.0.0", "--store", store) as (child, address):  # noqa: S104
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=20)
+    assert "can be reached from other machines" in err
+    assert urlsplit(address).hostname == "0.0.0.0"  # noqa: S104
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(store: Path, missing: str) -> None:
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from eventctx.cli.main import main\n"
+        f"main(['inspect', '--store', {str(store)!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "eventctx: inspect: expected the packages starlette and uvicorn; install them with: pip "
+        "install 'eventctx[web]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--store", "{folder}/none.db"), 3, "there is no store at"),
+        (("--store", "{folder}"), 3, "a folder"),
+        (("nobody", "--store", "{store}"), 2, "no session 'nobody'"),
+        (("--port", "70000", "--store", "{store}"), 2, "70000"),
+        (("--host", "nowhere.invalid", "--store", "{store}"), 2, "cannot listen at"),
+    ],
+)
+def test_what_cannot_be_served_is_said_in_a_line(
+    run: Any, store: Path, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    given = [one.format(folder=store.parent, store=store) for one in arguments]
+    done = run("inspect", *given)
+    assert done.code == code
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
+def test_starting_any_other_command_loads_no_server() -> None:
+    program = (
+        "import sys, eventctx.cli.main\n"
+        "print(*sorted({'starlette', 'uvicorn', 'webbrowser', 'anyio'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**os.environ},
+    )  # fmt: skip
+    assert done.stdout.strip() == ""
+
+
+def test_the_pages_files_are_those_of_the_package() -> None:
+    from eventctx.web.page_files import page_files
+
+    found = page_files()
+    assert {"index.html", "main.js"} <= set(found)
+    assert found["main.js"].content_type == PAGE["parts/text.js"].content_type
+    assert all(".." not in name and not name.startswith("/") for name in found)

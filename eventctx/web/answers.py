@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -55,13 +55,6 @@ _SPARKS: Final = 40
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Spark(TypedDict):
-    """A session's small picture, and how many words of a person its last request lacks."""
-
-    totals: list[int]
-    lost: int
-
-
 class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
@@ -73,7 +66,8 @@ class PageAnswers:
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
-        self._sparks: dict[str, tuple[bytes, Spark]] = {}
+        self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
+        self._sparks: dict[str, tuple[bytes, list[int]]] = {}
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -136,11 +130,10 @@ class PageAnswers:
             known = self._sparks.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals, lost = await self._timelines.picture(info.stream)
+                    totals = await self._timelines.totals(info.stream)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals, lost = [], 0
-                spark: Spark = {"totals": _sparks(totals), "lost": lost}
-                known = self._sparks[info.stream] = (info.digest, spark)
+                    totals = []
+                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
             found[info.stream] = known[1]
         return _json(found)
 
@@ -161,9 +154,15 @@ class PageAnswers:
     # -- a session, for a page that derives the rest itself --------------------------------------
 
     async def _timeline(self, request: Request) -> Response:
-        session = session_of(request)
-        document = await self._timelines.document(session, after_of(request))
-        return await _sent(lambda: self._discretion.timeline(document))
+        info, after = await self._info(session_of(request)), after_of(request)
+        if after < 0 and self._whole[0] == (info.stream, info.digest):
+            return Response(self._whole[1], media_type=_JSON)
+        document = await self._timelines.document(info.stream, after)
+        reply = await _sent(lambda: self._discretion.timeline(document))
+        if after < 0:
+            # A page that is loaded again, or in another tab, asks for the same.
+            self._whole = ((info.stream, bytes.fromhex(document["digest"])), bytes(reply.body))
+        return reply
 
     async def _digests(self, request: Request) -> Response:
         marks = await self._timelines.marks(session_of(request))

@@ -99,7 +99,8 @@ def _before_contents(document: Document, contents: Contents) -> Iterator[bytes]:
     yield (page.head + title + page.style + page.body).encode()
     yield _footer(document, contents).encode()
     yield _json("export", _about(document, contents))
-    yield _json("timeline", document)
+    # Of a structure, anybody can read in the file's source that there is no text in it.
+    yield (_json if contents.structure else _packed_json)("timeline", document)
 
 
 def _block(block: Block) -> bytes:

@@ -1,5 +1,6 @@
 // The tab Diff: what changed since the request before of the same agent.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { firstLine } from '../parts/text.js';
@@ -7,7 +8,7 @@ import { linkTo } from '../place.js';
 import { GROUPS } from '../state.js';
 import { showBody } from './bodies.js';
 import { signedTokens } from './drawer-compaction.js';
-import { rowKind, messageLink, runsOfNumbers, runsText } from './message-head.js';
+import { messageLink, runsOfNumbers, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { viewChanges } from './view-changes.js';
 import { compactionLabel } from './why-words.js';
@@ -102,7 +103,7 @@ function diffLine(now, number) {
   const { kind, tokens, position, index } = now.messages;
   const line = h('span', { class: 'why-line' });
   const item = h('li', null,
-    messageLink(number), h('span', { class: 'row-kind', text: rowKind(kind[number]) }), line,
+    messageLink(number), h('span', { class: 'row-kind', text: kindWord(kind[number]) }), line,
     h('span', { class: 'row-tokens', text: tokensText(tokens[number], true) }));
   showBody(now.session, { position: position[number], index: index[number] }, line, (body) => {
     line.textContent = firstLine(messageLine(body), 160);

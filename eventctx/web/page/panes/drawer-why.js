@@ -1,13 +1,14 @@
 // The tab Why: in a sentence, then the facts, then what the engine adds, then the command that says
 // the same. The sentence and the facts need no engine, so they stand in an exported file, too.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { commandLine } from '../screens/command-line.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { source } from '../state.js';
 import { bodyOf } from './bodies.js';
-import { rowKind, messageLink, runsText } from './message-head.js';
+import { messageLink, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { messageView } from './message.js';
 import { standingAt } from './standing-words.js';
@@ -34,7 +35,7 @@ export async function whyPanel(subject, panel) {
   const stand = h('div', { class: 'why-instead' });
   panel.replaceChildren(
     h('div', { class: 'why' },
-      h('p', { class: 'why-about' }, messageLink(message), h('span', { class: 'row-kind', text: rowKind(kind[message]) }), line),
+      h('p', { class: 'why-about' }, messageLink(message), h('span', { class: 'row-kind', text: kindWord(kind[message]) }), line),
       h('p', { class: 'why-sentence', text: whySentence(now, message, request) }),
       facts, stand, commands(subject, message)));
   void bodyOf(now.session, { position: position[message], index: index[message] }).then((body) => {

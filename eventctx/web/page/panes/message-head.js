@@ -1,5 +1,6 @@
 // What is known of a message without its text: who it is of, how large, and what became of it.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { standingMark } from '../parts/standing.js';
 import { counted, tokensText } from '../parts/numbers.js';
@@ -9,17 +10,6 @@ import { groupOf } from '../timeline/groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../state.js').Group} Group */
-
-const ROW_KINDS = ['system', 'person', 'program', 'model', 'result', 'other'];
-
-/**
- * Who a message is of, in a word; `code` is its kind. What has role user and is no person's is a
- * program's: a harness wrote it.
- * @param {number} code
- */
-export function rowKind(code) {
-  return ROW_KINDS[code] ?? 'other';
-}
 
 /**
  * The group of the screen that a group of the log belongs to.
@@ -48,7 +38,7 @@ export function messageHead(timeline, number, { what, change }, results) {
   const { kind, tokens, caller } = timeline.messages;
   return h('div', { class: 'row-head' },
     messageLink(number),
-    h('span', { class: 'row-kind', text: rowKind(kind[number]) }),
+    h('span', { class: 'row-kind', text: kindWord(kind[number]) }),
     standingMark(what),
     reasonCode(timeline, change),
     caller[number] < 0 ? null : jumpTo('call', '↑', caller[number]),

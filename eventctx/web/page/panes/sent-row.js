@@ -1,5 +1,6 @@
 // One row of what was sent: an entry of the view, a part beside it, or what was added on the way.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { shownText, textView } from '../parts/text.js';
@@ -7,7 +8,7 @@ import { place } from '../place.js';
 import { detail } from '../state.js';
 import { showBody } from './bodies.js';
 import { estimatedHeight } from './detail-levels.js';
-import { rowKind, messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
+import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
 import { jsonView, messageView } from './message.js';
 import { selectByClick, waitingText } from './transcript.js';
 
@@ -126,7 +127,7 @@ function entryWord(now, entry) {
   if (entry.kind === 'insertion') return INSERTION_WORDS[entry.extra?.name ?? ''] ?? entry.extra?.name ?? 'insertion';
   if (entry.kind === 'synthetic') return 'made-up result';
   if (entry.kind === 'opening') return 'made-up opening';
-  return rowKind(now.messages.kind[entry.number ?? 0]);
+  return kindWord(now.messages.kind[entry.number ?? 0]);
 }
 
 /**
@@ -173,7 +174,7 @@ function asSentRow(now, { message, numbers, injected, place: at }) {
   }, h('div', { class: 'row-head' },
     h('span', { class: 'row-place', text: String(at) }),
     runs.length === 1 && runs[0][0] === runs[0][1] ? messageLink(runs[0][0]) : null,
-    h('span', { class: 'row-kind', text: first === null ? 'program' : rowKind(now.messages.kind[first]) }),
+    h('span', { class: 'row-kind', text: first === null ? 'program' : kindWord(now.messages.kind[first]) }),
     carriedNote(numbers, runs),
   ), h('div', { class: 'row-text' }, messageView(message, { injected })));
 }

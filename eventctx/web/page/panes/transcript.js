@@ -34,13 +34,19 @@ define('ctx-transcript', (host) => {
     const now = timeline.value;
     if (now === null) return;
     now.version.value;
-    cursor.value;
     untracked(() => {
       count.textContent = countText(now.messages.count);
       results.read(now);
       list.update();
-      refreshHeads(list, now, results);
     });
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null) return;
+    now.version.value;
+    cursor.value;
+    // The rows stay: only what the cursor changes is written, and nothing is measured for it.
+    untracked(() => refreshHeads(list, now, results));
   });
   host.effect(() => {
     const now = timeline.value;

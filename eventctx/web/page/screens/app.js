@@ -57,9 +57,11 @@ function skipLink(main) {
  */
 function showScreen(main) {
   const { screen, session } = place.value;
+  const isReading = screen !== 'sessions' && problem.value === null && timeline.value === null;
+  main.setAttribute('aria-busy', String(isReading));
   if (screen !== 'sessions' && problem.value !== null) {
     main.replaceChildren(problemBox(session ?? '', problem.value));
-  } else if (screen !== 'sessions' && timeline.value === null) {
+  } else if (isReading) {
     main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(session)} …` }));
   } else if (main.firstElementChild?.localName !== ELEMENTS[screen]) {
     const hadFocus = main.contains(document.activeElement);
@@ -95,7 +97,7 @@ function header(host) {
   const nav = h('nav', { 'aria-label': 'Screens', class: 'app-screens' });
   host.effect(() => {
     const { session, screen } = place.value;
-    nav.hidden = session === null;
+    nav.hidden = session === null || problem.value !== null;
     nav.replaceChildren(...SCREENS.map((one) => screenLink(one, screen)));
   });
   const home = h('a', { class: 'app-name', text: 'eventctx', title: 'All sessions (s)' });
@@ -139,17 +141,22 @@ function screenLink([screen, word, key], current) {
  */
 function sessionSwitcher(host) {
   const select = h('select', { class: 'app-session', 'aria-label': 'Session' });
-  select.addEventListener('change', () => go({ session: select.value, screen: 'session' }));
+  // By number: a name may hold characters that no attribute should.
+  /** @type {string[]} */
+  let names = [];
+  select.addEventListener('change', () => {
+    go({ session: names[Number(select.value)] ?? null, screen: 'session' });
+  });
   host.effect(() => {
     const { session } = place.value;
     select.hidden = session === null;
     if (session === null) return;
-    const names = (sessions.value ?? []).map((row) => row.session);
+    names = (sessions.value ?? []).map((row) => row.session);
     if (!names.includes(session)) names.unshift(session);
     select.replaceChildren(
-      ...names.map((name) => h('option', { value: name, text: shownText(name) })),
+      ...names.map((name, at) => h('option', { value: String(at), text: shownText(name) })),
     );
-    select.value = session;
+    select.value = String(names.indexOf(session));
   });
   return select;
 }

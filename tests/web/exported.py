@@ -40,7 +40,9 @@ class Exported(HTMLParser):
         self._tag = ""
         self.feed(self.source)
         self.close()
-        self.timeline: dict[str, Any] = json.loads(self.parts["timeline"])
+        timeline = self.parts["timeline"]
+        packed = timeline.startswith('"')
+        self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
         self.about: dict[str, Any] = json.loads(self.parts["export"])
         self.bodies: dict[Address, Any] = {
             (position, index): body

@@ -13,7 +13,7 @@ import { sharp } from './surface.js';
  *   marks: {a: number | null, b: number | null}}} picture
  */
 export function paintRiverCursor(context, { shape, colours, cursor, hovered, marks }) {
-  const { columns, top, names, cacheTop, cacheBase } = shape;
+  const { columns, top, cacheBase } = shape;
   /** @param {number} request */
   const isShown = (request) => request >= columns.first && request <= columns.last;
   if (hovered !== cursor && isShown(hovered)) {
@@ -22,10 +22,19 @@ export function paintRiverCursor(context, { shape, colours, cursor, hovered, mar
     context.fillRect(columnLeft(columns, hovered), top, Math.max(2, columns.step), cacheBase - top);
     context.globalAlpha = 1;
   }
+  if (isShown(cursor)) paintCursor(context, shape, colours, cursor);
   for (const [letter, request] of /** @type {const} */ ([['A', marks.a], ['B', marks.b]])) {
     if (request !== null && isShown(request)) paintMark(context, shape, colours, letter, request);
   }
-  if (!isShown(cursor)) return;
+}
+
+/**
+ * @param {Context} context
+ * @param {RiverShape} shape
+ * @param {Palette} colours
+ * @param {number} cursor
+ */
+function paintCursor(context, { columns, top, names, cacheTop, cacheBase }, colours, cursor) {
   const x = columnLeft(columns, cursor);
   const width = Math.max(2, columns.step);
   context.globalAlpha = 0.16;
@@ -46,13 +55,15 @@ export function paintRiverCursor(context, { shape, colours, cursor, hovered, mar
  * @param {string} letter
  * @param {number} request
  */
-function paintMark(context, { columns, top, cacheBase }, { accent, ground }, letter, request) {
+function paintMark(context, { columns, top, names, cacheTop, cacheBase }, { accent, ground }, letter, request) {
   const x = sharp(columnLeft(columns, request) + columns.step / 2);
   context.strokeStyle = context.fillStyle = accent;
   context.lineWidth = 1.5;
   context.setLineDash([3, 3]);
   context.beginPath();
   context.moveTo(x, top);
+  context.lineTo(x, names);
+  context.moveTo(x, cacheTop);
   context.lineTo(x, cacheBase);
   context.stroke();
   context.setLineDash([]);

@@ -286,6 +286,7 @@ export function requestLabels(context, timeline, columns) {
 function paintCache(context, { shape, timeline, colours }) {
   const { columns, cacheTop, cacheBase } = shape;
   const height = cacheBase - cacheTop;
+  if (height === 0) return;
   context.fillStyle = colours.grid;
   context.fillRect(AXIS_WIDTH, cacheTop, shape.right - AXIS_WIDTH, 1);
   context.fillStyle = colours.axis;

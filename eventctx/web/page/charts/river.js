@@ -117,7 +117,8 @@ function shapeNow(size) {
   now?.version.value; // a report that came late may have changed the highest request
   if (now === null || now.requests.count === 0 || size.width < 80) return null;
   const window = clampWindow(windowed.value, now.requests.count);
-  return riverShape(size, window, riverTop(now.requests, window));
+  const hasCache = now.requests.cached.some((tokens) => tokens >= 0);
+  return riverShape(size, window, riverTop(now.requests, window), hasCache);
 }
 
 /**

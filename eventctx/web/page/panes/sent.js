@@ -55,6 +55,7 @@ define('ctx-sent', (host) => {
     const { message } = place.peek();
     note.hidden = message === null || (found.row >= 0 && !found.standsFor);
     if (!note.hidden) note.textContent = noteText(message ?? 0, found.standsFor);
+    if (found.row >= 0) list.focused = found.row;
     if (found.row >= 0) list.reveal(found.row, 'nearest');
     else if (message === null) list.reveal(rows.length - 1, 'end');
     markSelected(host, message);

@@ -54,6 +54,8 @@ define('ctx-transcript', (host) => {
     const request = cursor.value;
     if (now === null) return;
     untracked(() => {
+      // Who comes by Tab comes to the selected message.
+      if (message !== null) list.focused = message;
       if (message !== null) list.reveal(message, 'nearest');
       else if (request >= 0) list.reveal(now.requests.last[request], 'nearest');
       markSelected(host, message);

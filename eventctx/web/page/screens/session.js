@@ -10,6 +10,7 @@ import {} from '../panes/transcript.js';
 import {} from '../parts/virtual-list.js';
 import { define, h } from '../element.js';
 import { splitter } from '../panes/splitter.js';
+import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
 import { go, place } from '../place.js';
 import { signal } from '../signals.js';
@@ -73,7 +74,9 @@ define('ctx-session', (host) => {
     if (place.value.at !== null) follow.value = false;
   });
   const removeKeys = sessionKeys();
+  const endStops = limitTabStops(host);
   return () => {
+    endStops();
     narrow.removeEventListener('change', changed);
     removeKeys();
   };

@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Any, Final
 
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.store import EventStore
 from eventctx.projections import audit
@@ -52,11 +53,6 @@ class Timelines:
         return await asyncio.to_thread(
             lambda: [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
         )
-
-    async def totals(self, session: str) -> list[int]:
-        """The size of each request in tokens, in order."""
-        state = await self._now(session)
-        return [row.figures.total for row in audit.rows(state.audit).requests]
 
     async def _now(self, session: str) -> TimelineState:
         head = await self._store.head(session)
@@ -104,3 +100,9 @@ class Timelines:
     def _forget(self, session: str) -> None:
         for key in [one for one in self._held if one[0] == session]:
             del self._held[key]
+
+
+async def totals_of(engine: Engine, session: str) -> list[int]:
+    """The size of each request of a session in tokens, in order. Raises StreamNotFound."""
+    state = await timeline_at(engine.store, session)
+    return [row.figures.total for row in audit.rows(state.audit).requests]

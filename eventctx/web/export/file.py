@@ -15,7 +15,7 @@ from eventctx.projections.timeline.units import Document
 from eventctx.safe_text import escape
 from eventctx.version import __version__
 from eventctx.web.discretion import Discretion
-from eventctx.web.export.contents import Block, addresses, blocks, packed
+from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
@@ -103,7 +103,7 @@ def _before_contents(document: Document, contents: Contents) -> Iterator[bytes]:
     yield (_json if contents.structure else _packed_json)("timeline", document)
 
 
-def _block(block: Block) -> bytes:
+def _block(block: BodyBlock) -> bytes:
     return (
         b'<script type="application/json" class="bodies" '
         b'data-first="%d.%d" data-last="%d.%d">"%b"</script>\n'

@@ -84,7 +84,7 @@ function sinceNodes(timeline, row) {
   return [
     'since ',
     h('a', { href: linkTo(whereItFell(timeline, row)) }, `request ${timeline.name(row.fell)}`),
-    h('span', { class: 'muted', text: ` @${countText(position[row.fell])} · ${utcText(time[row.fell])}${before}` }),
+    h('span', { class: 'muted', text: ` @${position[row.fell]} · ${utcText(time[row.fell])}${before}` }),
   ];
 }
 

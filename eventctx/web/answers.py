@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -48,13 +48,20 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.timelines import Timelines, totals_of
+from eventctx.web.timelines import Timelines, picture_of
 
 _HITS: Final = 100
 _SPARKS: Final = 40
 """Most figures in the small picture of a session."""
 
 Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Spark(TypedDict):
+    """A session's small picture, and how many words of a person its last request lacks."""
+
+    totals: list[int]
+    lost: int
 
 
 class PageAnswers:
@@ -70,7 +77,7 @@ class PageAnswers:
         self._apart = Apart(url)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
-        self._sparks: dict[str, tuple[bytes, list[int]]] = {}
+        self._sparks: dict[str, tuple[bytes, Spark]] = {}
 
     async def close(self) -> None:
         """End what answers questions."""
@@ -136,10 +143,12 @@ class PageAnswers:
             known = self._sparks.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals = await self._apart.ask(partial(totals_of, session=info.stream))
+                    ask = partial(picture_of, session=info.stream)
+                    totals, lost = await self._apart.ask(ask)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals = []
-                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
+                    totals, lost = [], 0
+                spark: Spark = {"totals": _sparks(totals), "lost": lost}
+                known = self._sparks[info.stream] = (info.digest, spark)
             found[info.stream] = known[1]
         return _json(found)
 

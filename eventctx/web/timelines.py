@@ -19,6 +19,7 @@ from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.refs import MessageRef
 from eventctx.queries.timelines.key_frames import timeline_at
 
 _HELD: Final = 64
@@ -102,7 +103,27 @@ class Timelines:
             del self._held[key]
 
 
-async def totals_of(engine: Engine, session: str) -> list[int]:
-    """The size of each request of a session in tokens, in order. Raises StreamNotFound."""
+async def picture_of(engine: Engine, session: str) -> tuple[list[int], int]:
+    """The size of each request in tokens, and how many words of a person the last one lacks.
+
+    Raises StreamNotFound.
+    """
     state = await timeline_at(engine.store, session)
-    return [row.figures.total for row in audit.rows(state.audit).requests]
+    requests = audit.rows(state.audit).requests
+    totals = [row.figures.total for row in requests]
+    return totals, _lost_words(state, requests[-1].position) if requests else 0
+
+
+def _lost_words(state: TimelineState, position: int) -> int:
+    """How many messages of a person are not in the last request, which is at ``position``."""
+    last = state.views.last
+    shown = {
+        entry.ref.number
+        for entry in (() if last is None else (*last.sealed, *last.tail))
+        if entry.kind == "message" and isinstance(entry.ref, MessageRef)
+    }
+    return sum(
+        one.ref.facts.kind == "human" and one.ref.number not in shown
+        for one in state.changes.origins
+        if one.ref.position < position
+    )

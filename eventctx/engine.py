@@ -205,9 +205,9 @@ class Engine:
             from eventctx.search.sqlite_index import SqliteTextIndex
 
             path = getattr(self.store, "path", None)
-            if getattr(self.store, "read_only", False):
-                path = None  # an index beside the store would be something written
-            index = SqliteTextIndex(path, version=recall_documents.VERSION)
+            read_only = getattr(self.store, "read_only", False)
+            version = recall_documents.VERSION
+            index = SqliteTextIndex(path, version=version, read_only=read_only)
             self._recall = Recall(self.store, index)
         return self._recall
 
@@ -736,7 +736,7 @@ def open_engine(
     ``durability="normal"`` may lose the last acknowledged records when the power fails, never when
     only the process ends. ``lock_timeout`` is in seconds. With ``read_only`` nothing is written,
     neither to the store nor beside it: every write raises StoreReadOnly, receipts are compared and
-    not noted, and the index of a search is kept in memory. ``receipts`` is the path of the book of
+    not noted, and the index of a search is a temporary one. ``receipts`` is the path of the book of
     receipts; True puts it into the user's state folder, False keeps none. ``options`` are those of
     ``Engine``. An engine that is dropped without ``close`` warns (ResourceWarning), writes what is
     queued, and ends its threads.

@@ -15,6 +15,7 @@ from eventctx.importers.recording.packing import unpacked
 from eventctx.log.naming import position_name
 from eventctx.log.record import Body, Record
 from eventctx.projections import numbering
+from eventctx.queries.timelines.key_frames import timeline_at
 
 MOST_RAW: Final = 16 * 1024 * 1024
 """Bytes of one container's parts that are unpacked for a screen or a line of JSON."""
@@ -29,13 +30,24 @@ async def record_rows(
     """
     state = numbering.initial()
     if start:
-        # Turns are numbered from the beginning of the log; that needs no contents.
-        async for record in engine.records(session, 0, start - 1):
-            state = unread.fold(numbering.evolve, state, record)
+        state = await _numbering_at(engine, session, start - 1, unread)
     async for record in engine.records(session, start, stop, bodies=True):
         state = unread.fold(numbering.evolve, state, record)
         turn = numbering.turn_number(state, record.turn_id)
         yield record_document(record, turn, contents=contents)
+
+
+async def _numbering_at(
+    engine: Engine, session: str, position: int, unread: Unread
+) -> numbering.Numbering:
+    """The turns before a record: turns are numbered from the beginning of the log."""
+    try:
+        return (await timeline_at(engine.store, session, position)).changes.time
+    except DecodeError:
+        state = numbering.initial()
+    async for record in engine.records(session, 0, position):
+        state = unread.fold(numbering.evolve, state, record)
+    return state
 
 
 def record_document(record: Record, turn: int | None, *, contents: bool) -> dict[str, Any]:

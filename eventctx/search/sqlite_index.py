@@ -39,12 +39,20 @@ class SqliteTextIndex:
     that does not get the lock in ``lock_timeout`` seconds raises StoreUnavailable.
     """
 
-    def __init__(self, store: Path | None, *, version: int = 1, lock_timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        store: Path | None,
+        *,
+        version: int = 1,
+        lock_timeout: float = 5.0,
+        read_only: bool = False,
+    ) -> None:
         """``store`` is the store's own file; None keeps the index in memory.
 
-        ``version`` is that of the documents; an index of another version is replaced.
+        ``version`` is that of the documents; an index of another version is replaced. With
+        ``read_only`` it is a temporary copy of the file, and the file stays as it is.
         """
-        self._file = IndexFile(store, version, lock_timeout)
+        self._file = IndexFile(store, version, lock_timeout, read_only=read_only)
         self._lock = threading.Lock()
         self._connection: apsw.Connection | None = None
         self._closed = False

@@ -57,15 +57,23 @@ class _Foreign(Exception):
 
 
 class IndexFile:
-    """Opens the index of a store. ``path`` becomes ``MEMORY`` if no file can be written."""
+    """Opens the index of a store. ``path`` becomes ``MEMORY`` if no file can be written.
 
-    def __init__(self, store: Path | None, version: int, lock_timeout: float) -> None:
+    With ``read_only`` the file of others is read once, where there is one, and never written.
+    """
+
+    def __init__(
+        self, store: Path | None, version: int, lock_timeout: float, *, read_only: bool = False
+    ) -> None:
         self._store = store
+        self._beside = MEMORY if store is None else store.with_name(store.name + SUFFIX)
+        self._read_only = read_only
         self._version = SCHEMA_VERSION * _VERSIONS + version
         self._lock_timeout = lock_timeout
         self._opened: tuple[int, int] | None = None
         self._system_errno = 0
-        self.path = MEMORY if store is None else store.with_name(store.name + SUFFIX)
+        nowhere = store is None or read_only
+        self.path = MEMORY if nowhere else self._beside
 
     def open(self) -> apsw.Connection:
         """A connection to the index; replaces one of ours that is damaged or of another version.
@@ -137,7 +145,9 @@ class IndexFile:
         if self.path != MEMORY:
             self._make_sure_of_ours()
             self._opened = _identity(self.path)
-        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READWRITE)
+        # A database without a name is a temporary one: SQLite moves to the disk what is too large.
+        name = "" if self._read_only else str(self.path)
+        connection = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
             self._prepare(connection)
         except BaseException:
@@ -170,7 +180,8 @@ class IndexFile:
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(LockWait(self._lock_timeout))
         if self.path == MEMORY:
-            make_tables(connection, self._version)
+            if not (self._read_only and self._copied(connection)):
+                make_tables(connection, self._version)
         elif not has_marker(connection):
             raise _Foreign
         elif connection.pragma("user_version") != self._version:
@@ -180,6 +191,23 @@ class IndexFile:
             "PRAGMA journal_mode=DELETE; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;"
             f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=MEMORY"
         ).fetchall()
+
+    def _copied(self, connection: apsw.Connection) -> bool:
+        """Fill an empty database with the index that lies beside the store, if it is of use."""
+        with suppress(apsw.Error, OSError):
+            if look(self._beside) is not Found.OURS:
+                return False
+            source = apsw.Connection(str(self._beside), flags=apsw.SQLITE_OPEN_READONLY)
+            try:
+                source.set_busy_handler(LockWait(self._lock_timeout))
+                if source.pragma("user_version") != self._version or not has_marker(source):
+                    return False
+                with connection.backup("main", source, "main") as copy:
+                    copy.step()
+                return True
+            finally:
+                source.close(True)
+        return False
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -6,13 +6,13 @@ An answer equals what the command prints with ``--json``, but for secrets, which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import pairwise
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from eventctx.documents.audit import audit_document, audit_of
@@ -34,6 +34,7 @@ from eventctx.log.store import StreamInfo
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.version import __version__
+from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at
 from eventctx.web.discretion import Discretion
 from eventctx.web.follow import SessionStream, Streams
@@ -46,20 +47,12 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.timelines import Timelines
+from eventctx.web.pictures import SessionPicture
+from eventctx.web.timelines import Timelines, session_picture
 
 _HITS: Final = 100
-_SPARKS: Final = 40
-"""Most figures in the small picture of a session."""
 
 Answer = Callable[[Request], Awaitable[Response]]
-
-
-class Spark(TypedDict):
-    """A session's small picture, and how many words of a person its last request lacks."""
-
-    totals: list[int]
-    lost: int
 
 
 class PageAnswers:
@@ -72,8 +65,14 @@ class PageAnswers:
         self._path = path
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
+        self._apart = Apart(url)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
-        self._sparks: dict[str, tuple[bytes, Spark]] = {}
+        self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
+        self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
+
+    async def close(self) -> None:
+        """End what answers questions."""
+        await self._apart.close()
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -124,23 +123,22 @@ class PageAnswers:
         for info in await self._engine.sessions():
             known = self._rows.get(info.stream)
             if known is None or known[0] != info.digest:
-                unread = Unread()
-                row = (await session_row(self._engine, info, unread)).row
-                known = self._rows[info.stream] = (info.digest, row)
+                found = await self._apart.ask(partial(session_row, info=info, unread=Unread()))
+                known = self._rows[info.stream] = (info.digest, found.row)
             rows.append(known[1])
         return await self._shown(rows)
 
     async def _sparklines(self, request: Request) -> Response:
         found = {}
         for info in await self._engine.sessions():
-            known = self._sparks.get(info.stream)
+            known = self._pictures.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals, lost = await self._timelines.picture(info.stream)
+                    question = partial(session_picture, session=info.stream)
+                    picture = await self._apart.ask(question)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals, lost = [], 0
-                spark: Spark = {"totals": _sparks(totals), "lost": lost}
-                known = self._sparks[info.stream] = (info.digest, spark)
+                    picture = {"totals": [], "lost": 0}
+                known = self._pictures[info.stream] = (info.digest, picture)
             found[info.stream] = known[1]
         return _json(found)
 
@@ -148,22 +146,31 @@ class PageAnswers:
         session = request.query_params.get("session")
         if session is not None:
             await self._info(session)
-        limit = number_of(request, "limit") or _HITS
-        found = await found_by(self._engine, query_of(request), session, min(limit, 1_000))
+        limit = min(number_of(request, "limit") or _HITS, 1_000)
+        query = query_of(request)
+        found = await self._apart.ask(partial(found_by, query=query, session=session, limit=limit))
         return await self._shown(search_document(found))
 
     async def _stats(self, request: Request) -> Response:
-        return await self._shown(await stats_of(self._engine, self._url, self._path, Unread()))
+        asked = partial(stats_of, url=self._url, path=self._path, unread=Unread())
+        return await self._shown(await self._apart.ask(asked))
 
     async def _verify_all(self, request: Request) -> Response:
-        return await self._shown(verification_document(await self._engine.verify_store()))
+        checked = await self._apart.ask(lambda engine: engine.verify_store())
+        return await self._shown(verification_document(checked))
 
     # -- a session, for a page that derives the rest itself --------------------------------------
 
     async def _timeline(self, request: Request) -> Response:
-        session = session_of(request)
-        document = await self._timelines.document(session, after_of(request))
-        return await _sent(lambda: self._discretion.timeline(document))
+        info, after = await self._info(session_of(request)), after_of(request)
+        if after < 0 and self._whole[0] == (info.stream, info.digest):
+            return Response(self._whole[1], media_type=_JSON)
+        document = await self._timelines.document(info.stream, after)
+        reply = await _sent(lambda: self._discretion.timeline(document))
+        if after < 0:
+            # A page that is loaded again, or in another tab, asks for the same.
+            self._whole = ((info.stream, bytes.fromhex(document["digest"])), bytes(reply.body))
+        return reply
 
     async def _digests(self, request: Request) -> Response:
         marks = await self._timelines.marks(session_of(request))
@@ -188,44 +195,38 @@ class PageAnswers:
     # -- a session, as the commands answer -------------------------------------------------------
 
     async def _audit(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        audit, file = await audit_of(self._engine, info.stream, number_of(request, "turn"))
+        name, turn = await self._name(request), number_of(request, "turn")
+        audit, file = await self._apart.ask(partial(audit_of, session=name, turn=turn))
         return await self._shown(audit_document(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        name = request_of(request)
+        name, which = await self._name(request), request_of(request)._asdict()
         number = needed(request, "number")
-        answer = await self._engine.why(info.stream, number, **name._asdict())
-        known = await figures_of(self._engine.store, info.stream)
+        answer = await self._apart.ask(lambda engine: engine.why(name, number, **which))
+        known = await self._apart.ask(lambda engine: figures_of(engine.store, name))
         return await self._shown(why_document(answer, known.file.undated))
 
     async def _lost(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        compaction, turn = number_of(request, "compaction"), number_of(request, "turn")
-        return await self._shown(
-            await self._engine.lost(info.stream, compaction=compaction, turn=turn)
-        )
+        name = await self._name(request)
+        which = {one: number_of(request, one) for one in ("compaction", "turn")}
+        return await self._shown(await self._apart.ask(lambda engine: engine.lost(name, **which)))
 
     async def _diff(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
+        name = await self._name(request)
         pair = needed(request, "before"), needed(request, "after")
-        return await self._shown(
-            diff_document(await self._engine.diff(info.stream, *pair, by="position"))
-        )
+        compared = await self._apart.ask(lambda engine: engine.diff(name, *pair, by="position"))
+        return await self._shown(diff_document(compared))
 
     async def _view(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        return await self._shown(
-            view_document(await view_of(self._engine, info.stream, request_of(request)))
-        )
+        name, which = await self._name(request), request_of(request)
+        answer = await self._apart.ask(partial(view_of, session=name, name=which))
+        return await self._shown(view_document(answer))
 
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
-        return await self._shown(
-            transcript_document(await transcript_of(self._engine, info, at, turn))
-        )
+        messages = await self._apart.ask(partial(transcript_of, info=info, at=at, turn=turn))
+        return await self._shown(transcript_document(messages))
 
     async def _log(self, request: Request) -> Response:
         info = await self._info(session_of(request))
@@ -236,27 +237,23 @@ class PageAnswers:
                 f"{position_name(info.head)}; found {start} to {stop}"
             )
         contents = request.query_params.get("bodies") == "1"
-        keep = await self._names()
 
-        async def rows() -> AsyncIterator[bytes]:
-            before = b"["
-            given = (self._engine, info.stream, start, stop, Unread())
-            async for row in record_rows(*given, contents=contents):
-                yield before + encode(self._discretion.document(row, keep))
-                before = b","
-            yield b"[]" if before == b"[" else b"]"
+        async def rows(engine: Engine) -> list[dict[str, Any]]:
+            given = (engine, info.stream, start, stop, Unread())
+            return [row async for row in record_rows(*given, contents=contents)]
 
-        return StreamingResponse(rows(), media_type=_JSON)
+        return await self._shown(await self._apart.ask(rows))
 
     async def _instructions(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        name = request_of(request)
-        return await self._shown(await self._engine.instructions(info.stream, **name._asdict()))
+        name, which = await self._name(request), request_of(request)._asdict()
+        return await self._shown(
+            await self._apart.ask(lambda engine: engine.instructions(name, **which))
+        )
 
     async def _verify(self, request: Request) -> Response:
-        info = await self._info(session_of(request))
-        checked = StoreVerification((await self._engine.verify(info.stream),), ())
-        return await self._shown(verification_document(checked))
+        name = await self._name(request)
+        checked = await self._apart.ask(lambda engine: engine.verify(name))
+        return await self._shown(verification_document(StoreVerification((checked,), ())))
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -265,6 +262,9 @@ class PageAnswers:
         if found is None or found.deleted:
             raise StreamNotFound(session)
         return found
+
+    async def _name(self, request: Request) -> str:
+        return (await self._info(session_of(request))).stream
 
     async def _names(self) -> list[str]:
         return (
@@ -286,11 +286,3 @@ async def _sent(make: Callable[[], Any]) -> Response:
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(encode(value), status, media_type=_JSON)
-
-
-def _sparks(totals: list[int]) -> list[int]:
-    """At most ``_SPARKS`` figures, the largest of each stretch: one looks for peaks."""
-    if len(totals) <= _SPARKS:
-        return totals
-    edges = [len(totals) * place // _SPARKS for place in range(_SPARKS + 1)]
-    return [max(totals[start:stop]) for start, stop in pairwise(edges)]

@@ -68,6 +68,10 @@ class Inspector:
         """End all streams, so that the server can."""
         self._answers.streams.over.set()
 
+    async def close(self) -> None:
+        """Release what answers questions, once the server has ended."""
+        await self._answers.close()
+
     def _pages(self) -> list[Route]:
         paths = ("/", "/s/{name}", *(f"/s/{{name}}/{screen}" for screen in SCREENS))
         return [

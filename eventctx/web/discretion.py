@@ -8,7 +8,9 @@ from typing import Any, Final
 from eventctx.documents.encoding import builtins_of
 from eventctx.hooks.redact import DEFAULT, Redactor
 
-_COLUMNS: Final = frozenset(("messages", "requests", "changes", "extras", "calls", "updated"))
+_COLUMNS: Final = frozenset(
+    ("messages", "requests", "changes", "extras", "calls", "recounts", "updated")
+)
 """Parts of a timeline's document that hold numbers, digests and codes, and may be very long."""
 
 

@@ -87,5 +87,6 @@ async def serve(
         await server.serve(sockets)
     finally:
         waiting.cancel()
+        await inspector.close()
         for one in sockets:
             one.close()

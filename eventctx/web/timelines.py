@@ -10,15 +10,16 @@ import asyncio
 from collections import OrderedDict
 from typing import Any, Final
 
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.store import EventStore
-from eventctx.projections import audit
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
 from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.web.pictures import SessionPicture, picture_of
 
 _HELD: Final = 64
 """States that pages were sent last, of all sessions; each shares nearly all with the next."""
@@ -52,11 +53,6 @@ class Timelines:
         return await asyncio.to_thread(
             lambda: [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
         )
-
-    async def totals(self, session: str) -> list[int]:
-        """The size of each request in tokens, in order."""
-        state = await self._now(session)
-        return [row.figures.total for row in audit.rows(state.audit).requests]
 
     async def _now(self, session: str) -> TimelineState:
         head = await self._store.head(session)
@@ -104,3 +100,11 @@ class Timelines:
     def _forget(self, session: str) -> None:
         for key in [one for one in self._held if one[0] == session]:
             del self._held[key]
+
+
+async def session_picture(engine: Engine, session: str) -> SessionPicture:
+    """What the list of sessions shows of one: its sizes, and a person's words that are lost.
+
+    Raises StreamNotFound.
+    """
+    return picture_of(await timeline_at(engine.store, session))

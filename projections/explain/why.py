@@ -155,15 +155,22 @@ class ViewHistory:
             if entry.kind == "message" and isinstance(entry.ref, MessageRef)
         }
         self._visible = {ref.number: ref for ref in state.view.layout.refs}
-        self._changes: dict[int, list[Change]] = {}
-        causes: dict[int, Cause] = {}
-        for change in state.changes:
-            if figures is not None and change.cause.compaction is not None:
-                at = change.cause.position
-                if at not in causes:
-                    causes[at] = with_figures(change.cause, figures)
-                change = change._replace(cause=causes[at])
-            self._changes.setdefault(change.number, []).append(change)
+        self._figures = figures
+
+    @cached_property
+    def _by_number(self) -> dict[int, list[Change]]:
+        found: dict[int, list[Change]] = {}
+        for change in self.state.changes:
+            found.setdefault(change.number, []).append(change)
+        return found
+
+    def _changes(self, number: int) -> list[Change]:
+        """The changes to one message, with the figures of the compactions that caused them."""
+        found = self._by_number.get(number, [])
+        known = self._figures
+        if known is None:
+            return found
+        return [one._replace(cause=with_figures(one.cause, known)) for one in found]
 
     @cached_property
     def _callers(self) -> dict[str, list[int]]:
@@ -179,7 +186,7 @@ class ViewHistory:
         state = self.state
         if number >= len(state.origins):
             return Why(number=number, standing="not_added", compactions=state.view.compactions)
-        changes = self._changes.get(number, [])
+        changes = self._changes(number)
         ref = self._visible.get(number)
         entry = self.shown.get(number)
         restored = _last(changes, "restored")

@@ -67,7 +67,7 @@ def _decode_changes(data: bytes) -> list[Change]:
     ]
 
 
-class Part(NamedTuple):
+class SeriesPart(NamedTuple):
     """A series of the timeline: how it is found in a state, and its items as bytes and back."""
 
     series: Callable[[TimelineState], Series[Any]]
@@ -75,16 +75,16 @@ class Part(NamedTuple):
     decode: Callable[[bytes], list[Any]]
 
 
-def _part(series: Callable[[TimelineState], Series[Any]], item: Any) -> Part:
-    return Part(series, _encode, msgspec.msgpack.Decoder(list[item]).decode)
+def _part(series: Callable[[TimelineState], Series[Any]], item: Any) -> SeriesPart:
+    return SeriesPart(series, _encode, msgspec.msgpack.Decoder(list[item]).decode)
 
 
-PARTS: Final[dict[str, Part]] = {
+PARTS: Final[dict[str, SeriesPart]] = {
     "began": _part(lambda state: state.changes.time.began, Began),
     "ends": _part(lambda state: state.changes.time.ends, tuple[str, int, bool]),
     "numbered": _part(lambda state: state.changes.time.requests, TimelineRequest),
     "origins": _part(lambda state: state.changes.origins, Origin),
-    "changes": Part(lambda state: state.changes.changes, _encode_changes, _decode_changes),
+    "changes": SeriesPart(lambda state: state.changes.changes, _encode_changes, _decode_changes),
     "compacted": _part(lambda state: state.changes.compacted, int),
     "requests": _part(lambda state: state.audit.requests, AuditRow),
     "compactions": _part(lambda state: state.audit.compactions, CompactionRow),
@@ -136,7 +136,7 @@ def encode_block(state: TimelineState, before: Sequence[int]) -> bytes:
     return _encode(_Stored(lengths_of(state), parts))
 
 
-class Block:
+class FrameBlock:
     """One block; its parts are decoded when they are first read.
 
     Raises DecodeError for bytes that ``encode_block`` did not make.
@@ -169,7 +169,7 @@ class Block:
 class Blocks(Generic[T]):
     """A growing sequence: the items of one series in many blocks, and those that came since."""
 
-    def __init__(self, name: str, blocks: Sequence[Block], ends: Sequence[int]) -> None:
+    def __init__(self, name: str, blocks: Sequence[FrameBlock], ends: Sequence[int]) -> None:
         self._name = name
         self._blocks = blocks
         self._ends = ends

@@ -21,7 +21,7 @@ from eventctx.projections import audit, figures, numbering
 from eventctx.projections.explain.changes import Cause, ChangesState
 from eventctx.projections.figures import ImportedFile
 from eventctx.projections.timeline import views
-from eventctx.projections.timeline.blocks import PARTS, Block, Blocks, encode_block, lengths_of
+from eventctx.projections.timeline.blocks import PARTS, Blocks, FrameBlock, encode_block, lengths_of
 from eventctx.projections.timeline.fold import About, Beside, TimelineState
 from eventctx.projections.timeline.runs import RunsState
 from eventctx.projections.usage import UsageState, UsageTotals
@@ -129,7 +129,7 @@ class LoadedFrames:
 
     def __init__(self, stored: Sequence[StoredFrame]) -> None:
         self._stored = stored
-        blocks = [Block(one.block) for one in stored]
+        blocks = [FrameBlock(one.block) for one in stored]
         self._lengths = [block.lengths for block in blocks]
         self._series: list[Series[Any]] = [
             Series.held_in(Blocks(name, blocks, [block.lengths[at] for block in blocks]))

@@ -8,8 +8,7 @@ shortened copy, an insertion, a made-up result) is an ``OtherEntry``, and -1 - i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -109,17 +108,14 @@ def following(
         view = planned.with_insertions(view, event.insertions, record)
     now = LastView(view.layout.sealed, tuple(view.layout.tail()))
     last = state.last
-    grew = last is not None and now.sealed.continues(last.sealed)
-    if last is None:
-        keep, added = 0, [*now.sealed, *now.tail]
+    if last is not None and now.sealed.continues(last.sealed):
+        keep, added = _grown(last, now)
+        naming = _Naming(state.extras, state.places, state.places)
+        ids = [naming.id_of(entry) for entry in added]
     else:
-        keep, added = _difference(last, now, grew=grew)
-    # Behind a break, only what is still in view can be found again.
-    naming = _Naming(state.extras, state.places, state.places if grew else {})
-    if not grew and last is not None:
-        naming.hold(islice([*last.sealed, *last.tail], keep))
-    ids = [naming.id_of(entry) for entry in added]
-    if last is None:
+        # Behind a break, only what the last view showed can be found again.
+        naming = _Naming(state.extras, state.places, {})
+        ids = [naming.id_of(entry) for entry in (*now.sealed, *now.tail)]
         keep = _common(expanded(state, len(state.shown) - 1), ids)
         ids = ids[keep:]
     shown = state.shown.append(ShownView(keep, _runs(ids), event.digest))
@@ -155,21 +151,16 @@ class _Bytes:
         self.data += data
 
 
-def _difference(before: LastView, now: LastView, *, grew: bool) -> tuple[int, list[Entry]]:
-    """How many first entries are the same, and the entries behind them."""
-    if grew:
-        start = len(before.sealed)
-        old: Sequence[Entry] = before.tail
-        new = [*now.sealed[start:], *now.tail]
-    else:
-        start = 0
-        old, new = [*before.sealed, *before.tail], [*now.sealed, *now.tail]
+def _grown(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
+    """How many first entries are the same in a view that continues another, and those behind."""
+    start = len(before.sealed)
+    new = [*now.sealed[start:], *now.tail]
     same = 0
-    for one, other in zip(old, new, strict=False):
+    for one, other in zip(before.tail, new, strict=False):
         if one is not other and one != other:
             break
         same += 1
-    return start + same, list(islice(new, same, None))
+    return start + same, new[same:]
 
 
 def _whole(entry: Entry) -> int | None:
@@ -197,13 +188,8 @@ class _Naming:
         self.places = places
         self._known = known
 
-    def hold(self, entries: Iterable[Entry]) -> None:
-        """Take over the ids of entries that stay in view."""
-        for entry in entries:
-            if _whole(entry) is None:
-                self.id_of(entry)
-
     def id_of(self, entry: Entry) -> int:
+        """The id of an entry."""
         whole = _whole(entry)
         if whole is not None:
             return whole

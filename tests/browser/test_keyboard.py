@@ -60,12 +60,11 @@ async def test_tab_goes_through_a_screen_and_out_and_is_always_seen(
 async def test_arrows_step_through_requests(visit: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("ArrowLeft")
-    first = page.url
-    assert "at=" in first
+    await expect(page).to_have_url(_at(621))
     await page.keyboard.press("ArrowLeft")
-    assert page.url != first
+    await expect(page).not_to_have_url(_at(621))
     await page.keyboard.press("ArrowRight")
-    assert page.url == first
+    await expect(page).to_have_url(_at(621))
 
 
 async def test_shift_and_arrows_step_through_compactions(visit: Visit) -> None:

@@ -19,6 +19,7 @@ _MAKE: Final = """async (count) => {
   const list = document.createElement('ctx-virtual-list');
   list.id = 'long';
   list.setAttribute('aria-label', 'Long');
+  list.style.setProperty('flex', 'none');
   list.style.setProperty('height', '600px');
   document.querySelector('main').replaceChildren(list);
   const render = (at) => {

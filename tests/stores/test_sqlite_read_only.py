@@ -52,6 +52,23 @@ async def test_reading_leaves_the_file_as_it_was_and_nothing_beside_it_but_sqlit
     assert all((path.parent / one).stat().st_size == 0 for one in beside if one.endswith("-wal"))
 
 
+async def test_a_search_begins_with_the_index_that_lies_there_and_leaves_it_alone(path):
+    async with eventctx.open(path) as engine:
+        await engine.recall("lighthouse")
+        await (await engine.session("work")).add_message({"role": "user", "content": "beacon"})
+    index = path.with_name("s.db.eventctx-recall")
+    before = state(index)
+    async with eventctx.open(path, read_only=True) as engine:
+        mark = engine.recaller()._index.mark()
+        assert mark is not None
+        assert [one.number for one in await engine.recall("beacon")] == [1]
+    assert state(index) == before
+    index.write_bytes(b"somebody else's")
+    async with eventctx.open(path, read_only=True) as engine:
+        assert [one.number for one in await engine.recall("beacon")] == [1]
+    assert index.read_bytes() == b"somebody else's"
+
+
 async def test_every_write_is_refused(path):
     async with eventctx.open(path, read_only=True) as engine:
         with pytest.raises(StoreReadOnly):

@@ -31,7 +31,6 @@ class Exported(HTMLParser):
         self.size = path.stat().st_size
         self.parts: dict[str, str] = {}
         self.scripts: list[str] = []
-        self.styles: list[str] = []
         self.blocks: list[tuple[str, str, str]] = []
         self.text = ""
         self.metas: list[dict[str, str | None]] = []
@@ -40,7 +39,10 @@ class Exported(HTMLParser):
         self._tag = ""
         self.feed(self.source)
         self.close()
-        self.timeline: dict[str, Any] = json.loads(self.parts["timeline"])
+        timeline = self.parts["timeline"]
+        packed = timeline.startswith('"')
+        self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
+        self.style, self.script = unpacked(self.parts["page"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
         self.bodies: dict[Address, Any] = {
             (position, index): body
@@ -56,9 +58,7 @@ class Exported(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         given = self._inside or {}
-        if self._tag == "style":
-            self.styles.append(data)
-        elif self._tag != "script":
+        if self._tag != "script":
             self.text += data
         elif "id" in given:
             self.parts[str(given["id"])] = data

@@ -93,11 +93,14 @@ class FrameCache(Protocol):
 
 
 class KeyFrames:
-    """The key frames of the sessions of one store, those used last."""
+    """The key frames of the sessions of one store, those used last: one every ``every`` records."""
 
-    def __init__(self, store: EventStore, cache: FrameCache | None = None) -> None:
+    def __init__(
+        self, store: EventStore, cache: FrameCache | None = None, *, every: int = KEY_FRAME
+    ) -> None:
         self._store = store
         self._cache = cache
+        self._every = every
         self._held: OrderedDict[str, Frames] = OrderedDict()
 
     async def at(self, stream: str, position: int | None = None) -> TimelineState:
@@ -155,7 +158,7 @@ class KeyFrames:
         made: list[TimelineState] = []
         try:
             last = frames.last()
-            state = await self._folded(stream, last, None, made, frames.known)
+            state = await self._folded(stream, frames.now or last, None, made, frames.known)
         except DecodeError:
             if not frames.positions:
                 raise
@@ -200,7 +203,7 @@ class KeyFrames:
             if frame is not None and known is not None and _erases(record, known):
                 return None
             state = fold.evolve(state, record)
-            if made is not None and (record.position + 1) % KEY_FRAME == 0:
+            if made is not None and (record.position + 1) % self._every == 0:
                 made.append(state)
         return state if met else None
 

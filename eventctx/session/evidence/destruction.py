@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore
+from eventctx.queries.timelines.key_frames import key_frames
 from eventctx.search.recall import Recall
 from eventctx.session.appends.pending import Clock
 from eventctx.session.evidence import deleting, erasing
@@ -69,6 +70,7 @@ class Destruction:
 
     async def _forget(self, records: Sequence[Record]) -> None:
         for record in records:
+            await key_frames(self._store).forget(record.stream)
             await self._sessions.renew(record.stream)
             self._published(record)
         await self.finish()

@@ -28,7 +28,7 @@ export const sessions = signal(/** @type {SessionRow[] | null} */ (null));
 /** Of the place's session: null until it is there. The same object grows. @type {import('./signals.js').Signal<Timeline | null>} */
 export const timeline = signal(/** @type {Timeline | null} */ (null));
 
-/** Why there is no timeline, or none of the sessions. @type {import('./signals.js').Signal<string | null>} */
+/** Why there is no timeline. @type {import('./signals.js').Signal<string | null>} */
 export const problem = signal(/** @type {string | null} */ (null));
 
 /** @type {import('./signals.js').Signal<Connection>} */
@@ -126,8 +126,8 @@ export async function loadSessions() {
   try {
     sessions.value = await source.sessions();
   } catch (error) {
-    sessions.value ??= [];
-    problem.value = messageOf(error);
+    // A list that is there stays; the next reading may bring it up to date.
+    if (sessions.peek() !== null) return;
     notify(`The sessions cannot be read: ${messageOf(error)}`, { isError: true });
   }
 }

@@ -58,12 +58,18 @@ test('what is not known of a request, or below nothing, takes no room', () => {
 test('the highest request stands below the top, nothing stands at the base', () => {
   const { requests } = small();
   const window = [0, requests.count - 1];
-  const shape = riverShape({ width: 1000, height: 300 }, window, riverTop(requests, window));
+  const shape = riverShape({ width: 1000, height: 300 }, window, riverTop(requests, window), true);
   const most = Math.max(...requests.total);
   assert.ok(tokensToY(shape, most) > shape.top);
   assert.equal(tokensToY(shape, 0), shape.base);
   assert.ok(shape.top < shape.base && shape.base < shape.known && shape.known < shape.names);
   assert.ok(shape.names < shape.cacheTop && shape.cacheTop < shape.cacheBase && shape.cacheBase <= 300);
+});
+
+test('where no provider says what was read from cache, the stacks have the room', () => {
+  const [withLane, without] = [true, false].map((hasCache) => riverShape({ width: 1000, height: 300 }, [0, 9], 100, hasCache));
+  assert.ok(without.base > withLane.base);
+  assert.equal(without.cacheTop, without.cacheBase);
 });
 
 test('the scale stays as the window moves, unless its requests were too low to be seen', () => {

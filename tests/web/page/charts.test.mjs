@@ -37,6 +37,8 @@ test('without a request there is no column', () => {
 test('an axis has round numbers up to the highest value', () => {
   assert.deepEqual(niceTicks(68_000, 4), [0, 20_000, 40_000, 60_000]);
   assert.deepEqual(niceTicks(5, 3), [0, 2, 4]);
+  assert.deepEqual(niceTicks(33_000, 1), [0, 20_000]);
+  assert.deepEqual(niceTicks(1, 4), [0, 1]);
   assert.deepEqual(niceTicks(0, 3), [0]);
   assert.deepEqual(niceTicks(NaN, 3), [0]);
 });

@@ -13,12 +13,13 @@ import { shellQuoted } from '../../../eventctx/web/page/screens/command-line.js'
 import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
 import { hitPieces, searchTexts } from '../../../eventctx/web/page/search/text-search.js';
 import { viewDigest, MessageMarks } from '../../../eventctx/web/page/timeline/digest.js';
+import { shownNumber } from '../../../eventctx/web/page/timeline/entries.js';
 import { HUMAN_KIND } from '../../../eventctx/web/page/timeline/groups.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { smallDocument } from './made.mjs';
 
 const numbersIn = (timeline, request) =>
-  new Set(Array.from(timeline.view(request), (id) => timeline.shownNumber(id)));
+  new Set(Array.from(timeline.view(request), (id) => shownNumber(timeline.extras, id)));
 
 test('each of a person’s messages that a request lacks is a row, those with demands first', () => {
   const timeline = Timeline.from(smallDocument());
@@ -56,11 +57,15 @@ test('what was summarised is told with the summary that stands for it', () => {
 
 test('a demand is kept by a summary only if its words stand there, whatever the line breaks', () => {
   const demands = ['Never touch main.py.', 'Use tabs, please.'];
-  assert.equal(keptInSummary(demands.slice(0, 1), ['He said: never\n  touch main.py.']), 'it holds the demand word for word');
-  assert.equal(keptInSummary(demands.slice(0, 1), ['main.py is off limits']), 'the demand is not in it word for word');
-  assert.equal(keptInSummary(demands, ['use tabs, please.']), 'it holds 1 of the 2 demands word for word');
-  assert.equal(keptInSummary(demands, ['nothing']), 'it holds none of the 2 demands word for word');
-  assert.equal(keptInSummary([], ['nothing']), '');
+  const [first] = demands;
+  assert.equal(keptInSummary([first], [['He said: never\n  touch main.py.']]), 'it holds the demand word for word');
+  assert.equal(keptInSummary([first], [['main.py is off limits']]), 'the demand is not in it word for word');
+  assert.equal(keptInSummary([first], [['a'], ['b']]), 'the demand is not in them word for word');
+  assert.equal(keptInSummary(demands, [['use tabs, please.']]), 'it holds 1 of the 2 demands word for word');
+  assert.equal(keptInSummary(demands, [['nothing']]), 'it holds none of the 2 demands word for word');
+  assert.equal(keptInSummary(demands, [[first], [demands[1]]]), 'they hold all 2 demands word for word');
+  assert.equal(keptInSummary([], [['nothing']]), '');
+  assert.equal(keptInSummary(demands, []), '');
 });
 
 test('demands are marked where they stand, and the pieces are the text', () => {

@@ -19,7 +19,8 @@ export function presenceLegend() {
       const path = new Path2D();
       const top = what === 'shortened' ? height / 2 : 0;
       path.rect(0, top, width, height - top);
-      paintStanding(context, path, what, palette.peek(), height);
+      const colours = palette.peek();
+      paintStanding(context, path, what, { ...colours, text: colours.axis }, height);
     }),
   );
   const list = h(

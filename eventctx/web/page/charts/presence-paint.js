@@ -5,7 +5,7 @@ import { cliffMarks } from './cliffs.js';
 import { GROUP_PATTERNS, STANDING_STYLES, fillPatterned } from './patterns.js';
 import { boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows } from './presence-shape.js';
 import { BIN_STATES, binStates, boxesOfStates, summaryBrackets } from './presence-runs.js';
-import { paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
+import { LABEL_RISE, paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
 import { columnLeft, labelsThatFit } from './scales.js';
 import { sharp } from './surface.js';
 
@@ -40,11 +40,11 @@ export function paintPresence(context, picture) {
   context.clip();
   if (shape.scale.perRow === 1) {
     paintRuns(context, picture);
-    tintRows(context, picture);
-    separateRows(context, picture);
   } else {
     paintBins(context, picture);
   }
+  tintRows(context, picture);
+  separateRows(context, picture);
   if (shape.scale.pixels >= LOWEST_TINTED_ROW) paintKinds(context, picture);
   else paintKindShares(context, picture);
   paintCompactionLines(context, picture);
@@ -101,11 +101,16 @@ function tintRows(context, { timeline, shape, colours }) {
   if (colours.forced) return;
   context.globalCompositeOperation = 'source-atop';
   const all = shape.scale.pixels >= LOWEST_TINTED_ROW;
-  eachKindRun(timeline, shape, (group, y, height) => {
-    if (!all && group !== PERSON) return;
-    context.fillStyle = colours.groups[group] ?? colours.text;
-    context.fillRect(0, y, shape.right + 8, Math.max(1, height));
-  });
+  // Black and white would be the loudest on the page, and say the least.
+  context.fillStyle = colours.axis;
+  context.fillRect(0, shape.top, shape.right + 8, shape.bottom - shape.top);
+  if (shape.scale.perRow === 1) {
+    eachKindRun(timeline, shape, (group, y, height) => {
+      if (!all && group !== PERSON) return;
+      context.fillStyle = colours.groups[group] ?? colours.text;
+      context.fillRect(0, y, shape.right + 8, Math.max(1, height));
+    });
+  }
   context.globalCompositeOperation = 'source-over';
 }
 
@@ -282,7 +287,7 @@ function paintEdges(context, { shape, colours, timeline, cliffs }) {
   const shown = cliffs.filter(({ request }) => request > columns.first && request <= columns.last);
   const marks = cliffMarks(shown, (request) => sharp(columnLeft(columns, request)), 9);
   for (const { x, cliff } of marks) paintCliffMark(context, x, top - 3, cliff, colours);
-  paintCliffLabels(context, marks, { left: strip, right: shape.right + 8, y: top - 17 }, colours);
+  paintCliffLabels(context, marks, { left: strip, right: shape.right + 8, y: top - LABEL_RISE }, colours);
   const wanted = requestLabels(context, timeline, columns);
   context.textAlign = 'center';
   context.textBaseline = 'middle';

@@ -18,9 +18,9 @@ import { usePointer } from './pointer.js';
 import { cellByKey, openCell, spokenCell } from './presence-cell.js';
 import { presenceLegend } from './presence-legend.js';
 import { paintPresence, paintPresenceCursor } from './presence-paint.js';
-import { presenceRuns } from './presence-runs.js';
+import { runsMaker } from './presence-maker.js';
 import { cellAt, firstScale, messagesOfRow, offsetToShow, PRESENCE_EDGE, presenceShape, rowScales } from './presence-shape.js';
-import { inSlices, oncePerFrame } from './slices.js';
+import { oncePerFrame } from './slices.js';
 import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('./presence-cell.js').PresenceCell} PresenceCell */
@@ -121,46 +121,6 @@ function focusCell(name) {
   const cell = h('div', { role: 'gridcell', id: `presence-cell-${name}` });
   const row = h('div', { role: 'row', class: 'only-heard' }, cell);
   return { row, cell };
-}
-
-/**
- * Makes the rectangles of the window when it or the session has changed. One that is under way comes
- * to its end first: in a session that grows without pause, it would else never.
- * @param {PresenceModel} model
- */
-function runsMaker({ window, runs }) {
-  /** @type {import('../timeline/timeline.js').Timeline | null} */
-  let of = null;
-  let stop = () => {};
-  let isUnderWay = false;
-  let isStale = false;
-  function make() {
-    const now = timeline.peek();
-    isStale = false;
-    if (now === null) return;
-    isUnderWay = true;
-    stop = inSlices(presenceRuns(now, window.peek()), (made) => {
-      isUnderWay = false;
-      runs.value = made;
-      if (isStale) make();
-    });
-  }
-  return {
-    follow() {
-      const now = timeline.value;
-      now?.version.value;
-      window.value;
-      if (now !== of) {
-        stop();
-        isUnderWay = false;
-        runs.value = [];
-        of = now;
-      }
-      if (isUnderWay) isStale = true;
-      else make();
-    },
-    end: () => stop(),
-  };
 }
 
 /**

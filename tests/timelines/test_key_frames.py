@@ -1,0 +1,301 @@
+"""A state from a key frame is the state from zero, whatever happened to log or frames."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import DecodeError, StreamNotFound
+from eventctx.log.record import Record
+from eventctx.log.store import EventStore
+from eventctx.projections.timeline import fold
+from eventctx.projections.timeline.document import document
+from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.snapshot import LoadedFrames, StoredFrame, dump
+from eventctx.queries.timelines.frame_files import FrameFiles
+from eventctx.queries.timelines.key_frames import KEY_FRAME, KeyFrames
+from eventctx.stores.memory import MemoryStore
+from tests.test_explaining_any_session import STEPS, in_short, play
+from tests.web.made_sessions import SESSIONS as MADE
+
+EVERY = 7
+
+
+async def records_of(store: EventStore, stream: str = "s") -> list[Record]:
+    return [record async for record in store.read(stream, bodies=False)]
+
+
+def states_of(records: list[Record]) -> list[TimelineState]:
+    """The state after each record, folded from zero."""
+    found, state = [], fold.initial()
+    for record in records:
+        state = fold.evolve(state, record)
+        found.append(state)
+    return found
+
+
+def shown(state: TimelineState) -> dict[str, Any]:
+    """What a state says, in a form that two folds of one log have alike."""
+    layout = state.view.layout
+    view = state.view._replace(layout=None)._asdict()  # type: ignore[arg-type]
+    return {
+        "document": document(state, "s"),
+        "view": view | {"entries": layout.entries(), "digest": layout.measure()},
+        "changes": state.changes._replace(view=None),  # type: ignore[arg-type]
+        "beside": state.beside._replace(usage=state.beside.usage.models),  # type: ignore[arg-type]
+    }
+
+
+async def check_all(store: EventStore, frames: KeyFrames, stream: str = "s") -> None:
+    """Every position, in an order in which each needs another frame."""
+    wanted = states_of(await records_of(store, stream))
+    order = sorted(range(len(wanted)), key=lambda position: (position * 31) % len(wanted))
+    for position in order:
+        found = await frames.at(stream, position)
+        assert shown(found) == shown(wanted[position]), position
+    assert shown(await frames.at(stream)) == shown(wanted[-1])
+
+
+async def played(store: EventStore, steps: list[tuple[str, Any]]) -> eventctx.Context:
+    options = {"max_tokens": 3_000, "on_overflow": "send_floor", "summarizer": in_short}
+    ctx = await Engine(store).session("s", policy="ladder", **options)
+    await play(ctx, steps)
+    return ctx
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=STEPS)
+def test_a_state_from_a_frame_is_the_state_from_zero_in_any_session(
+    steps: list[tuple[str, Any]],
+) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await played(store, steps)
+        await check_all(store, KeyFrames(store, every=EVERY))
+        with tempfile.TemporaryDirectory() as folder:
+            kept = FrameFiles(Path(folder) / "store.db")
+            await KeyFrames(store, kept, every=EVERY).at("s")
+            assert (await kept.load("s") is None) == (len(await records_of(store)) < EVERY)
+            await check_all(store, KeyFrames(store, kept, every=EVERY))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", MADE)
+async def test_a_state_from_a_frame_is_the_state_from_zero_in_a_made_session(
+    name: str, tmp_path: Path
+) -> None:
+    engine, stream = await MADE[name]()
+    frames = KeyFrames(engine.store, every=EVERY)
+    await check_all(engine.store, frames, stream)
+    kept = FrameFiles(tmp_path / "store.db")
+    await KeyFrames(engine.store, kept, every=EVERY).at(stream)
+    await check_all(engine.store, KeyFrames(engine.store, kept, every=EVERY), stream)
+
+
+class Counting(MemoryStore):
+    """Counts the records that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records = 0
+
+    async def read(self, *args: Any, **options: Any) -> Any:
+        async for record in super().read(*args, **options):
+            self.records += 1
+            yield record
+
+
+async def filled(store: EventStore, messages: int = 60) -> eventctx.Context:
+    ctx = await Engine(store).session("s")
+    for number in range(messages):
+        await ctx.add_message({"role": "user", "content": f"message {number}"})
+    return ctx
+
+
+async def test_a_question_about_the_past_reads_no_more_than_one_stretch() -> None:
+    store = Counting()
+    await filled(store)
+    frames = KeyFrames(store, every=EVERY)
+    await frames.at("s")
+    for position in range(60):
+        store.records = 0
+        await frames.at("s", position)
+        assert store.records <= EVERY + 1, position
+
+
+async def test_a_question_about_now_reads_one_record_where_nothing_was_added() -> None:
+    store = Counting()
+    await filled(store)
+    frames = KeyFrames(store, every=EVERY)
+    await frames.at("s")
+    store.records = 0
+    await frames.at("s")
+    assert store.records == 1
+
+
+async def test_records_that_came_meanwhile_are_in_the_answer() -> None:
+    store = MemoryStore()
+    ctx = await filled(store)
+    frames = KeyFrames(store, every=EVERY)
+    before = await frames.at("s")
+    await ctx.add_message({"role": "user", "content": "one more"})
+    after = await frames.at("s")
+    assert after.position == before.position + 1
+    assert len(after.changes.origins) == len(before.changes.origins) + 1
+
+
+async def test_an_erasure_changes_what_frames_said_of_the_erased_messages(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await filled(store)
+    kept = FrameFiles(tmp_path / "store.db")
+    frames = KeyFrames(store, kept, every=EVERY)
+    assert (await frames.at("s", 40)).changes.origins[3].ref.facts.prose > 0
+    await Engine(store).erase("s", [3])
+    for asked in (frames, KeyFrames(store, kept, every=EVERY)):
+        assert (await asked.at("s", 40)).changes.origins[3].ref.facts.prose == 0
+        await check_all(store, asked)
+
+
+async def test_frames_of_another_log_of_the_same_name_are_not_used(tmp_path: Path) -> None:
+    kept = FrameFiles(tmp_path / "store.db")
+    for count in (60, 50, 61):
+        store = MemoryStore()
+        await filled(store, count)
+        await check_all(store, KeyFrames(store, kept, every=EVERY))
+
+
+async def test_a_session_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    kept = FrameFiles(tmp_path / "store.db")
+    with pytest.raises(StreamNotFound):
+        await KeyFrames(MemoryStore(), kept).at("s")
+
+
+async def test_the_frames_of_a_fork_are_its_own() -> None:
+    store = MemoryStore()
+    await filled(store)
+    engine = Engine(store)
+    await engine.fork("s", 30, "f")
+    ctx = await engine.session("f")
+    for number in range(20):
+        await ctx.add_message({"role": "user", "content": f"other {number}"})
+        await ctx.get_messages_for_request()
+    await check_all(store, KeyFrames(store, every=EVERY), "f")
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def the_file(folder: Path) -> Path:
+    [found] = (folder / "store.db.eventctx-timelines").iterdir()
+    return found
+
+
+Harm = Callable[[Path], object]
+HARMS: dict[str, Harm] = {
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-9]),
+    "cut in a head": lambda file: file.write_bytes(file.read_bytes()[:30]),
+    "one bit changed": lambda file: file.write_bytes(_flipped(file.read_bytes(), 0.6)),
+    "of another version": lambda file: file.write_bytes(_flipped(file.read_bytes(), 0.0, 21)),
+    "gone": lambda file: file.unlink(),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+    "somebody else's": lambda file: file.write_text("mine\n"),
+}
+
+
+def _flipped(data: bytes, share: float, at: int | None = None) -> bytes:
+    place = int(len(data) * share) if at is None else at
+    return data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+async def test_a_file_that_cannot_be_used_only_costs_time(harm: str, tmp_path: Path) -> None:
+    store = MemoryStore()
+    await filled(store)
+    kept = FrameFiles(tmp_path / "store.db")
+    await KeyFrames(store, kept, every=EVERY).at("s")
+    HARMS[harm](the_file(tmp_path))
+    await check_all(store, KeyFrames(store, kept, every=EVERY))
+
+
+async def test_somebody_elses_file_is_left_alone(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await filled(store)
+    kept = FrameFiles(tmp_path / "store.db")
+    await KeyFrames(store, kept, every=EVERY).at("s")
+    the_file(tmp_path).write_text("mine\n")
+    frames = KeyFrames(store, kept, every=EVERY)
+    await frames.at("s")
+    await frames.forget("s")
+    assert the_file(tmp_path).read_text() == "mine\n"
+
+
+async def test_the_file_grows_by_what_came_and_holds_no_text(tmp_path: Path) -> None:
+    store = MemoryStore()
+    ctx = await filled(store)
+    kept = FrameFiles(tmp_path / "store.db")
+    frames = KeyFrames(store, kept, every=EVERY)
+    await frames.at("s")
+    first = await kept.load("s")
+    assert first is not None
+    for number in range(20):
+        await ctx.add_message({"role": "user", "content": f"zirconium {number}"})
+    await frames.at("s")
+    second = await kept.load("s")
+    assert second is not None
+    assert second.positions[: len(first.positions)] == first.positions
+    assert len(second.positions) > len(first.positions)
+    states = [second.state(place) for place in range(len(second.positions))]
+    assert "zirconium" not in repr(states)
+    assert the_file(tmp_path).stat().st_mode & 0o077 == 0
+
+
+async def test_frames_are_forgotten_on_disk_where_their_session_is_destroyed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    for destroy in (_erased, _deleted):
+        async with eventctx.open(path, durability="normal", receipts=False) as engine:
+            ctx = await engine.session("s")
+            for number in range(KEY_FRAME):
+                await ctx.add_message({"role": "user", "content": f"{number}"})
+            await engine.audit("s")
+            assert the_file(tmp_path).exists()
+            await destroy(engine)
+            assert not list((tmp_path / "store.db.eventctx-timelines").iterdir())
+
+
+async def _erased(engine: Engine) -> None:
+    await engine.erase("s", [3])
+
+
+async def _deleted(engine: Engine) -> None:
+    await engine.delete("s")
+
+
+Damage = Callable[[StoredFrame], StoredFrame]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda one: one._replace(frame=b"not a frame"),
+        lambda one: one._replace(block=b"not a block"),
+    ],
+)
+async def test_bytes_that_are_no_frame_raise_one_error(damage: Damage) -> None:
+    store = MemoryStore()
+    await filled(store)
+    stored = dump(states_of(await records_of(store))[6::EVERY], None)
+    stored[2] = damage(stored[2])
+    with pytest.raises(DecodeError, match="key frame is damaged"):
+        LoadedFrames(stored).state(2)

@@ -80,7 +80,9 @@ async def write_html(
     click.echo(styled(" ".join(words)).plain, err=True)
 
 
-async def html_of(engine: Engine, info: StreamInfo, output: Path, contents: Contents) -> int:
+async def html_of(
+    engine: Engine, info: StreamInfo, output: Path, contents: Contents | None = None
+) -> int:
     """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
     from eventctx.web.export.file import Contents, write_file
 

@@ -45,7 +45,9 @@ test('new since the request before is what that one did not hold so', () => {
 
 test('the changes between any two requests lead from one view to the other', () => {
   const made = Timeline.from(smallDocument());
-  const shown = (request) => new Set([...made.view(request)].map((id) => made.shownNumber(id)).filter((n) => n >= 0));
+  const entries = (request) => [...made.view(request)].map((id) => made.entry(id));
+  const shows = ({ kind, number }) => number !== null && kind !== 'synthetic';
+  const shown = (request) => new Set(entries(request).filter(shows).map(({ number }) => number));
   for (let after = 1; after < made.requests.count; after++) {
     const now = shown(after - 1);
     for (const { what, numbers } of viewChanges(made, after - 1, after).groups) {

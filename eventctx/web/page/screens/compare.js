@@ -22,7 +22,7 @@ import { batch, untracked } from '../signals.js';
 define('ctx-compare', (host) => {
   host.classList.add('screen');
   const pickA = requestPicker('A', (request) => setPartner(request));
-  const pickB = requestPicker('B', (request) => chooseB(request));
+  const pickB = requestPicker('B', (request) => setCursor(request));
   const swap = h('button', { type: 'button', text: 'Swap', on: { click: () => swapSides() } });
   const before = h('button', {
     type: 'button', class: 'quiet', text: 'Compare with the one before',
@@ -80,7 +80,7 @@ function takeMarks(host) {
     first = false;
     if (skip || timeline.value === null) return;
     untracked(() => batch(() => {
-      if (b !== null) chooseB(b);
+      if (b !== null) setCursor(b);
       if (a !== null) setPartner(a);
     }));
   });
@@ -90,15 +90,6 @@ function takeMarks(host) {
 function setPartner(request) {
   const position = timeline.peek()?.requests.position[request];
   if (position !== undefined) go({ partner: position }, { replace: true });
-}
-
-/**
- * B moves alone: an A that was only the request before stays the one before.
- *
- * @param {number} request
- */
-function chooseB(request) {
-  setCursor(request);
 }
 
 function swapSides() {

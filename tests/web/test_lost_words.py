@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import eventctx
-from eventctx.web.timelines import Timelines
+from eventctx.web.timelines import session_picture
 
 
 async def test_the_list_counts_the_words_of_a_person_that_the_last_request_lacks(
@@ -21,7 +21,7 @@ async def test_the_list_counts_the_words_of_a_person_that_the_last_request_lacks
                 await context.add_message({"role": "assistant", "content": "I see. " * 30})
         await context.add_message({"role": "user", "content": "Not in any request yet."})
 
-        picture = await Timelines(engine.store).picture("talk")
+        picture = await session_picture(engine, "talk")
 
         rows = (await engine.audit("talk")).requests
         last = await engine.request_view("talk", position=rows[-1].position)

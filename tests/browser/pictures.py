@@ -22,7 +22,7 @@ from tests.browser.stores import DEMO
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 MOST_BYTES: Final = 200_000
-WIDE: Final = {"width": 1440, "height": 900}
+WIDE: Final = {"width": 1280, "height": 800}
 
 
 class Picture(NamedTuple):

@@ -2,6 +2,7 @@
 
 import { define, h } from '../element.js';
 import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
+import { shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { untracked } from '../signals.js';
 import {
@@ -31,7 +32,7 @@ define('ctx-head', (host) => {
     const now = timeline.value;
     if (now === null) return;
     now.version.value;
-    name.textContent = now.session;
+    name.textContent = shownText(now.session);
     about.textContent = countsText(now);
     origin.replaceChildren(...originNodes(now));
   });
@@ -71,13 +72,13 @@ function originNodes(now) {
   const nodes = [];
   if (now.parent !== null) {
     const { session, at } = now.parent;
-    nodes.push('forked from ', h('a', { href: linkTo({ session, at }), text: `${session} at @${at}` }));
+    nodes.push('forked from ', h('a', { href: linkTo({ session, at }), text: shownText(`${session} at @${at}`) }));
   }
   for (const link of now.links.filter((one) => one.relation === 'parent')) {
     nodes.push(nodes.length ? ' · ' : '', `${link.kind ?? 'begun'} of `,
-      h('a', { href: linkTo({ session: link.session }), text: link.session }));
+      h('a', { href: linkTo({ session: link.session }), text: shownText(link.session) }));
   }
-  if (now.mirror !== null) nodes.push(nodes.length ? ' · ' : '', `mirror of ${now.mirror}`);
+  if (now.mirror !== null) nodes.push(nodes.length ? ' · ' : '', shownText(`mirror of ${now.mirror}`));
   return nodes;
 }
 
@@ -125,7 +126,7 @@ function requestNodes(now, request) {
     h('span', { text: ` · position ${position[request]}` }),
     h('span', { class: 'muted', text: ` · ${countText(request + 1)} of ${countText(count)}` }),
     h('span', { class: 'muted wide-only', text: ` · ${utcText(time[request])}` }),
-    model[request] < 0 ? null : h('span', { class: 'muted', text: ` · ${now.models[model[request]]}` }),
+    model[request] < 0 ? null : h('span', { class: 'muted', text: ` · ${shownText(now.models[model[request]])}` }),
   ].filter((one) => one !== null);
 }
 

@@ -33,6 +33,7 @@ from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.stores.location import default_store
 from eventctx.version import __version__
 from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at
@@ -114,6 +115,8 @@ class PageAnswers:
                 "reveal": self._discretion.reveal,
                 "live": True,
                 "store": self._url if self._path is None else self._path.name,
+                # What a command needs besides, so that it works on the store that the page shows.
+                "option": None if self._url == default_store() else self._url,
                 "writable": False,
             }
         )

@@ -234,8 +234,9 @@ def test_the_page_is_the_same_at_each_of_its_addresses(served) -> None:
     assert script.body == b"export const one = 1;\n"
 
 
-def test_about_says_what_this_is_and_not_where(served) -> None:
+def test_about_says_what_this_is_and_how_a_command_names_the_store(served) -> None:
     found = served.get("/api/about").document
+    assert found.pop("option").endswith("s.db")
     assert found == {
         "version": eventctx.__version__, "reveal": False, "live": True, "store": "s.db",
         "writable": False,

@@ -22,6 +22,14 @@ export const GROUPS = ['system', 'person', 'model', 'result', 'summary'];
 /** Where everything is read from. @type {Source} */
 export let source;
 
+/** @type {string | null} */
+let named = null;
+
+/** The store that a command has to name; null where the command finds it by itself. */
+export function storeOption() {
+  return named;
+}
+
 /** @type {import('./signals.js').Signal<SessionRow[] | null>} */
 export const sessions = signal(/** @type {SessionRow[] | null} */ (null));
 
@@ -114,6 +122,7 @@ export function notify(text, { isError = false } = {}) {
  */
 export function startState(from) {
   source = from;
+  void from.about().then((about) => (named = about.option), () => {});
   void loadSessions();
   effect(() => {
     const { session } = place.value;

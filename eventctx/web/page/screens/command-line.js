@@ -2,14 +2,16 @@
 
 import { h } from '../element.js';
 import { shownText } from '../parts/text.js';
-import { notify } from '../state.js';
+import { notify, storeOption } from '../state.js';
 
 /**
- * @param {readonly (string | number)[]} words of the command, not quoted yet
+ * @param {readonly (string | number)[]} words of the command, not quoted yet; the store is added
  * @returns {HTMLElement}
  */
 export function commandLine(words) {
-  const text = words.map((word) => shellQuoted(String(word))).join(' ');
+  const store = storeOption();
+  const whole = store === null ? words : [...words, '--store', store];
+  const text = whole.map((word) => shellQuoted(String(word))).join(' ');
   // A name may hold characters that reorder what one reads; they are copied, but not shown.
   const shown = shownText(text);
   const code = h('code', { text: shown });

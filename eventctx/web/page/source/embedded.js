@@ -44,6 +44,7 @@ export function embeddedSource() {
       reveal: about.reveal,
       live: false,
       store: '',
+      option: null,
       writable: false,
     }),
     sessions: async () => [(await opened).row],

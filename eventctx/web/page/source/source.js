@@ -21,7 +21,7 @@
  * @typedef {Record<string, any> | null} StoredMessage
  */
 
-/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, writable: boolean}} About */
+/** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean}} About */
 
 /** How a live session is followed. @typedef {'open' | 'lost' | 'ended'} FollowState */
 

@@ -10,6 +10,7 @@ import contextlib
 import gc
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import eventctx
 from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
@@ -198,6 +200,23 @@ async def test_an_erasure_by_another_process_is_seen_by_the_next_question() -> N
     assert not any("migrations" in one.text for one in found.items)
     gc.collect()
     assert kept() is None
+
+
+async def test_an_erasure_reaches_what_other_readers_of_the_file_keep_in_this_process(
+    tmp_path: Path,
+) -> None:
+    url = f"{tmp_path}/store.db"
+    async with eventctx.open(url, receipts=False) as engine, eventctx.open(url) as reader:
+        assert engine.store is not reader.store
+        with_frames(reader.store)
+        ctx = await engine.session("s")
+        for row in BEFORE:
+            await ctx.add_message(row)
+        await reader.lost("s")
+        kept = weakref.ref(index_of(reader.store))
+        await engine.erase("s", [0], reason="asked for")
+        gc.collect()
+        assert kept() is None
 
 
 async def test_what_is_kept_of_many_sessions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

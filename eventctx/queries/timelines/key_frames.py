@@ -32,8 +32,11 @@ MOST_RECORDS: Final = 1_000_000
 """Records of all sessions whose frames are held; a record takes about 150 bytes of them."""
 
 
-MOST_BESIDE: Final = 200_000
-"""Messages of all sessions for which questions keep something beside the frames."""
+MOST_BESIDE: Final = 50_000
+"""Messages of all sessions for which questions keep something beside the frames: 3 KB a message.
+
+The session asked about last is kept however long it is.
+"""
 
 K = TypeVar("K", bound=Sized)
 
@@ -150,6 +153,12 @@ class KeyFrames:
         assert isinstance(found, kind)  # noqa: S101 - tells the type checker
         return found
 
+    def forget_beside(self, stream: str) -> None:
+        """Let go of what is kept beside a session's frames. Other threads may call it."""
+        frames = self._held.get(stream)
+        if frames is not None:
+            frames.beside = {}
+
     def _let_go_beside(self, asked: Frames, messages: int) -> None:
         """Keep no more beside other frames than there is room for, those used last."""
         room = MOST_BESIDE - messages
@@ -160,8 +169,15 @@ class KeyFrames:
                     frames.beside.clear()
 
     async def forget(self, stream: str) -> None:
-        """Let go of a session's frames, here and on disk."""
+        """Let go of a session's frames, here and on disk, and of all texts beside them.
+
+        Also of those that other stores of this process keep, which have the same file open.
+        """
         self._held.pop(stream, None)
+        path = getattr(self._store, "path", None)
+        for store, frames in list(_of_stores.items()):
+            if path is not None and getattr(store, "path", None) == path:
+                frames.forget_beside(stream)
         if self._cache is not None:
             await self._cache.forget(stream)
 

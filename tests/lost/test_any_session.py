@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.messages.overlap import normal
@@ -27,23 +29,18 @@ SAID = (
 COMMANDS = ("pytest tests/shop", "cd /repo && cat shop/models.py", "npm test 2>&1 | tail -3")
 PATHS = ("/repo/shop/models.py", "shop/models.py", "/repo/a.py")
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("say"), st.sampled_from(SAID)),
-        st.tuples(st.just("tell"), st.just("I'll use balance_in_cents instead of a float.")),
-        st.tuples(st.just("run"), st.sampled_from(COMMANDS)),
-        st.tuples(st.just("read"), st.sampled_from(PATHS)),
-        st.tuples(st.just("write"), st.sampled_from(PATHS)),
-        st.tuples(
-            st.just("compact"), st.sampled_from(["simple", "ladder", "truncate", "summarize"])
-        ),
-        st.tuples(st.just("set"), st.integers(0, 9)),
-        st.tuples(st.just("restore"), st.integers(0, 30)),
-        st.tuples(st.just("clear"), st.integers(0, 3)),
-    ),
-    min_size=6,
-    max_size=24,
+STEP = st.one_of(
+    st.tuples(st.just("say"), st.sampled_from(SAID)),
+    st.tuples(st.just("tell"), st.just("I'll use balance_in_cents instead of a float.")),
+    st.tuples(st.just("run"), st.sampled_from(COMMANDS)),
+    st.tuples(st.just("read"), st.sampled_from(PATHS)),
+    st.tuples(st.just("write"), st.sampled_from(PATHS)),
+    st.tuples(st.just("compact"), st.sampled_from(["simple", "ladder", "truncate", "summarize"])),
+    st.tuples(st.just("set"), st.integers(0, 9)),
+    st.tuples(st.just("restore"), st.integers(0, 30)),
+    st.tuples(st.just("clear"), st.integers(0, 3)),
 )
+STEPS = st.lists(STEP, min_size=6, max_size=24)
 
 
 def rows_of(what: str, value: Any, place: int) -> list[Row]:
@@ -70,7 +67,11 @@ async def in_short(messages: list[Row], **given: Any) -> str:
     return "Never touch the migrations. Ran pytest tests/shop and read shop/models.py."
 
 
-async def play(steps: list[tuple[str, Any]]) -> Engine:
+After = Callable[[Engine, Context, str, Any], Coroutine[Any, Any, None]]
+
+
+async def play(steps: list[tuple[str, Any]], after: After | None = None) -> Engine:
+    """A session in which these steps were taken; ``after`` is called behind each of them."""
     engine = Engine(MemoryStore())
     options = {"max_tokens": 1_500, "on_overflow": "send_floor", "summarizer": in_short}
     ctx = await engine.session("s", policy="ladder", **options)
@@ -88,6 +89,8 @@ async def play(steps: list[tuple[str, Any]]) -> Engine:
                     await ctx.restore(value)
             case "clear" if value == 0:
                 await ctx.clear()
+        if after is not None:
+            await after(engine, ctx, what, value)
     return engine
 
 

@@ -1,149 +1,261 @@
-"""Gathers the items of a session from its messages, read from the last to the first."""
+"""Gathers the items of a session from its messages, in their order; messages may come later."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+from bisect import insort
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Final
 
-from eventctx.messages.demands import demands_in
-from eventctx.messages.facts import Facts
-from eventctx.messages.notable.calls import deed_of
 from eventctx.messages.notable.names import names_in
-from eventctx.messages.notable.outcomes import CallOutcome, outcome_of, text_of_result
-from eventctx.messages.notable.sentences import decisions, instructions, words_of_person
-from eventctx.messages.notable.shell import How, core
+from eventctx.messages.notable.outcomes import CallOutcome
+from eventctx.messages.notable.shell import How
 from eventctx.messages.overlap import normal
-from eventctx.messages.part_queries import words_of
-from eventctx.messages.parts import Part, read_parts
-from eventctx.messages.recall_text import text_of
 from eventctx.queries.lost.answers import ItemKind
-from eventctx.queries.lost.needles import Needles
+from eventctx.queries.lost.extracts import CallExtract, Extract
 
 NO_MATCH: Final = ("grep ", "egrep ", "rg ", "diff ", "git diff ", "git grep ")
 """Commands that exit with 1 where they find no match or a difference, which is no failure."""
 
 
-class Occurrence(NamedTuple):
-    """An item in a message: the message's number, and that of the result of its call."""
+class Occurrence:
+    """An item in message ``number``; ``result`` is the number of the result of its call.
 
-    number: int
-    result: int | None = None
-    how: How | None = None
-
-
-class Gathered:
-    """An item: its text as it was last written, and its occurrences, the latest first."""
-
-    __slots__ = ("kind", "names", "occurrences", "outcome", "text")
-
-    def __init__(self, kind: ItemKind, text: str, outcome: CallOutcome | None = None) -> None:
-        self.kind = kind
-        self.text = text
-        self.outcome = outcome
-        self.occurrences: list[Occurrence] = []
-        self.names: set[str] = set()
-
-
-class Gathering:
-    """The items of all messages. ``read`` takes them from the last to the first.
-
-    ``in_view`` says whether the view asked about shows a message whole; ``since`` gives the
-    position from which on a use of a message counts as "again", None where none does.
-    ``taken_back`` are demands that no longer hold: numbers of messages, and which of them (from 1).
+    ``place`` tells those of one message apart.
     """
+
+    __slots__ = ("how", "item", "number", "outcome", "place", "result", "text")
+    item: GatheredItem
 
     def __init__(
         self,
-        in_view: Callable[[int], bool],
-        since: Callable[[int], int | None],
-        taken_back: Collection[tuple[int, int]] = (),
+        number: int,
+        place: int,
+        text: str,
+        result: int | None = None,
+        how: How | None = None,
+        outcome: CallOutcome | None = None,
     ) -> None:
-        self.items: dict[tuple[str, str, str], Gathered] = {}
-        self.needles = Needles()
-        self.sources: dict[int, list[str]] = {}
-        self._in_view = in_view
-        self._since = since
-        self._taken_back = frozenset(taken_back)
-        self._results: dict[str, tuple[int, CallOutcome]] = {}
+        self.number = number
+        self.place = place
+        self.text = text
+        self.result = result
+        self.how = how
+        self.outcome = outcome
 
-    def read(self, number: int, position: int, facts: Facts, message: dict[str, Any]) -> None:
-        """Take in one message, which is older than all before."""
-        text = text_of(message)
-        in_view = self._in_view(number)
-        if facts.kind == "system":
-            self.needles.system(text)
-            return
-        parts = read_parts(message)
-        if facts.kind == "assistant":
-            self.needles.used_by_model(text, position, in_view=in_view)
-            for sentence in decisions(words_of(message)):
-                self._sentence("decision", sentence, number)
-        else:
-            by = number if facts.answers else None
-            self.needles.held(text, in_view=in_view, by=by, since=self._since(number))
-        for part in parts:
-            if part.kind == "result":
-                self._result(part, number)
-        for part in reversed(parts):
-            if part.kind in ("call", "hosted"):
-                self._call(part, number)
-        if facts.human:
-            demands = demands_in(message)
-            named = [one for at, one in enumerate(demands, 1) if (number, at) in self._taken_back]
-            for sentence in instructions(words_of_person(message), demands, named):
-                self._sentence("instruction", sentence, number)
 
-    def _sentence(self, kind: ItemKind, sentence: str, number: int) -> None:
-        found = self._item(kind, normal(sentence), sentence)
-        found.names |= names_in(sentence)
-        found.occurrences.append(Occurrence(number))
+def _order(one: Occurrence) -> tuple[int, int]:
+    return one.number, -one.place
 
-    def _result(self, part: Part, number: int) -> None:
-        outcome = outcome_of(part, text_of_result(part))
-        for call_id in part.ids:
-            self._results[call_id] = (number, outcome)
 
-    def _call(self, part: Part, number: int) -> None:
-        deed = deed_of(part)
-        result, outcome = None, CallOutcome()
-        for call_id in part.ids:
-            result, outcome = self._results.pop(call_id, (result, outcome))
-        if result is not None:
-            name = part.name or "a call"
-            what = core(deed.command) if deed.command is not None else ""
-            what = what or ", ".join([path for path, _ in deed.files])
-            self.sources.setdefault(result, []).insert(0, f"{name} {what}".strip())
-        for path, how in dict.fromkeys(deed.files):
-            self._item("file", path, path).occurrences.append(Occurrence(number, result, how))
-        if deed.command is not None:
-            text = core(deed.command)
-            if outcome.status == 1 and text.startswith(NO_MATCH):
-                outcome = CallOutcome(1)
-            found = self._item("command", text, text, outcome)
-            found.occurrences.append(Occurrence(number, result))
+class GatheredItem:
+    """An item and its occurrences; of the last message with it, the first one stands last.
 
-    def _item(
-        self, kind: ItemKind, key: str, text: str, outcome: CallOutcome | None = None
-    ) -> Gathered:
-        error = "" if outcome is None or not outcome.failed else f"failed {outcome.error}"
-        found = self.items.get((kind, key, error))
-        if found is None:
-            found = self.items[kind, key, error] = Gathered(kind, text, outcome)
+    ``rank`` is the place of items that are alike in all else: the latest first.
+    """
+
+    def __init__(self, kind: ItemKind, occurrences: Iterable[Occurrence] = ()) -> None:
+        self.kind = kind
+        self.occurrences = sorted(occurrences, key=_order)
+
+    @property
+    def text(self) -> str:
+        """It as it was written last."""
+        return self.occurrences[-1].text
+
+    @property
+    def outcome(self) -> CallOutcome | None:
+        """The outcome of a command's last run."""
+        return self.occurrences[-1].outcome
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """See the class."""
+        last = self.occurrences[-1]
+        return -last.number, last.place
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The names in a sentence."""
+        if self.kind not in ("instruction", "decision"):
+            return set()
+        found: set[str] = set()
+        for text in {one.text for one in self.occurrences}:
+            found |= names_in(text)
         return found
 
-    def unite_paths(self) -> None:
-        """Take a relative path and the one absolute path that ends with it as one file."""
-        paths = [key for kind, key, _ in self.items if kind == "file"]
-        absolute: dict[str, list[str]] = {}
-        for path in paths:
-            if path.startswith(("/", "~")):
-                absolute.setdefault(path.rsplit("/", 1)[-1], []).append(path)
-        for path in paths:
-            if path.startswith(("/", "~")):
+    @cached_property
+    def numbers(self) -> list[int]:
+        """The message's number of each occurrence."""
+        return [one.number for one in self.occurrences]
+
+    @cached_property
+    def distinct(self) -> list[int]:
+        """The numbers of the messages with it, each once."""
+        return list(dict.fromkeys(self.numbers))
+
+    @cached_property
+    def handled(self) -> dict[How | None, list[int]]:
+        """The numbers of the messages that read, wrote or edited a file, each once."""
+        found: dict[How | None, dict[int, None]] = {}
+        for one in self.occurrences:
+            found.setdefault(one.how, {})[one.number] = None
+        return {how: list(numbers) for how, numbers in found.items()}
+
+    def changed(self) -> None:
+        """Forget what was derived from the occurrences."""
+        for name in ("names", "numbers", "distinct", "handled"):
+            self.__dict__.pop(name, None)
+
+
+class UnitedFile(GatheredItem):
+    """A file under its absolute path and the relative ones that can only mean it."""
+
+    def __init__(self, absolute: GatheredItem, relative: Iterable[GatheredItem]) -> None:
+        super().__init__("file", absolute.occurrences)
+        self._absolute = absolute
+        for one in relative:
+            self.occurrences += one.occurrences
+        self.occurrences.sort(key=_order)
+
+    @property
+    def text(self) -> str:
+        """The absolute path."""
+        return self._absolute.text
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """That of the absolute path."""
+        return self._absolute.rank
+
+
+class _Call:
+    """A call, its occurrences, and the numbers of its results, by the places of their ids."""
+
+    __slots__ = ("base", "call", "number", "occurrences", "place", "results")
+
+    def __init__(self, call: CallExtract, number: int, place: int, base: int) -> None:
+        self.call = call
+        self.number = number
+        self.place = place
+        self.base = base
+        self.results: dict[int, int] = {}
+        self.occurrences: list[Occurrence] = []
+
+
+class Gathering:
+    """The items of all messages. ``read`` takes these in their order.
+
+    A call answers to the first result behind it with its id. Until that comes, its command counts
+    as one whose outcome is not known.
+    """
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[str, str, str], GatheredItem] = {}
+        self.by_message: dict[int, list[Occurrence]] = {}
+        self._sources: dict[int, list[tuple[int, int, str]]] = {}
+        self._open: dict[str, _Call] = {}
+
+    def read(self, number: int, extract: Extract) -> None:
+        """Take in one message, which is newer than all before."""
+        for place, sentence in enumerate(extract.decisions):
+            self._put("decision", normal(sentence), Occurrence(number, place, sentence))
+        for place, sentence in enumerate(extract.instructions):
+            self._put("instruction", normal(sentence), Occurrence(number, place, sentence))
+        after = len(extract.calls)
+        for place, call in enumerate(extract.calls):
+            made = _Call(call, number, place, (after - place) << 16)
+            self._put_call(made)
+            self._open.update(dict.fromkeys(call.ids, made))
+        for call_id, outcome in extract.outcomes.items():
+            answered = self._open.pop(call_id, None)
+            if answered is not None:
+                self._answer(answered, answered.call.ids.index(call_id), number, outcome)
+
+    def sources(self, result: int) -> list[str]:
+        """The calls that a result answers."""
+        return [source for _, _, source in sorted(self._sources.get(result, ()))]
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def _answer(self, made: _Call, place: int, number: int, outcome: CallOutcome) -> None:
+        """Take in a result; of several ids of a call, the last one with a result counts."""
+        if made.results:
+            if place < max(made.results):
+                return
+            before = made.results[max(made.results)]
+            self._sources[before].remove((made.number, made.place, made.call.source))
+        made.results[place] = number
+        self._sources.setdefault(number, []).append((made.number, made.place, made.call.source))
+        for one in list(made.occurrences):
+            if one.outcome is None:
+                one.result = number
                 continue
-            ends = f"/{path}"
-            same = [one for one in absolute.get(path.rsplit("/", 1)[-1], ()) if one.endswith(ends)]
-            if len(same) == 1:
-                into = self.items["file", same[0], ""]
-                into.occurrences += self.items.pop(("file", path, "")).occurrences
-                into.occurrences.sort(key=lambda one: one.number, reverse=True)
+            self._take_away(one)
+            made.occurrences.remove(one)
+            ran = self._ran(made, number, outcome)
+            made.occurrences.append(ran)
+
+    def _put_call(self, made: _Call) -> None:
+        for place, (path, how) in enumerate(made.call.files):
+            one = Occurrence(made.number, made.base + place, path, None, how)
+            made.occurrences.append(self._put("file", path, one))
+        if made.call.command is not None:
+            made.occurrences.append(self._ran(made, None, CallOutcome()))
+
+    def _ran(self, made: _Call, result: int | None, outcome: CallOutcome) -> Occurrence:
+        command = made.call.command or ""
+        if outcome.status == 1 and command.startswith(NO_MATCH):
+            outcome = CallOutcome(1)
+        one = Occurrence(made.number, made.base, command, result, None, outcome)
+        return self._put("command", command, one)
+
+    def _take_away(self, one: Occurrence) -> None:
+        item = one.item
+        # It is nearly always the last one.
+        place = len(item.occurrences) - 1
+        while item.occurrences[place] is not one:
+            place -= 1
+        del item.occurrences[place]
+        item.changed()
+        self.by_message[one.number].remove(one)
+        if not item.occurrences:
+            del self.items[_key(item.kind, one.text, one.outcome)]
+
+    def _put(self, kind: ItemKind, plain: str, one: Occurrence) -> Occurrence:
+        key = _key(kind, plain, one.outcome)
+        item = self.items.get(key)
+        if item is None:
+            item = self.items[key] = GatheredItem(kind)
+        one.item = item
+        insort(item.occurrences, one, key=_order)
+        item.changed()
+        self.by_message.setdefault(one.number, []).append(one)
+        return one
+
+
+def _key(kind: ItemKind, plain: str, outcome: CallOutcome | None) -> tuple[str, str, str]:
+    failed = outcome is not None and outcome.failed
+    return kind, plain, f"failed {outcome.error}" if outcome is not None and failed else ""
+
+
+def united(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
+    """Relative and absolute paths that are one file, each with the item for both."""
+    paths = {item.text: item for item in items if item.kind == "file"}
+    absolute: dict[str, list[str]] = {}
+    for path in paths:
+        if path.startswith(("/", "~")):
+            absolute.setdefault(path.rsplit("/", 1)[-1], []).append(path)
+    relative: dict[str, list[GatheredItem]] = {}
+    for path, item in paths.items():
+        if path.startswith(("/", "~")):
+            continue
+        ends = f"/{path}"
+        same = [one for one in absolute.get(path.rsplit("/", 1)[-1], ()) if one.endswith(ends)]
+        if len(same) == 1:
+            relative.setdefault(same[0], []).append(item)
+    found: dict[GatheredItem, GatheredItem] = {}
+    for path, others in relative.items():
+        file = UnitedFile(paths[path], others)
+        found.update(dict.fromkeys((paths[path], *others), file))
+    return found

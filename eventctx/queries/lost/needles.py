@@ -5,17 +5,20 @@ a message of the model uses it after the result that holds it left the view; if 
 from the model itself, which may know it unaided; if no system message holds it; and if it is rare:
 at most 3 messages hold it, or a tenth of all (``evidence recall``).
 
-Messages are read from the last to the first, so that only needles that were used later are kept:
-the memory grows with what the model wrote, not with what its tools returned.
+Of what tools returned no text is kept: only *marks*, the 64 bits by which Python tells texts apart,
+with a key that every process draws anew. Two of ten million texts share one with a chance of one in
+a hundred thousand. A text stands here only once the model wrote it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 
-from eventctx.messages.notable.names import names_in, words_in
+from eventctx.messages.notable.names import is_name, names_in, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
 
 _NUMBERED: Final = re.compile(r"^\s*\d+\s*[→|:\t]\s?")
@@ -25,94 +28,122 @@ RARE: Final = 10
 
 
 class Needle:
-    """One name or line: who used it, and which result held it last."""
+    """One name or line: the model's messages with it, and the other messages that hold it.
 
-    __slots__ = ("carriers", "first", "holder", "in_view", "text", "used")
+    ``text`` is it as the model wrote it last, ``key`` as it is compared. ``users`` are numbers of
+    messages, ``used`` their positions, ``holders`` the numbers of others; all rise.
+    """
 
-    def __init__(self, text: str) -> None:
+    __slots__ = ("holders", "key", "text", "used", "users")
+
+    def __init__(self, key: str, text: str) -> None:
+        self.key = key
         self.text = text
-        """It as the model wrote it last."""
-        self.used: list[int] = []
-        """Positions of the model's messages with it, falling."""
-        self.carriers = 0
-        self.first = ""
-        self.holder: int | None = None
-        self.in_view = False
+        self.users = array("q")
+        self.used = array("q")
+        self.holders = array("q")
 
-    def used_behind(self, position: int) -> list[int]:
+    def carriers(self) -> Iterator[int]:
+        """The messages with it, up to the last one of the model."""
+        yield from self.users
+        yield from self.holders[: bisect_left(self.holders, self.users[-1])]
+
+    def count(self) -> int:
+        """How many messages ``carriers`` gives."""
+        return len(self.users) + bisect_left(self.holders, self.users[-1])
+
+    def used_behind(self, position: int) -> array[int]:
         """The positions behind ``position`` at which the model used it."""
-        found: list[int] = []
-        for one in self.used:
-            if one <= position:
-                break
-            found.append(one)
-        return found
+        return self.used[bisect_right(self.used, position) :]
+
+
+class HeldNeedles(NamedTuple):
+    """The needles that may count, by the results that hold them.
+
+    ``last_used`` is by result the last position at which the model used one of them.
+    """
+
+    by_result: Mapping[int, list[Needle]]
+    last_used: Mapping[int, int]
 
 
 class Needles:
-    """All needles of a session; fed with its messages from the last to the first."""
+    """All needles of a session; fed with its messages in their order."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Needle] = {}
+        self._known: dict[str, Needle] = {}
+        self._marked: dict[int, Needle] = {}
         self._messages = 0
         self._of_system: set[str] = set()
+        self._others: list[tuple[int, array[int]]] = []
+        self._results: set[int] = set()
+        self._fresh: set[int] = set()
+        self._looked_through = 0
 
-    def __getitem__(self, text: str) -> Needle | None:
-        return self._found.get(text)
+    def get(self, text: str) -> Needle | None:
+        """The needle with this text, if the model ever used it."""
+        return self._known.get(text)
 
-    def used_by_model(self, text: str, position: int, *, in_view: bool) -> None:
-        """Take in a message of the model."""
+    def system(self, found: Collection[str]) -> None:
+        """Take in the needles of a system message, which is always in view."""
+        self._of_system.update(found)
+
+    def used_by_model(self, number: int, position: int, found: Mapping[str, str]) -> None:
+        """Take in the needles of a message of the model."""
         self._messages += 1
-        for one, shown in needles_in(text).items():
-            needle = self._found.get(one)
+        for key, text in found.items():
+            needle = self._known.get(key)
             if needle is None:
-                needle = self._found[one] = Needle(shown)
+                needle = self._known[key] = self._marked[hash(key)] = Needle(key, text)
+                self._fresh.add(hash(key))
+            needle.text = text
+            needle.users.append(number)
             needle.used.append(position)
-            needle.carriers += 1
-            needle.first = "model"
-            needle.in_view = needle.in_view or in_view
 
-    def held(self, text: str, *, in_view: bool, by: int | None, since: int | None) -> None:
-        """Take in a message that is not the model's.
-
-        ``by`` is its number if it is a result; ``since`` is the position from which on a use of it
-        counts, None where none does.
-        """
+    def held(self, number: int, marks: array[int], *, is_result: bool) -> None:
+        """Take in the marks of a message that is not the model's."""
         self._messages += 1
-        for one in self._known_in(text):
-            needle = self._found[one]
-            needle.carriers += 1
-            needle.first = "other"
-            needle.in_view = needle.in_view or in_view
-            if by is None or since is None or needle.holder is not None:
-                continue
-            if needle.used_behind(since):
-                needle.holder = by
+        self._others.append((number, marks))
+        if is_result:
+            self._results.add(number)
 
-    def system(self, text: str) -> None:
-        """Take in a system message, which is always in view."""
-        self._of_system.update(needles_in(text))
+    def look_through(self) -> None:
+        """Find the holders of all needles that came, and what the messages that came hold."""
+        marked = self._marked
+        if self._fresh:
+            for number, marks in self._others[: self._looked_through]:
+                for mark in self._fresh.intersection(marks):
+                    marked[mark].holders.append(number)
+        for number, marks in self._others[self._looked_through :]:
+            for mark in marks:
+                if mark in marked:
+                    marked[mark].holders.append(number)
+        self._looked_through = len(self._others)
+        self._fresh = set()
 
-    def _known_in(self, text: str) -> set[str]:
-        """The needles in a text, of those that are known."""
-        known = self._found.keys()
-        return known & words_in(text) | known & {normal(line) for line in _long_lines(text)}
-
-    def by_holder(self, beside: Iterable[str]) -> dict[int, dict[str, Needle]]:
-        """The needles that count, by the result that held them last.
+    def by_result(self, beside: Collection[str]) -> HeldNeedles:
+        """The needles that may count, if the results that hold them left before they were used.
 
         ``beside`` are names of files, lower case: those are items of their own.
         """
         most = max(LEAST_CARRIERS, self._messages // RARE)
-        files = set(beside)
-        found: dict[int, dict[str, Needle]] = {}
-        for text, needle in self._found.items():
-            if needle.holder is None or needle.first == "model" or needle.carriers > most:
+        results = self._results
+        found: dict[int, list[Needle]] = {}
+        last_used: dict[int, int] = {}
+        for key, needle in self._known.items():
+            holders = needle.holders
+            if not holders or holders[0] > needle.users[0] or needle.count() > most:
                 continue
-            if text in self._of_system or text.rsplit("/", 1)[-1].casefold() in files:
+            if key in self._of_system or key.rsplit("/", 1)[-1].casefold() in beside:
                 continue
-            found.setdefault(needle.holder, {})[text] = needle
-        return found
+            last, end = needle.used[-1], needle.users[-1]
+            for number in holders:
+                if number > end:
+                    break
+                if number in results:
+                    found.setdefault(number, []).append(needle)
+                    last_used[number] = max(last, last_used.get(number, -1))
+        return HeldNeedles(found, last_used)
 
 
 def needles_in(text: str) -> dict[str, str]:
@@ -124,6 +155,17 @@ def needles_in(text: str) -> dict[str, str]:
         if len(shown) >= LEAST_SHARED and " " in shown and 2 * letters >= len(shown):
             found[normal(shown)] = shown
     return found
+
+
+def marks_in(text: str) -> array[int]:
+    """The marks of all that may be a needle in a text."""
+    found = {hash(word) for word in words_in(text) if is_name(word)}
+    for line in _long_lines(text):
+        plain = normal(line)
+        # Folding the case of a text may make it longer, never shorter.
+        if len(plain) >= LEAST_SHARED and " " in plain:
+            found.add(hash(plain))
+    return array("q", found)
 
 
 def _long_lines(text: str) -> Iterator[str]:

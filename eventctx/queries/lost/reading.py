@@ -1,21 +1,25 @@
-"""Answers "what is no longer in view" from a store: one fold, and every body once, in batches."""
+"""Answers "what is no longer in view" from a store: each body is read once, not once a question."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from eventctx.log.store import EventStore
-from eventctx.messages.notable.mentions import Mentions
+from eventctx.log.store import Address, EventStore
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
+from eventctx.projections.explain.changes import ChangesState
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.bodies import address_of, sound_messages
 from eventctx.queries.explain.selectors import NOW, RequestSelector
 from eventctx.queries.lost.answers import Lost
-from eventctx.queries.lost.gathering import Gathering
-from eventctx.queries.lost.report import Report, Scene
-from eventctx.queries.lost.views import Asked, ViewContents, asked
-from eventctx.queries.summaries import is_sealed, text_of_summary
+from eventctx.queries.lost.extracts import taken_back_in
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence
+from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
+from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
+from eventctx.queries.lost.summary_mentions import SummaryMentions
+from eventctx.queries.lost.views import ViewContents, asked
+from eventctx.queries.timelines.key_frames import key_frames
 
 BATCH: Final = 256
 """Bodies in memory at a time."""
@@ -32,63 +36,88 @@ async def what_left(
 
     Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
     """
-    about = await asked(store, stream, compaction=compaction, selector=selector)
-    after, sealed = await _scene(store, stream, about.after)
-    before = None if about.before is None else (await _scene(store, stream, about.before))[0]
-    gathering = Gathering(_whole_in(after), _since(about), about.taken_back)
-    erased = 0
-    origins = about.origins
-    for last in range(len(origins), 0, -BATCH):
-        numbers = range(last - 1, max(0, last - BATCH) - 1, -1)
-        messages = await sound_messages(
-            store, stream, [address_of(origins[one].ref) for one in numbers]
-        )
-        for number, message in zip(numbers, messages, strict=True):
-            ref = origins[number].ref
-            if message is not None:
-                gathering.read(number, ref.position, ref.facts, message)
-            elif number < about.after.known:
-                erased += 1
-    return Report(about, after, before, gathering).make(stream, erased, sealed)
+    while True:
+        about = await asked(store, stream, compaction=compaction, selector=selector)
+        index = key_frames(store).beside(stream, about.now, SessionIndex)
+        reader = _Reader(store, stream, index)
+        await reader.follow(about.now)
+        after = await reader.scene(about.after)
+        before = None if about.before is None else await reader.scene(about.before)
+        taken_back = await reader.taken_back(about.after)
+        # Another question may have read messages meanwhile that came after this one was asked.
+        if index.count == len(about.now.origins):
+            return Report(about, after, before, index, taken_back).make(stream)
 
 
-async def _scene(store: EventStore, stream: str, view: ViewContents) -> tuple[Scene, int]:
-    """A view with its texts, and how many of its summaries are encrypted."""
-    cut = [ref for ref in view.shown.values() if ref.shortened]
-    shortened: dict[int, str] = {}
-    for start in range(0, len(cut), BATCH):
-        some = cut[start : start + BATCH]
-        messages = await sound_messages(store, stream, [address_of(ref) for ref in some])
-        for ref, message in zip(some, messages, strict=True):
-            shortened[ref.number] = "" if message is None else normal(text_of(message))
-    summaries = await sound_messages(store, stream, [address_of(ref) for ref in view.summaries])
-    found = [one for one in summaries if one is not None]
-    sealed = sum(map(is_sealed, found))
-    return Scene(view, shortened, Mentions([text_of_summary(one) for one in found])), sealed
+class _Reader:
+    """Reads the texts of a session that its index does not have yet."""
 
+    def __init__(self, store: EventStore, stream: str, index: SessionIndex) -> None:
+        self._store = store
+        self._stream = stream
+        self._index = index
 
-def _whole_in(scene: Scene) -> Callable[[int], bool]:
-    """A question by a message's number: whether the view shows it as it was added."""
-    shown = scene.view.shown
+    async def follow(self, now: ChangesState) -> None:
+        """Take the messages that came, and their changes, into the index."""
+        index = self._index
+        while index.count < len(now.origins):
+            start = index.count
+            origins = now.origins[start : start + BATCH]
+            messages = await self._messages([one.ref for one in origins])
+            if index.count == start:  # else another task took the same ones
+                index.read(origins, messages)
+        index.follow(now)
 
-    def is_whole(number: int) -> bool:
-        ref = shown.get(number)
-        return ref is not None and not ref.shortened
+    async def scene(self, state: ChangesState) -> Scene:
+        """The view of a state with its texts."""
+        view = ViewContents(state, self._index)
+        held = self._index.shortened
+        cut = [ref for ref in view.shown.values() if ref.shortened]
+        shortened = {ref.number: held.get(address_of(ref)) for ref in cut}
+        fresh = [ref for ref in cut if shortened[ref.number] is None]
+        for start in range(0, len(fresh), BATCH):
+            some = fresh[start : start + BATCH]
+            for ref, message in zip(some, await self._messages(some), strict=True):
+                text = "" if message is None else normal(text_of(message))
+                shortened[ref.number] = held[address_of(ref)] = text
+        while len(held) > MOST_SHORTENED:
+            held.popitem(last=False)
+        texts = {number: text or "" for number, text in shortened.items()}
+        return Scene(view, texts, await self._summaries(view))
 
-    return is_whole
+    async def _summaries(self, view: ViewContents) -> SummaryMentions:
+        held = self._index.summaries
+        addresses: tuple[Address, ...] = tuple(map(address_of, view.summaries))
+        found = held.get(addresses)
+        if found is None:
+            messages = await self._messages(view.summaries)
+            found = SummaryMentions([one for one in messages if one is not None])
+            held[addresses] = found
+            while len(held) > MOST_SUMMARIES:
+                held.popitem(last=False)
+        return found
 
+    async def taken_back(self, state: ChangesState) -> WithdrawnSentences:
+        """The sentences that held no longer, as somebody had said by then."""
+        places: dict[int, set[int]] = {}
+        for number, place in state.view.spoken.withdrawn:
+            places.setdefault(number, set()).add(place)
+        if not places:
+            return WithdrawnSentences()
+        refs = [state.origins[number].ref for number in places]
+        gone: dict[Occurrence, None] = {}
+        for number, message in zip(places, await self._messages(refs), strict=True):
+            named = [] if message is None else taken_back_in(message, places[number])
+            for one in self._index.gathering.by_message.get(number, ()):
+                if one.item.kind == "instruction" and one.text in named:
+                    gone[one] = None
+        changed: dict[GatheredItem, GatheredItem | None] = {}
+        for item in dict.fromkeys([one.item for one in gone]):
+            left = [one for one in item.occurrences if one not in gone]
+            changed[item] = GatheredItem(item.kind, left) if left else None
+        return WithdrawnSentences(gone, changed)
 
-def _since(about: Asked) -> Callable[[int], int | None]:
-    """A question by a message's number: from which position on a use of it counts as "again".
-
-    None where none does.
-    """
-    before, left, position = about.before, about.after.left, about.position
-
-    def since(number: int) -> int | None:
-        if before is not None:
-            return position if number in before.shown else None
-        found = left.get(number)
-        return None if found is None else found.position
-
-    return since
+    async def _messages(
+        self, refs: Sequence[MessageRef | InsertionRef]
+    ) -> list[dict[str, Any] | None]:
+        return await sound_messages(self._store, self._stream, [address_of(ref) for ref in refs])

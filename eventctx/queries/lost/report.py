@@ -1,15 +1,14 @@
-"""The report: the state of every item in a view, from the gathered items and the view's texts."""
+"""The report: the state of every item in a view, from the session's index and the view's texts."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from eventctx.log.naming import message_name, position_name
-from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.overlap import normal
-from eventctx.projections import numbering
 from eventctx.queries.lost.answers import (
     KINDS,
     STATES,
@@ -17,14 +16,15 @@ from eventctx.queries.lost.answers import (
     FileUse,
     ItemKind,
     ItemState,
-    Left,
     Lost,
     MessageCounts,
     StateCounts,
     ViewItem,
 )
-from eventctx.queries.lost.gathering import Gathered, Gathering, Occurrence
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence
 from eventctx.queries.lost.needles import Needle
+from eventctx.queries.lost.session_index import SessionIndex, file_name
+from eventctx.queries.lost.summary_mentions import SummaryMentions
 from eventctx.queries.lost.views import Asked, ViewContents
 
 MOST_QUOTED: Final = 10
@@ -35,9 +35,9 @@ class Scene(NamedTuple):
 
     view: ViewContents
     shortened: Mapping[int, str]
-    mentions: Mentions
+    summaries: SummaryMentions
 
-    def holds(self, found: Gathered, one: Occurrence) -> ItemState | None:
+    def holds(self, item: GatheredItem, one: Occurrence) -> ItemState | None:
         """Whether the messages of one occurrence are in view; None where they are not."""
         ref = self.view.shown.get(one.number)
         if ref is None:
@@ -46,50 +46,66 @@ class Scene(NamedTuple):
         cut = result is not None and result.shortened
         if not ref.shortened and not cut:
             return "whole" if one.result is None or result is not None else "shortened"
-        if ref.shortened and normal(found.text) not in self.shortened.get(one.number, ""):
+        if ref.shortened and normal(item.text) not in self.shortened.get(one.number, ""):
             return None
-        error = "" if found.outcome is None else normal(found.outcome.error)
+        error = "" if item.outcome is None else normal(item.outcome.error)
         if cut and one.result is not None and error not in self.shortened.get(one.result, ""):
             return None
         return "shortened"
 
-    def mentioned(self, found: Gathered, alone: bool) -> bool:
-        """Whether a summary in view mentions an item; ``alone``: no other file has its name."""
-        mentions = self.mentions
-        if mentions.empty:
-            return False
-        if found.kind == "file":
-            return mentions.file(found.text, alone=alone)
-        if found.kind == "command":
-            if found.outcome is not None and found.outcome.failed:
-                return mentions.failure(found.outcome.error)
-            return mentions.command(found.text)
-        return mentions.sentence(found.text)
+
+class WithdrawnSentences(NamedTuple):
+    """Sentences of persons that hold no longer: ``changed`` items lost ``occurrences``.
+
+    An item that has none left is None.
+    """
+
+    occurrences: Collection[Occurrence] = ()
+    changed: Mapping[GatheredItem, GatheredItem | None] = {}
+
+
+class _InView(NamedTuple):
+    """How a view shows an item: the state of the best one, and the messages in view with it."""
+
+    state: ItemState
+    numbers: set[int]
 
 
 class Report:
-    """Makes the report of one question; pure, over what was gathered."""
+    """Makes the report of one question; pure, over the index of the session.
+
+    Its work grows with the items, with the view, and with what was used again after it left; not
+    with the messages.
+    """
 
     def __init__(
-        self, asked: Asked, after: Scene, before: Scene | None, gathering: Gathering
+        self,
+        asked: Asked,
+        after: Scene,
+        before: Scene | None,
+        index: SessionIndex,
+        taken_back: WithdrawnSentences,
     ) -> None:
         self._asked = asked
         self._after = after
         self._before = before
-        self._gathering = gathering
-        self._positions = [origin.ref.position for origin in asked.origins]
-        self._turns: dict[str | None, int | None] = {}
-        gathering.unite_paths()
-        names = Counter(_file_name(key) for kind, key, _ in gathering.items if kind == "file")
-        self._alone = {name for name, count in names.items() if count == 1}
-        self._files = set(names)
+        self._index = index
+        self._all = index.overview()
+        self._taken_back = taken_back
+        self._shown_after = self._shown(after)
+        self._shown_before = {} if before is None else self._shown(before)
 
-    def make(self, session: str, erased: int, sealed: int) -> Lost:
-        """The report; ``erased`` messages had no contents, ``sealed`` summaries are encrypted."""
+    def make(self, session: str) -> Lost:
+        """The report."""
         asked = self._asked
-        items = [item for found in self._gathering.items.values() for item in self._item(found)]
-        items += self._results()
-        items.sort(key=_order)
+        changed = self._taken_back.changed
+        found: list[tuple[GatheredItem, ViewItem]] = []
+        for given in self._all.items:
+            item = changed.get(given, given)
+            if item is not None:
+                found += [(item, one) for one in self._item(item)]
+        found.sort(key=lambda one: (*_order(one[1]), *one[0].rank))
+        items = [one for _, one in found] + sorted(self._results(), key=_order)
         return Lost(
             session,
             asked.about,
@@ -98,143 +114,201 @@ class Report:
             asked.turn,
             None if asked.position is None else position_name(asked.position),
             asked.position,
-            self._messages(erased),
-            len(asked.after.summaries),
-            sealed,
+            self._messages(),
+            len(self._after.view.summaries),
+            self._after.summaries.sealed,
             tuple([_counted(kind, items) for kind in KINDS]),
             tuple(items),
         )
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _messages(self, erased: int) -> MessageCounts:
-        after, before = self._asked.after, self._asked.before
-        numbers: Iterable[int] = range(after.known) if before is None else before.shown
+    def _messages(self) -> MessageCounts:
+        after = self._after.view
+        erased = self._index.erased_before(after.known)
+        if self._before is None:
+            cut = sum(ref.shortened for ref in after.shown.values())
+            whole, left = len(after.shown) - cut, after.known - len(after.shown)
+            by, of = after.left_by(), after.left_of()
+            return MessageCounts(after.known, whole, cut, left, by, of, erased)
+        numbers = self._before.view.shown
         shown = [after.shown[number] for number in numbers if number in after.shown]
-        left = [number for number in numbers if number not in after.shown]
+        gone = [number for number in numbers if number not in after.shown]
         cut = sum(ref.shortened for ref in shown)
+        causes = [cause for cause in map(after.left, gone) if cause is not None]
         return MessageCounts(
-            len(shown) + len(left),
+            len(shown) + len(gone),
             len(shown) - cut,
             cut,
-            len(left),
-            dict(Counter(after.left[number].by for number in left)),
-            dict(Counter(self._writer(number) for number in left)),
+            len(gone),
+            dict(Counter(cause.by for cause in causes)),
+            dict(Counter(map(self._index.writer, gone))),
             erased,
         )
 
-    def _writer(self, number: int) -> str:
-        facts = self._asked.origins[number].ref.facts
-        if facts.human:
-            return "person"
-        return {"assistant": "model", "result": "tool"}.get(facts.kind, "other")
-
     # -- items -----------------------------------------------------------------------------------
 
-    def _item(self, found: Gathered) -> Iterable[ViewItem]:
+    def _shown(self, scene: Scene) -> dict[GatheredItem, _InView]:
+        """How a view shows the items that it shows at all."""
+        united, taken_back = self._all.united, self._taken_back
+        found: dict[GatheredItem, _InView] = {}
+        for number in scene.view.shown:
+            for one in self._index.gathering.by_message.get(number, ()):
+                if one in taken_back.occurrences:
+                    continue
+                item: GatheredItem | None = united.get(one.item, one.item)
+                item = None if item is None else taken_back.changed.get(item, item)
+                state = None if item is None else scene.holds(item, one)
+                if item is None or state is None:
+                    continue
+                known = found.get(item)
+                if known is None:
+                    found[item] = _InView(state, {number})
+                    continue
+                known.numbers.add(number)
+                if state == "whole" != known.state:
+                    found[item] = known._replace(state=state)
+        return found
+
+    def _item(self, item: GatheredItem) -> Iterator[ViewItem]:
         """The item; none where it came later than the view, or was gone before the compaction."""
-        known = self._asked.after.known
-        held = [one for one in found.occurrences if one.number < known]
-        if not held or (self._before is not None and self._state(self._before, found) == "gone"):
+        known = self._after.view.known
+        count = len(item.numbers)
+        if item.numbers[-1] >= known:
+            count = bisect_left(item.numbers, known)
+        if not count:
             return
-        state = self._state(self._after, found)
-        last = held[0]
-        in_view = [one for one in held if self._after.holds(found, one) is not None]
+        before = self._before
+        if before is not None and self._state(before, self._shown_before, item) == "gone":
+            return
+        last = item.occurrences[count - 1].number
+        shown = self._shown_after.get(item)
         yield ViewItem(
-            kind=found.kind,
-            state=state,
-            text=found.text,
-            name=message_name(last.number),
-            number=last.number,
-            turn=self._turn(last.number),
-            messages=len({one.number for one in held}),
-            in_view=len({one.number for one in in_view}),
-            used_again=self._used_again(found, held),
-            left=self._left(last, bool(in_view)),
-            file=_file_use(held) if found.kind == "file" else None,
-            command=_command_use(found, held) if found.kind == "command" else None,
+            kind=item.kind,
+            state=self._state(self._after, self._shown_after, item),
+            text=item.text,
+            name=message_name(last),
+            number=last,
+            turn=self._index.turn(last),
+            messages=bisect_left(item.distinct, known),
+            in_view=0 if shown is None else len(shown.numbers),
+            used_again=self._used_again(item, count),
+            left=None if shown is not None else self._after.view.left(last),
+            file=_file_use(item, known) if item.kind == "file" else None,
+            command=_command_use(item, count) if item.kind == "command" else None,
         )
 
-    def _state(self, scene: Scene, found: Gathered) -> ItemState:
-        held = [scene.holds(found, o) for o in found.occurrences if o.number < scene.view.known]
-        if "whole" in held:
-            return "whole"
-        if "shortened" in held:
-            return "shortened"
-        alone = _file_name(found.text) in self._alone
-        return "summary" if scene.mentioned(found, alone) else "gone"
+    def _state(
+        self, scene: Scene, shown: Mapping[GatheredItem, _InView], item: GatheredItem
+    ) -> ItemState:
+        found = shown.get(item)
+        if found is not None:
+            return found.state
+        alone = file_name(item.text) in self._all.alone
+        return "summary" if scene.summaries.item(item, alone=alone) else "gone"
 
-    def _used_again(self, found: Gathered, held: list[Occurrence]) -> int:
+    def _used_again(self, item: GatheredItem, count: int) -> int:
         """How many later messages have the item, or for a sentence a name in it."""
-        since = self._since(held)
+        since = self._since(item, count)
         if since is None:
             return 0
-        positions = {self._positions[one.number] for one in found.occurrences}
-        for name in found.names:
-            needle = self._gathering.needles[name]
-            positions.update(() if needle is None else needle.used)
-        return sum(position > since for position in positions)
+        all_positions, numbers = self._index.positions, item.distinct
+        later = set[int]()
+        for number in reversed(numbers):
+            if all_positions[number] <= since:
+                break
+            later.add(all_positions[number])
+        for name in item.names:
+            needle = self._index.needles.get(name)
+            if needle is not None:
+                later.update(needle.used_behind(since))
+        return len(later)
 
-    def _since(self, held: list[Occurrence]) -> int | None:
+    def _since(self, item: GatheredItem, count: int) -> int | None:
+        """The position from which on a use counts as "again": where a message with it first left.
+
+        For a compaction it is that one's.
+        """
         if self._before is not None:
             return self._asked.position
-        left = self._asked.after.left
-        gone = [left[one.number].position for one in held if one.number in left]
-        return min(gone, default=None)
-
-    def _left(self, last: Occurrence, in_view: bool) -> Left | None:
-        return None if in_view else self._asked.after.left.get(last.number)
-
-    def _turn(self, number: int) -> int | None:
-        turn_id = self._asked.origins[number].turn_id
-        if turn_id not in self._turns:
-            self._turns[turn_id] = numbering.turn_number(self._asked.time, turn_id)
-        return self._turns[turn_id]
+        first: int | None = None
+        for number in item.numbers[:count]:
+            if first is not None and self._index.positions[number] >= first:
+                break  # it came later, and left later still
+            left = self._after.view.left_at(number)
+            if left is not None and (first is None or left < first):
+                first = left
+        return first
 
     # -- results ---------------------------------------------------------------------------------
 
     def _results(self) -> list[ViewItem]:
-        held = self._gathering.needles.by_holder(self._files)
         shown = self._after.view.shown
-        found = [self._result(number, needles) for number, needles in sorted(held.items())]
+        found = [self._result(number, needles) for number, needles in self._used_results()]
         # Of a result that left, nothing is lost if all that was used again is in view elsewhere.
         return [one for one in found if one.state != "whole" or one.number in shown]
 
-    def _result(self, number: int, needles: dict[str, Needle]) -> ViewItem:
-        states = {text: self._state_of_needle(text, one, number) for text, one in needles.items()}
+    def _used_results(self) -> list[tuple[int, list[Needle]]]:
+        """The results that left before the model used something of them, each with what it used.
+
+        What several of them hold came from the last one.
+        """
+        needles = self._all.needles
+        numbers: Iterable[int] = self._all.used_again
+        if self._before is not None:
+            numbers = [one for one in self._before.view.shown if one in needles.by_result]
+        taken: set[str] = set()
+        found: list[tuple[int, list[Needle]]] = []
+        for number in sorted(numbers, reverse=True):
+            since = self._result_since(number)
+            if since is None or needles.last_used[number] <= since:
+                continue
+            own = [
+                one
+                for one in needles.by_result[number]
+                if one.key not in taken and one.used[-1] > since
+            ]
+            taken.update([one.key for one in own])
+            if own:
+                found.append((number, own))
+        return found
+
+    def _result_since(self, number: int) -> int | None:
+        return self._after.view.left_at(number) if self._before is None else self._asked.position
+
+    def _result(self, number: int, needles: list[Needle]) -> ViewItem:
+        states = {one: self._state_of_needle(one, number) for one in needles}
         state = next(one for one in STATES if one in states.values())
-        since = self._asked.position if self._before is not None else None
-        if since is None:
-            since = self._asked.after.left[number].position
-        used = {
-            text: needles[text].used_behind(since) for text, its in states.items() if its == state
-        }
-        best = sorted(used, key=lambda text: (-len(used[text]), -len(text), text))
-        sources = self._gathering.sources.get(number, ())
-        ref = self._after.view.shown.get(number)
+        since = self._result_since(number)
+        assert since is not None  # noqa: S101 - it was used behind that
+        used = {one: one.used_behind(since) for one, its in states.items() if its == state}
+        best = sorted(used, key=lambda one: (-len(used[one]), -len(one.key), one.key))
+        sources = self._index.gathering.sources(number)
         return ViewItem(
             kind="result",
             state=state,
             text="; ".join(sources) or "a result whose call is not known",
             name=message_name(number),
             number=number,
-            turn=self._turn(number),
+            turn=self._index.turn(number),
             messages=1,
-            in_view=0 if ref is None else 1,
+            in_view=1 if number in self._after.view.shown else 0,
             used_again=len({position for one in used.values() for position in one}),
-            left=self._asked.after.left.get(number),
-            quoted=tuple([needles[text].text for text in best[:MOST_QUOTED]]),
+            left=self._after.view.left(number),
+            quoted=tuple([one.text for one in best[:MOST_QUOTED]]),
         )
 
-    def _state_of_needle(self, text: str, needle: Needle, number: int) -> ItemState:
-        ref = self._after.view.shown.get(number)
-        if needle.in_view:
-            return "whole"
-        if ref is not None and ref.shortened and normal(text) in self._after.shortened[number]:
+    def _state_of_needle(self, needle: Needle, number: int) -> ItemState:
+        shown = self._after.view.shown
+        for one in needle.carriers():
+            carrier = shown.get(one)
+            if carrier is not None and not carrier.shortened:
+                return "whole"
+        ref = shown.get(number)
+        cut = "" if ref is None or not ref.shortened else self._after.shortened[number]
+        if normal(needle.key) in cut:
             return "shortened"
-        mentions = self._after.mentions
-        found = mentions.line(text) if " " in text else mentions.name(text)
-        return "summary" if not mentions.empty and found else "gone"
+        return "summary" if self._after.summaries.needle(needle.key) else "gone"
 
 
 def _order(item: ViewItem) -> tuple[int, int, int, bool, int]:
@@ -249,18 +323,13 @@ def _counted(kind: ItemKind, items: Iterable[ViewItem]) -> StateCounts:
     return StateCounts(kind, states.total(), **by_name)
 
 
-def _file_use(held: Iterable[Occurrence]) -> FileUse:
-    how = Counter(dict.fromkeys([(one.how, one.number) for one in held]).keys())
-    kinds = Counter(kind for kind, _ in how)
-    return FileUse(kinds["read"], kinds["written"], kinds["edited"])
+def _file_use(item: GatheredItem, known: int) -> FileUse:
+    counts = {how: bisect_left(numbers, known) for how, numbers in item.handled.items()}
+    return FileUse(counts.get("read", 0), counts.get("written", 0), counts.get("edited", 0))
 
 
-def _command_use(found: Gathered, held: list[Occurrence]) -> CommandUse:
-    outcome = found.outcome
+def _command_use(item: GatheredItem, runs: int) -> CommandUse:
+    outcome = item.outcome
     if outcome is None:
-        return CommandUse(len(held), False, None, "")
-    return CommandUse(len(held), outcome.failed, outcome.status, outcome.error)
-
-
-def _file_name(path: str) -> str:
-    return path.rsplit("/", 1)[-1].casefold()
+        return CommandUse(runs, False, None, "")
+    return CommandUse(runs, outcome.failed, outcome.status, outcome.error)

@@ -2,61 +2,132 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number
 from eventctx.log.naming import position_name
 from eventctx.log.store import EventStore
-from eventctx.projections import numbering
-from eventctx.projections.explain import changes
-from eventctx.projections.explain.changes import Change, ChangesState
+from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.selectors import NOW, RequestSelector, states_at
 from eventctx.queries.lost.answers import Left, LeftBy
+from eventctx.queries.lost.session_index import SessionIndex
 from eventctx.queries.timelines.key_frames import timeline_at
 
-_LEFT_BY: Final[dict[str, LeftBy]] = {
-    **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
-    "set": "set",
-    "cleared": "clear",
-    "replaced": "replaced",
-    "erased": "erased",
-}
+K = TypeVar("K")
+
 _STANDS_FOR_OTHERS: Final = ("summary", "notice", "memory")
 
 
-class ViewContents(NamedTuple):
-    """What a view shows.
+class ViewContents:
+    """What the view of a state shows, and what took the other messages out of it.
 
-    ``shown`` are the messages in it by number; ``left`` is for every other message what took it
-    out. ``summaries`` are the insertions and messages that stand for others. ``known`` is the
-    number of messages added so far.
+    ``shown`` are the messages in it by number. ``summaries`` are the insertions and messages that
+    stand for others. ``known`` is the number of messages added so far.
     """
 
-    shown: dict[int, MessageRef]
-    left: dict[int, Left]
-    summaries: tuple[InsertionRef | MessageRef, ...]
-    known: int
+    def __init__(self, state: ChangesState, index: SessionIndex) -> None:
+        self.known = len(state.origins)
+        self.shown: dict[int, MessageRef] = {}
+        summaries: list[InsertionRef | MessageRef] = []
+        made = self._made = len(state.changes)
+        causes = self._causes = index.causes
+        self._index = index
+        self._compacted = state.compacted
+        self._left: dict[tuple[LeftBy, int], Left] = {}
+        for entry in state.view.layout.entries():
+            if entry.kind == "message" and isinstance(entry.ref, MessageRef):
+                if not causes.is_erased(entry.ref.number, made):
+                    self.shown[entry.ref.number] = entry.ref
+            elif isinstance(entry.ref, InsertionRef) and entry.ref.kind in _STANDS_FOR_OTHERS:
+                summaries.append(entry.ref)
+        # A host that summarises by itself puts its summary into the transcript with the same set.
+        positions = {ref.position for ref in self.shown.values()}
+        sets = {one for one in positions if causes.still_holds(one, "set", made, self.shown)}
+        summaries += [ref for ref in self.shown.values() if ref.position in sets]
+        self.summaries = tuple(summaries)
+
+    def left_at(self, number: int) -> int | None:
+        """The position at which a message left; None if it is in view or not yet added."""
+        if number in self.shown or number >= self.known:
+            return None
+        cause = self._causes.at(number, self._made)
+        # Without a cause it is a result whose call is not in view.
+        return self._index.positions[number] if cause is None else cause[1]
+
+    def left(self, number: int) -> Left | None:
+        """What took a message out; None if it is in view or not yet added."""
+        if number in self.shown or number >= self.known:
+            return None
+        cause = self._causes.at(number, self._made)
+        if cause is None:
+            at = self._index.positions[number]
+            return Left("unanswered", position_name(at), at)
+        found = self._left.get(cause)
+        if found is None:
+            by, at = cause
+            place = bisect_left(self._compacted, at) + 1 if by == "compaction" else None
+            found = self._left[cause] = Left(by, position_name(at), at, place)
+        return found
+
+    def left_by(self) -> dict[LeftBy, int]:
+        """How many messages are not in view, by what took them out."""
+        counted = Counter(self._causes.totals(self._made))
+        unanswered = self.known - counted.total() - len(self.shown)
+        for number in self.shown:
+            cause = self._causes.at(number, self._made)
+            if cause is not None:
+                counted[cause[0]] -= 1
+                unanswered += 1
+        counted["unanswered"] = unanswered
+        return in_order_of_first(counted, self._by, self._numbers_left())
+
+    def left_of(self) -> dict[str, int]:
+        """How many messages are not in view, by who wrote them."""
+        counted = Counter(self._index.writers_before(self.known))
+        counted.subtract(self._index.writer(number) for number in self.shown)
+        return in_order_of_first(counted, self._index.writer, self._numbers_left())
+
+    def _by(self, number: int) -> LeftBy:
+        cause = self._causes.at(number, self._made)
+        return "unanswered" if cause is None else cause[0]
+
+    def _numbers_left(self) -> Iterator[int]:
+        return (number for number in range(self.known) if number not in self.shown)
+
+
+def in_order_of_first(
+    counted: Mapping[K, int], key: Callable[[int], K], numbers: Iterator[int]
+) -> dict[K, int]:
+    """The counts that are not 0, in the order in which ``numbers`` first have their keys."""
+    wanted = {one for one, count in counted.items() if count}
+    found: dict[K, int] = {}
+    while len(wanted) > 1:
+        one = key(next(numbers))
+        if one in wanted:
+            found[one] = counted[one]
+            wanted.remove(one)
+    return {**found, **{one: counted[one] for one in wanted}}
 
 
 class Asked(NamedTuple):
-    """The views that a report is about. ``before`` is None unless it is about a compaction.
+    """The states whose views a report compares. ``before`` is None unless it is about a compaction.
 
-    ``origins`` and ``time`` are of the whole session: all its messages, also those added after the
-    view, and its turns. ``taken_back`` are the demands that no longer held then.
+    ``now`` is the state at the end of the log.
     """
 
     about: Literal["now", "compaction", "turn"]
-    before: ViewContents | None
-    after: ViewContents
-    origins: tuple[changes.Origin, ...]
-    time: numbering.Numbering
+    before: ChangesState | None
+    after: ChangesState
+    now: ChangesState
     compaction: int | None
     compactions: int
     turn: int | None
     position: int | None
-    taken_back: tuple[tuple[int, int], ...] = ()
 
 
 async def asked(
@@ -66,24 +137,21 @@ async def asked(
     compaction: int | None = None,
     selector: RequestSelector = NOW,
 ) -> Asked:
-    """The views of a session that a question is about, in one pass over its log.
+    """The states of a session that a question is about.
 
     Raises StreamNotFound, and InvalidSetting for a compaction or request that is not there.
     """
     if compaction is None:
         (seen,), now = await states_at(store, stream, [selector])
-        view = view_of(seen.state)
         return Asked(
             "now" if seen.record is None else "turn",
             None,
-            view,
-            tuple(now.origins),
-            now.time,
+            seen.state,
+            now,
             None,
             len(seen.state.compacted),
             seen.turn,
             now.view.position if seen.record is None else seen.record.position,
-            seen.state.view.spoken.withdrawn,
         )
     check_number("compaction", compaction)
     state = (await timeline_at(store, stream)).changes
@@ -96,49 +164,14 @@ async def asked(
     assert cause is not None  # noqa: S101 - an applied compaction has a plan
     return Asked(
         "compaction",
-        view_of(before),
-        view_of(after),
-        tuple(state.origins),
-        state.time,
+        before,
+        after,
+        state,
         compaction,
         len(state.compacted),
         cause.turn,
         cause.position,
-        after.view.spoken.withdrawn,
     )
-
-
-def view_of(state: ChangesState) -> ViewContents:
-    """What the view of a state shows and does not show."""
-    shown: dict[int, MessageRef] = {}
-    summaries: list[InsertionRef | MessageRef] = []
-    for entry in state.view.layout.entries():
-        if entry.kind == "message" and isinstance(entry.ref, MessageRef):
-            shown[entry.ref.number] = entry.ref
-        elif isinstance(entry.ref, InsertionRef) and entry.ref.kind in _STANDS_FOR_OTHERS:
-            summaries.append(entry.ref)
-    compactions = {position: number for number, position in enumerate(state.compacted, 1)}
-    causes: dict[int, Change] = {}
-    for change in state.changes:
-        if change.what == "erased":
-            shown.pop(change.number, None)
-        if change.what in _LEFT_BY and (change.number not in causes or change.what != "erased"):
-            causes[change.number] = change
-    left: dict[int, Left] = {}
-    for number, origin in enumerate(state.origins):
-        if number in shown:
-            continue
-        cause = causes.get(number)
-        if cause is None:  # a result whose call is not in view
-            at = origin.ref.position
-            left[number] = Left("unanswered", position_name(at), at)
-        else:
-            at = cause.cause.position
-            left[number] = Left(_LEFT_BY[cause.what], position_name(at), at, compactions.get(at))
-    sets = {one.position for one in left.values() if one.by == "set"}
-    # A host that summarises by itself puts its summary into the transcript with the same set.
-    summaries += [ref for ref in shown.values() if ref.position in sets]
-    return ViewContents(shown, left, tuple(summaries), len(state.origins))
 
 
 def _no_compaction(stream: str, asked_for: int, known: int) -> str:

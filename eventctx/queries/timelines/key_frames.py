@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence, Sized
+from typing import Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from eventctx.errors import DecodeError
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, last_position
+from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.snapshot import LoadedFrames
@@ -31,12 +32,21 @@ MOST_RECORDS: Final = 1_000_000
 """Records of all sessions whose frames are held; a record takes about 150 bytes of them."""
 
 
+MOST_BESIDE: Final = 50_000
+"""Messages of all sessions for which questions keep something beside the frames: 3 KB a message.
+
+The session asked about last is kept however long it is.
+"""
+
+K = TypeVar("K", bound=Sized)
+
+
 class Frames:
     """The key frames of a session in the order of their positions.
 
     ``known`` is the position up to which the session was looked through for erasures, ``now`` the
     state there, if it is held. ``loaded`` are frames from a file, whose states are made when they
-    are asked for.
+    are asked for. ``beside`` is what questions keep for as long as the frames are held.
     """
 
     def __init__(
@@ -44,6 +54,7 @@ class Frames:
     ) -> None:
         self._states = list(states)
         self.now: TimelineState | None = None
+        self.beside: dict[type[Sized], Sized] = {}
         self._loaded = loaded
         self.positions = [] if loaded is None else list(loaded.positions)
         self.known = self.positions[-1] if self.positions else -1
@@ -126,9 +137,47 @@ class KeyFrames:
             return await self.at(stream, position)
         return found
 
+    def beside(self, stream: str, now: ChangesState, kind: type[K]) -> K:
+        """What a question keeps beside the frames of a session, of one kind; empty at first.
+
+        It goes when the frames go: what is in it holds for this log alone, and may have texts. It
+        is not kept for a session without frames, nor where ``now`` is not the state that is held.
+        """
+        frames = self._held.get(stream)
+        if frames is None or frames.now is None or frames.now.changes is not now:
+            return kind()
+        found = frames.beside.get(kind)
+        if found is None:
+            found = frames.beside[kind] = kind()
+        self._let_go_beside(frames, len(now.origins))
+        assert isinstance(found, kind)  # noqa: S101 - tells the type checker
+        return found
+
+    def forget_beside(self, stream: str) -> None:
+        """Let go of what is kept beside a session's frames. Other threads may call it."""
+        frames = self._held.get(stream)
+        if frames is not None:
+            frames.beside = {}
+
+    def _let_go_beside(self, asked: Frames, messages: int) -> None:
+        """Keep no more beside other frames than there is room for, those used last."""
+        room = MOST_BESIDE - messages
+        for frames in reversed(self._held.values()):
+            if frames is not asked:
+                room -= max(map(len, frames.beside.values()), default=0)
+                if room < 0:
+                    frames.beside.clear()
+
     async def forget(self, stream: str) -> None:
-        """Let go of a session's frames, here and on disk."""
+        """Let go of a session's frames, here and on disk, and of all texts beside them.
+
+        Also of those that other stores of this process keep, which have the same file open.
+        """
         self._held.pop(stream, None)
+        path = getattr(self._store, "path", None)
+        for store, frames in list(_of_stores.items()):
+            if path is not None and getattr(store, "path", None) == path:
+                frames.forget_beside(stream)
         if self._cache is not None:
             await self._cache.forget(stream)
 

@@ -23,6 +23,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
+from eventctx.messages.encoding import collector_paused
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
@@ -37,7 +38,7 @@ from eventctx.session.scope import Drafts, Scope
 from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
 
-FOLDED_TOGETHER: Final = 500
+FOLDED_TOGETHER: Final = 2_000
 """Records that loading reads before it folds them: in one step, where all add messages."""
 
 NEW = Loaded(request_view.initial(), -1, b"", 0, -1, ())
@@ -149,7 +150,8 @@ def _folded(
     for position, record in enumerate(records, state.position + 1):
         _check_follows(previous, position, record)
         previous = record.digest
-    return request_view.evolve_all(state, records), previous
+    with collector_paused(len(records)):
+        return request_view.evolve_all(state, records), previous
 
 
 def _check_follows(previous: bytes, position: int, record: Record) -> None:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from eventctx.log.record import Draft, Record, place
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import encode_message
+from eventctx.messages.encoding import collector_paused, encode_message
 from eventctx.projections import transcript
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view.render import ERASED
@@ -181,11 +181,13 @@ class TranscriptLines:
             if self._rows is not None and self._in_step(self._rows, head):
                 return self._state, self._rows.asked_for()
             if self._state.position < 0 and view is not None and view.position == head:
-                self._state = transcript.shown_whole(view) or self._state
+                with collector_paused(len(view.layout.refs)):
+                    self._state = transcript.shown_whole(view) or self._state
         state = await self.at(head)
         with self._lock:
             known = {} if self._rows is None else self._rows.by_address()
-        places = [Address(position, index) for _, position, index in state.lines]
+        with collector_paused(len(state.lines)):
+            places = [Address(position, index) for _, position, index in state.lines]
         missing = [place_ for place_ in places if place_ not in known] if known else places
         found = await sound_bodies(self._store, self._stream, missing)
         rows = [body.data or ERASED_ROW for body in found]

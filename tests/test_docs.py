@@ -50,6 +50,7 @@ from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.stores import sqlite_schema
+from tests.browser import pictures
 from tests.test_imports import FLOORS
 
 ROOT = Path(__file__).parent.parent
@@ -264,6 +265,24 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{_name(page)}: {link}"
         if anchor:
             assert anchor in _anchors(target), f"{_name(page)}: {link}"
+
+
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def test_every_picture_is_made_by_the_script_and_says_what_it_shows() -> None:
+    shown = [
+        (page, words, (page.parent / path).resolve())
+        for page in PAGES
+        for words, path in _PICTURE.findall(page.read_text(encoding="utf-8"))
+    ]
+    for page, words, picture in shown:
+        assert len(words.split()) > 5, (
+            f"{_name(page)}: {picture.name} needs words for who sees none"
+        )
+        assert picture.stat().st_size <= pictures.MOST_BYTES, picture.name
+    made = {pictures.FOLDER / one.file for one in pictures.PICTURES}
+    assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:

@@ -83,7 +83,8 @@ def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wh
         "eventctx",
         f"eventctx-{__version__}.dist-info",
     }
-    for module in ("projections/transcript.py", "hooks/registry.py", "py.typed"):
+    page = ("web/page/index.html", "web/page/main.js", "web/page/styles/base.css")
+    for module in ("projections/transcript.py", "hooks/registry.py", "py.typed", *page):
         assert f"eventctx/{module}" in names
     sources = {name.removeprefix("eventctx/amplifier_source/") for name in names}
     for module in MODULES:

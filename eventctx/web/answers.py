@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,11 +47,10 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.timelines import Timelines, totals_of
+from eventctx.web.pictures import SessionPicture
+from eventctx.web.timelines import Timelines, session_picture
 
 _HITS: Final = 100
-_SPARKS: Final = 40
-"""Most figures in the small picture of a session."""
 
 Answer = Callable[[Request], Awaitable[Response]]
 
@@ -70,7 +68,7 @@ class PageAnswers:
         self._apart = Apart(url)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
-        self._sparks: dict[str, tuple[bytes, list[int]]] = {}
+        self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
 
     async def close(self) -> None:
         """End what answers questions."""
@@ -133,13 +131,14 @@ class PageAnswers:
     async def _sparklines(self, request: Request) -> Response:
         found = {}
         for info in await self._engine.sessions():
-            known = self._sparks.get(info.stream)
+            known = self._pictures.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
-                    totals = await self._apart.ask(partial(totals_of, session=info.stream))
+                    question = partial(session_picture, session=info.stream)
+                    picture = await self._apart.ask(question)
                 except Exception:  # a damaged session has no picture, and the others have theirs
-                    totals = []
-                known = self._sparks[info.stream] = (info.digest, _sparks(totals))
+                    picture = {"totals": [], "lost": 0}
+                known = self._pictures[info.stream] = (info.digest, picture)
             found[info.stream] = known[1]
         return _json(found)
 
@@ -287,11 +286,3 @@ async def _sent(make: Callable[[], Any]) -> Response:
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(encode(value), status, media_type=_JSON)
-
-
-def _sparks(totals: list[int]) -> list[int]:
-    """At most ``_SPARKS`` figures, the largest of each stretch: one looks for peaks."""
-    if len(totals) <= _SPARKS:
-        return totals
-    edges = [len(totals) * place // _SPARKS for place in range(_SPARKS + 1)]
-    return [max(totals[start:stop]) for start, stop in pairwise(edges)]

@@ -13,13 +13,13 @@ from typing import Any, Final
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.store import EventStore
-from eventctx.projections import audit
 from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.views import mark_of
 from eventctx.projections.view.entries import Entry
 from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.web.pictures import SessionPicture, picture_of
 
 _HELD: Final = 64
 """States that pages were sent last, of all sessions; each shares nearly all with the next."""
@@ -102,7 +102,9 @@ class Timelines:
             del self._held[key]
 
 
-async def totals_of(engine: Engine, session: str) -> list[int]:
-    """The size of each request of a session in tokens, in order. Raises StreamNotFound."""
-    state = await timeline_at(engine.store, session)
-    return [row.figures.total for row in audit.rows(state.audit).requests]
+async def session_picture(engine: Engine, session: str) -> SessionPicture:
+    """What the list of sessions shows of one: its sizes, and a person's words that are lost.
+
+    Raises StreamNotFound.
+    """
+    return picture_of(await timeline_at(engine.store, session))

@@ -30,7 +30,7 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
 
-VERSION: Final = 1_000 + view_snapshot.VERSION
+VERSION: Final = 2_000 + view_snapshot.VERSION
 """Version of the stored form. It goes up with every change of a fold that a timeline is made of."""
 
 
@@ -59,6 +59,7 @@ class _Frame(msgspec.Struct, array_like=True):
     usage: dict[str, UsageTotals]
     tools: int
     about: About
+    shown: tuple[int, ...]
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -102,6 +103,7 @@ def _frame(state: TimelineState) -> _Frame:
         dict(state.beside.usage.models),
         state.beside.tools,
         state.beside.about,
+        views.last_ids(state.views),
     )
 
 
@@ -198,7 +200,7 @@ def _made(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> Timelin
     return TimelineState(
         changes,
         rows,
-        views.resumed(series["shown"], series["extras"]),
+        views.resumed(series["shown"], series["extras"], frame.shown),
         RunsState(series["runs"], series["reasons"]),
         series["recounts"],
         beside,

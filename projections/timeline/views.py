@@ -66,14 +66,14 @@ class LastView(NamedTuple):
 
 
 class ViewsState(NamedTuple):
-    """All views so far. ``last`` is None where it is not held, as behind a snapshot.
+    """All views so far. ``last`` is the last view: its entries or, behind a snapshot, their ids.
 
     ``places`` finds the extras of the last view again; versions of this state share it.
     """
 
     shown: Series[ShownView]
     extras: Series[OtherEntry]
-    last: LastView | None
+    last: LastView | tuple[int, ...]
     places: dict[_Key, int]
 
 
@@ -91,12 +91,21 @@ def restarted(state: ViewsState) -> ViewsState:
     return ViewsState(Series(), state.extras, _NOTHING, {})
 
 
-def resumed(shown: Series[ShownView], extras: Series[OtherEntry]) -> ViewsState:
-    """The state from its series alone; the next view is compared by ids."""
-    state = ViewsState(shown, extras, None, {})
-    ids = expanded(state, len(shown) - 1)
-    places = {_key(extras[-1 - one]): -1 - one for one in ids if one < 0}
-    return state._replace(places=places)
+def resumed(
+    shown: Series[ShownView], extras: Series[OtherEntry], last: tuple[int, ...]
+) -> ViewsState:
+    """The state from its series and the ids of the last view."""
+    places = {_key(extras[-1 - one]): -1 - one for one in last if one < 0}
+    return ViewsState(shown, extras, last, places)
+
+
+def last_ids(state: ViewsState) -> tuple[int, ...]:
+    """The entry ids of the last view. It takes the time of that view, however many came before."""
+    last = state.last
+    if not isinstance(last, LastView):
+        return last
+    naming = _Naming(state.extras, state.places, {})
+    return tuple([naming.id_of(entry) for entry in (*last.sealed, *last.tail)])
 
 
 def following(
@@ -108,7 +117,7 @@ def following(
         view = planned.with_insertions(view, event.insertions, record)
     now = LastView(view.layout.sealed, tuple(view.layout.tail()))
     last = state.last
-    if last is not None and now.sealed.continues(last.sealed):
+    if isinstance(last, LastView) and now.sealed.continues(last.sealed):
         keep, added = _grown(last, now)
         naming = _Naming(state.extras, state.places, state.places)
         ids = [naming.id_of(entry) for entry in added]
@@ -116,14 +125,17 @@ def following(
         # Behind a break, only what the last view showed can be found again.
         naming = _Naming(state.extras, state.places, {})
         ids = [naming.id_of(entry) for entry in (*now.sealed, *now.tail)]
-        keep = _common(expanded(state, len(state.shown) - 1), ids)
+        keep = _common(last_ids(state), ids)
         ids = ids[keep:]
     shown = state.shown.append(ShownView(keep, _runs(ids), event.digest))
     return ViewsState(shown, naming.extras, now, naming.places)
 
 
 def expanded(state: ViewsState, request: int) -> list[int]:
-    """The entry ids of the view of request ``request``, counted from 0."""
+    """The entry ids of the view of request ``request``, counted from 0.
+
+    It goes back as far as the oldest entries that stayed in view.
+    """
     parts: list[list[int]] = []
     need, place = -1, request
     while place >= 0 and need != 0:

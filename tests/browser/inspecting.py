@@ -44,25 +44,22 @@ class Inspector(NamedTuple):
 async def inspecting(store: Path, *options: object) -> AsyncIterator[Inspector]:
     """A server over ``store`` until the end of the block; it has told its URL when that begins."""
     command = [*program("inspect"), "--store", store, "--no-open", *options]
-    with started(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        heard: list[str] = []
-        url = await asyncio.wait_for(asyncio.to_thread(_told, process, heard), PATIENCE)
-        assert url is not None, "".join(heard)[-2_000:]
-        yield Inspector(url, process)
+    log = store.with_name(f"{store.name}-inspect.log")
+    # To a file, not a pipe: who writes to a pipe that nobody empties stands still.
+    with log.open("wb") as errors:
+        process = started(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
+        with process as server:
+            url = await asyncio.wait_for(asyncio.to_thread(_told, server), PATIENCE)
+            if url is None:
+                raise AssertionError(await asyncio.to_thread(log.read_text))
+            yield Inspector(url, server)
 
 
-def _told(process: subprocess.Popen[str], heard: list[str]) -> str | None:
+def _told(server: subprocess.Popen[bytes]) -> str | None:
     """The first URL that the program prints, or None when it ends without one."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        heard.append(line)
-        if found := _URL.search(line):
+    assert server.stdout is not None
+    for line in server.stdout:
+        if found := _URL.search(line.decode()):
             return found[0]
     return None
 

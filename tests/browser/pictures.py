@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 
 from tests.browser import chromium
 from tests.browser.inspecting import Inspector, inspecting, output_of, path_of
@@ -22,19 +22,20 @@ from tests.browser.stores import DEMO
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 MOST_BYTES: Final = 200_000
-WIDE: Final = {"width": 1440, "height": 900}
+WIDTH: Final = 1280
 
 
 class Picture(NamedTuple):
-    """A picture's file, and the place that it shows."""
+    """A picture's file, the place that it shows, and how much of it."""
 
     file: str
     path: str
+    height: int
 
 
 PICTURES: Final = (
-    Picture("inspect-session.png", path_of(DEMO, at=340, msg=17, tab="why")),
-    Picture("inspect-lost.png", path_of(DEMO, "lost")),
+    Picture("inspect-session.png", path_of(DEMO, at=340, msg=17, tab="why"), height=840),
+    Picture("inspect-lost.png", path_of(DEMO, "lost"), height=400),
 )
 
 
@@ -57,7 +58,7 @@ async def make(folder: Path) -> list[Path]:
 
 async def _draw(browser: Browser, inspector: Inspector, folder: Path) -> list[Path]:
     context = await browser.new_context(
-        base_url=inspector.origin, viewport=WIDE, color_scheme="light", reduced_motion="reduce"
+        base_url=inspector.origin, color_scheme="light", reduced_motion="reduce"
     )
     page = await context.new_page()
     await page.goto(inspector.invitation)
@@ -67,8 +68,12 @@ async def _draw(browser: Browser, inspector: Inspector, folder: Path) -> list[Pa
 
 
 async def _shot(page: Page, picture: Picture, folder: Path) -> Path:
+    await page.set_viewport_size({"width": WIDTH, "height": picture.height})
     await page.goto(picture.path)
     await settled(page)
+    # Rows stand there before their texts, and a request before its digest is verified.
+    await expect(page.locator(".waiting")).to_have_count(0)
+    await expect(page.get_by_text("verifying…")).to_have_count(0)
     path = folder / picture.file
     await page.screenshot(path=path, animations="disabled", caret="hide", scale="css")
     size = (await asyncio.to_thread(path.stat)).st_size

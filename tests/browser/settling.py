@@ -25,7 +25,10 @@ _FIND_UNSAFE: Final = f"""() => {{
   while (walk.nextNode()) {{
     const node = walk.currentNode;
     if (node.nodeType === Node.TEXT_NODE) note(`text of ${{node.parentNode.nodeName}}`, node.data);
-    else for (const {{name, value}} of node.attributes) note(`${{node.nodeName}} ${{name}}`, value);
+    else for (const {{name, value}} of node.attributes) {{
+      const unseen = name === 'href' || name.startsWith('data-') || node.nodeName === 'OPTION';
+      if (!unseen) note(`${{node.nodeName}} ${{name}}`, value);
+    }}
   }}
   return found;
 }}"""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
+import eventctx
 from tests.browser import hostile
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
-from tests.browser.inspecting import SCREENS, path_of
+from tests.browser.inspecting import SCREENS, inspecting, path_of
 from tests.browser.settling import settled, unsafe_characters, width_of_page
+from tests.browser.watching import Watch
 
 pytestmark = in_the_browser
+
+MOST_SHOWN: Final = 3_000_000
+"""Characters of a page that holds a result of 50 MB."""
 
 _FOREIGN: Final = ", ".join(
     [
@@ -25,7 +31,7 @@ _FOREIGN: Final = ", ".join(
         "base",
         "svg animate",
         "meta[http-equiv]",
-        "[onload], [onclick], [onerror], [onfocus], [onmouseover], [autofocus], [srcdoc]",
+        "[onload], [onclick], [onerror], [onfocus], [onmouseover], [srcdoc]",
         "[href^='javascript' i], [href^='data' i], [href^='http' i], [src^='http' i]",
         "form[action]",
     ]
@@ -81,3 +87,29 @@ async def test_a_message_that_cannot_be_decoded_is_named_and_the_rest_is_shown(
     page = await visit(path_of(hostile.HALVES))
     await harmless(page)
     await expect(page.get_by_text(hostile.MARKUP["a script"]).first).to_be_visible()
+
+
+async def test_a_result_of_50_megabytes_is_there_and_the_page_still_answers(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = tmp_path / "huge.db"
+    async with eventctx.open(store, durability="normal") as engine:
+        await hostile.write_huge(engine)
+    async with inspecting(store) as inspector:
+        watch = Watch(inspector.origin)
+        context = await browser.new_context(base_url=inspector.origin)
+        await watch.over(context)
+        page = await context.new_page()
+        await page.goto(inspector.invitation)
+        await page.goto(path_of(hostile.HUGE, msg=2))
+        await expect(page.get_by_text("Read the whole log.").first).to_be_visible()
+        await harmless(page)
+        for key in ("4", "4", "ArrowLeft", "ArrowRight"):
+            await page.keyboard.press(key)
+        await expect(page.get_by_role("group", name="The request at the cursor")).to_contain_text(
+            "2 of 2"
+        )
+        await harmless(page)
+        assert await page.evaluate("() => document.body.textContent.length") < MOST_SHOWN
+        await watch.clean(page)
+        await context.close()

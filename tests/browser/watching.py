@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Page, Request
+from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Error, Page, Request
 
 _NOTE_VIOLATIONS: Final = """
 window.violations = [];
@@ -37,7 +37,7 @@ class Watch:
         await context.add_init_script(_NOTE_VIOLATIONS)
         context.on("request", self._requested)
         context.on("console", self._logged)
-        context.on("weberror", lambda error: self.found.append(f"exception: {error.error}"))
+        context.on("weberror", lambda raised: self._raised(raised.error))
         context.on("page", self._opened)
 
     async def clean(self, *pages: Page) -> None:
@@ -57,6 +57,9 @@ class Watch:
     async def _asked(self, dialog: Dialog) -> None:
         self.found.append(f"dialog: {dialog.message}")
         await dialog.dismiss()
+
+    def _raised(self, error: Error) -> None:
+        self.found.append(f"exception: {error.message}\n{error.stack or ''}")
 
     def _requested(self, request: Request) -> None:
         to = urlsplit(request.url)

@@ -16,6 +16,8 @@ from eventctx.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
 from eventctx.log.ids import random_bytes
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
+from eventctx.queries.timelines.frame_files import FrameFiles
+from eventctx.queries.timelines.key_frames import timeline_at
 from eventctx.stores.sqlite import SqliteStore
 
 HELPERS = {"s.db-wal", "s.db-shm"}
@@ -67,6 +69,19 @@ async def test_a_search_begins_with_the_index_that_lies_there_and_leaves_it_alon
     async with eventctx.open(path, read_only=True) as engine:
         assert [one.number for one in await engine.recall("beacon")] == [1]
     assert index.read_bytes() == b"somebody else's"
+
+
+async def test_the_key_frames_that_lie_there_are_read_and_left_alone(path):
+    async with eventctx.open(path) as engine:
+        state = await timeline_at(engine.store, "work")
+    files, reading = FrameFiles(path), FrameFiles(path, read_only=True)
+    await reading.save("work", None, [state])
+    assert await reading.load("work") is None
+    await files.save("work", None, [state])
+    await reading.forget("work")
+    assert await reading.load("work") is not None
+    async with eventctx.open(path, read_only=True) as engine:
+        assert (await timeline_at(engine.store, "work")).digest == state.digest
 
 
 async def test_every_write_is_refused(path):

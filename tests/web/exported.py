@@ -17,6 +17,11 @@ Address = tuple[int, int]
 WHOLE = Contents()
 
 
+def unpacked(data: str) -> Any:
+    """The value of an element whose text is the base64 of compressed JSON."""
+    return json.loads(gzip.decompress(base64.b64decode(json.loads(data))))
+
+
 class Exported(HTMLParser):
     """The parts of a file: its scripts by id, the bodies by address, and its text."""
 
@@ -26,7 +31,6 @@ class Exported(HTMLParser):
         self.size = path.stat().st_size
         self.parts: dict[str, str] = {}
         self.scripts: list[str] = []
-        self.styles: list[str] = []
         self.blocks: list[tuple[str, str, str]] = []
         self.text = ""
         self.metas: list[dict[str, str | None]] = []
@@ -35,10 +39,15 @@ class Exported(HTMLParser):
         self._tag = ""
         self.feed(self.source)
         self.close()
-        self.timeline: dict[str, Any] = json.loads(self.parts["timeline"])
+        timeline = self.parts["timeline"]
+        packed = timeline.startswith('"')
+        self.timeline: dict[str, Any] = unpacked(timeline) if packed else json.loads(timeline)
+        self.style, self.script = unpacked(self.parts["page"])
         self.about: dict[str, Any] = json.loads(self.parts["export"])
         self.bodies: dict[Address, Any] = {
-            (position, index): body for row in self.unpacked() for position, index, body in [row]
+            (position, index): body
+            for _, _, data in self.blocks
+            for position, index, body in unpacked(data)
         }
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -49,9 +58,7 @@ class Exported(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         given = self._inside or {}
-        if self._tag == "style":
-            self.styles.append(data)
-        elif self._tag != "script":
+        if self._tag != "script":
             self.text += data
         elif "id" in given:
             self.parts[str(given["id"])] = data
@@ -66,13 +73,7 @@ class Exported(HTMLParser):
     @property
     def contents(self) -> list[str]:
         """The text of every block, decompressed."""
-        return [
-            gzip.decompress(base64.b64decode(json.loads(data))).decode()
-            for _, _, data in self.blocks
-        ]
-
-    def unpacked(self) -> list[Any]:
-        return [row for text in self.contents for row in json.loads(text)]
+        return [json.dumps(unpacked(data), ensure_ascii=False) for _, _, data in self.blocks]
 
     def views(self) -> list[list[int]]:
         """The entry ids of every request's view, as the page derives them."""

@@ -164,7 +164,7 @@ def test_a_damaged_session_does_not_take_the_others_along(serving, damaged) -> N
     assert [row["session"] for row in rows] == ["work", "bad"]
     assert rows[0]["requests"] == 12
     sparks = served.get("/api/sparklines").document
-    assert (len(sparks["work"]), sparks["bad"]) == (12, [])
+    assert (len(sparks["work"]["totals"]), sparks["bad"]["totals"]) == (12, [])
     assert served.get("/api/s/work/timeline").status == 200
     assert served.get("/api/verify").document[1]["ok"] is False
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,7 @@ import pytest
 
 from eventctx.messages.parts import parts_of_result, read_parts
 from tests.test_recorded_sessions import SESSIONS, imported
-
-PAGE_TESTS = Path(__file__).parent / "page"
+from tests.web.node import PAGE_TESTS, node
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
 SEALED = {"type": "thinking", "thinking": "so", "signature": "s"}
@@ -73,14 +70,9 @@ ODD: list[Any] = [
 
 
 def in_the_page(messages: list[Any]) -> list[Any]:
-    node = shutil.which("node")
-    if node is None:
-        if os.environ.get("CI"):
-            pytest.fail("node is needed to test the page")
-        pytest.skip("node is not installed")
     script = PAGE_TESTS / "read-messages.mjs"
     asked = json.dumps(messages).encode()
-    done = subprocess.run([node, str(script)], input=asked, capture_output=True, check=True)
+    done = subprocess.run([node(), str(script)], input=asked, capture_output=True, check=True)
     read: list[Any] = json.loads(done.stdout)
     return read
 

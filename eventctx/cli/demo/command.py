@@ -91,7 +91,10 @@ def demo_command(
     if not size.messages:
         raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
     wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
-    run(_demo(Screen(), recording, size, wanted, _url(store)))
+    url = _url(store)
+    # A folder that somebody chose for a store gets no file that nobody asked for.
+    folder = Path(url).parent if opening.named_store(store) is None else None
+    run(_demo(Screen(), recording, size, wanted, url, folder))
 
 
 def _url(store: str | None) -> str:
@@ -107,7 +110,9 @@ def _url(store: str | None) -> str:
     return url
 
 
-async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, url: str) -> None:
+async def _demo(
+    screen: Screen, recording: _Recording, size: Size, budget: int, url: str, folder: Path | None
+) -> None:
     async with open_engine(url, receipts=False) as engine:
         wanted = "demo" if recording.sample else _short(recording.path)
         session = await free_name(engine, wanted)
@@ -120,7 +125,7 @@ async def _demo(screen: Screen, recording: _Recording, size: Size, budget: int, 
         audit = await engine.audit(session)
         messages = len(await context.get_messages())
         verification = await engine.verify(session)
-        page = await _write_page(engine, session, url)
+        page = await _write_page(engine, session, folder)
     _show_result(screen, audit, messages)
     show_verifications(screen, StoreVerification((verification,), ()))
     _suggest(screen, session, url, audit)
@@ -254,15 +259,9 @@ def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
     show_commands(screen, url, commands)
 
 
-async def _write_page(engine: Engine, session: str, url: str) -> Path:
-    """Write the session as one file: beside a store of ours, else in a folder of its own.
-
-    A folder that somebody chose for a store gets nothing that nobody asked for.
-    """
-    store = opening.path_of(url)
-    ours = opening.named_store(None) is None and store is not None
-    folder = store.parent if ours and store is not None else Path(tempfile.mkdtemp(prefix="ectx-"))
-    page = folder / f"{session}.html"
+async def _write_page(engine: Engine, session: str, folder: Path | None) -> Path:
+    """Write the session as one file, into a new temporary folder if there is none for it."""
+    page = (folder or Path(tempfile.mkdtemp(prefix="ectx-"))) / f"{session}.html"
     await html_of(engine, await opening.find_session(engine, session), page)
     return page
 

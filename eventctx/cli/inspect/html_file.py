@@ -17,7 +17,6 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.store import StreamInfo
 
 if TYPE_CHECKING:
-    from eventctx.projections.timeline.units import Document
     from eventctx.web.export.file import Contents
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,27 +79,18 @@ async def write_html(
     click.echo(styled(" ".join(words)).plain, err=True)
 
 
-async def html_of(engine: Engine, info: StreamInfo, output: Path, contents: Contents) -> int:
+async def html_of(
+    engine: Engine, info: StreamInfo, output: Path, contents: Contents | None = None
+) -> int:
     """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
     from eventctx.web.export.file import Contents, write_file
+    from eventctx.web.timelines import Timelines
 
     with progress(f"Writing {info.stream}", None) as bar:
-        columns, marks = await _timeline(engine, info)
+        timelines = Timelines(engine.store)
+        columns = await timelines.document(info.stream)
+        marks = await timelines.marks(info.stream)
         with whole_file(output) as file:
             return await write_file(
                 file, engine.store, columns, marks, contents or Contents(), bar.at
             )
-
-
-async def _timeline(engine: Engine, info: StreamInfo) -> tuple[Document, list[bytes]]:
-    """The columns of a session, and what a view's digest covers of each message."""
-    from eventctx.projections.timeline import fold
-    from eventctx.projections.timeline.document import document
-    from eventctx.projections.timeline.views import mark_of
-    from eventctx.projections.view.entries import Entry
-
-    state = fold.initial()
-    async for record in engine.records(info.stream):
-        state = fold.evolve(state, record)
-    marks = [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
-    return document(state, info.stream), marks

@@ -34,9 +34,13 @@ _log = logging.getLogger("eventctx.timelines")
 
 
 class FrameFiles:
-    """The frames of the sessions of the store at ``store``. No call raises for its files."""
+    """The frames of the sessions of the store at ``store``. No call raises for its files.
 
-    def __init__(self, store: Path) -> None:
+    With ``read_only`` the files of others are read, and none is written or deleted.
+    """
+
+    def __init__(self, store: Path, *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._folder = store.with_name(store.name + SUFFIX)
 
     async def load(self, stream: str) -> LoadedFrames | None:
@@ -47,10 +51,14 @@ class FrameFiles:
         self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
     ) -> None:
         """Keep ``fresh`` frames behind those up to ``before`` (None: they are the first)."""
+        if self._read_only:
+            return
         await asyncio.to_thread(self._save, stream, before, fresh)
 
     async def forget(self, stream: str) -> None:
         """Delete a session's frames."""
+        if self._read_only:
+            return
         with suppress(OSError):
             if self._ours(self._path(stream)):
                 self._path(stream).unlink()

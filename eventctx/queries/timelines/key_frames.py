@@ -221,7 +221,8 @@ def key_frames(store: EventStore) -> KeyFrames:
     found = _of_stores.get(store)
     if found is None:
         path = getattr(store, "path", None)
-        cache = None if path is None else FrameFiles(path)
+        read_only = getattr(store, "read_only", False)
+        cache = None if path is None else FrameFiles(path, read_only=read_only)
         found = _of_stores[store] = KeyFrames(store, cache)
     return found
 

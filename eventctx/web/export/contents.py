@@ -17,14 +17,14 @@ from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.units import Document
 from eventctx.web.bodies import messages_at
 from eventctx.web.discretion import Discretion
-from eventctx.web.export.cut import Shown
+from eventctx.web.export.cut import HeldContents
 
 BLOCK: Final = 256
 BLOCK_BYTES: Final = 2 * 2**20
 """Most bytes of a block before compression, unless a single body is longer."""
 
 
-class Block(NamedTuple):
+class BodyBlock(NamedTuple):
     """Bodies from one address to another: the base64 of their JSON, compressed."""
 
     first: Address
@@ -33,7 +33,7 @@ class Block(NamedTuple):
     data: str
 
 
-def addresses(document: Document, shown: Shown) -> list[Address]:
+def addresses(document: Document, shown: HeldContents) -> list[Address]:
     """Where the bodies lie that a file holds, in the order of the log."""
     messages, extras = document["messages"], document["extras"]
     found = {
@@ -48,7 +48,7 @@ def addresses(document: Document, shown: Shown) -> list[Address]:
 
 async def blocks(
     store: EventStore, session: str, places: Sequence[Address], discretion: Discretion
-) -> AsyncIterator[Block]:
+) -> AsyncIterator[BodyBlock]:
     """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
     block: list[tuple[Address, bytes]] = []
     size = 0
@@ -65,9 +65,9 @@ async def blocks(
         yield _packed(block)
 
 
-def _packed(block: Sequence[tuple[Address, bytes]]) -> Block:
+def _packed(block: Sequence[tuple[Address, bytes]]) -> BodyBlock:
     rows = [b"[%d,%d,%b]" % (*place, data) for place, data in block]
-    return Block(block[0][0], block[-1][0], len(block), packed(b"[" + b",".join(rows) + b"]"))
+    return BodyBlock(block[0][0], block[-1][0], len(block), packed(b"[" + b",".join(rows) + b"]"))
 
 
 def packed(data: bytes) -> str:

@@ -14,20 +14,20 @@ from eventctx.errors import InvalidSetting
 from eventctx.projections.timeline.units import Document
 
 
-class Shown(NamedTuple):
+class HeldContents(NamedTuple):
     """What a file holds the contents of: message numbers, and places among the extras."""
 
     numbers: frozenset[int]
     extras: frozenset[int]
 
 
-def everything(document: Document) -> Shown:
+def everything(document: Document) -> HeldContents:
     """The contents of a whole session."""
     numbers = range(len(document["messages"]["position"]))
-    return Shown(frozenset(numbers), frozenset(range(len(document["extras"]))))
+    return HeldContents(frozenset(numbers), frozenset(range(len(document["extras"]))))
 
 
-def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, Shown]:
+def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, HeldContents]:
     """The document of turns ``first`` to ``last``, and what their requests show.
 
     Raises InvalidSetting where no request belongs to these turns.
@@ -48,7 +48,7 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, S
     compactions = [one for one in document["compactions"] if one["position"] <= end]
     inserted = [one for compaction in compactions for one in compaction["insertions"]]
     extras = max([-one for one in (*ids, *inserted) if one < 0], default=0)
-    shown = Shown(
+    shown = HeldContents(
         frozenset(own) | {one for one in ids if one >= 0},
         frozenset(-1 - one for one in ids if one < 0),
     )
@@ -61,6 +61,13 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, S
         "changes": _columns_until(document["changes"], end),
         "turns": [one for one in document["turns"] if one["first"] <= end],
         "links": [one for one in document["links"] if one["position"] <= end],
+        "recounts": [
+            {
+                "from": sum(place < one["from"] for place in chosen),
+                "tokens": one["tokens"][:messages],
+            }
+            for one in document["recounts"]
+        ],
         "calls": {call: one for call, one in document["calls"].items() if one < messages},
     }
     return made, shown

@@ -15,7 +15,7 @@ from eventctx.projections.timeline.units import Document
 from eventctx.safe_text import escape
 from eventctx.version import __version__
 from eventctx.web.discretion import Discretion
-from eventctx.web.export.contents import Block, addresses, blocks, packed
+from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell
 from eventctx.web.export.structure import structure_of
@@ -99,10 +99,11 @@ def _before_contents(document: Document, contents: Contents) -> Iterator[bytes]:
     yield (page.head + title + page.style + page.body).encode()
     yield _footer(document, contents).encode()
     yield _json("export", _about(document, contents))
-    yield _json("timeline", document)
+    # Of a structure, anybody can read in the file's source that there is no text in it.
+    yield (_json if contents.structure else _packed_json)("timeline", document)
 
 
-def _block(block: Block) -> bytes:
+def _block(block: BodyBlock) -> bytes:
     return (
         b'<script type="application/json" class="bodies" '
         b'data-first="%d.%d" data-last="%d.%d">"%b"</script>\n'

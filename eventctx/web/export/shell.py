@@ -9,14 +9,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from eventctx.web.export.bundler import bundle
-from eventctx.web.export.compact import compact_style
-from eventctx.web.export.lexer import UnreadableScript
+from eventctx.web.export.compact import compact_script, compact_style
+from eventctx.web.export.contents import packed
+from eventctx.web.export.lexer import UnreadableScript, tokens
 
 PAGE: Final = Path(__file__).parents[1] / "page"
 
 STYLE: Final = "styles/file.css"
 """The style that only a file has."""
+
+LOADER: Final = "source/unpack.js"
+"""The one script that stands in a file as it is: it unpacks the page's style and script.
+
+Compressed they take a third, and the policy names the hash of what comes out: nothing else runs.
+"""
 
 LEFT_OUT: Final = {
     "source/server.js": "export const serverSource = () => { throw new Error('no server') };\n",
@@ -63,17 +72,20 @@ def shell() -> Shell:
     style = "".join(compact_style(_read(path)) for path in styles)
     if "</style" in style.lower():
         raise UnreadableScript("a style that ends its element")
+    loader = compact_script(tokens(_read(LOADER)))
     policy = (
         '<meta http-equiv="Content-Security-Policy" content="'
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
-        "img-src blob:; base-uri 'none'; form-action 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'\">\n"
+        f"default-src 'none'; script-src '{_hash(loader)}' '{_hash(script)}'; "
+        f"style-src '{_hash(style)}'; img-src blob:; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types page\">\n"
     )
+    code = packed(msgspec.json.encode([style, script]))
     return Shell(
         head.replace(_CHARSET, _CHARSET + policy),
-        f"<style>{style}</style>\n</head>\n",
+        "</head>\n",
         body,
-        f'<script type="module">{script}</script>\n</body>{end}',
+        f'<script type="application/json" id="page">"{code}"</script>\n'
+        f"<script>{loader}</script>\n</body>{end}",
     )
 
 

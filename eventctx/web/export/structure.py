@@ -80,6 +80,7 @@ def structure_of(document: Document) -> Document:
         "reasons": [_reason(one) for one in document["reasons"]],
         "turns": [_turn(one, names) for one in document["turns"]],
         "links": [_link(one, names) for one in document["links"]],
+        "recounts": [_numbers(one, ("from", "tokens")) for one in document["recounts"]],
         "calls": {names.call(call): int(number) for call, number in document["calls"].items()},
     }
 

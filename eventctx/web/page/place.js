@@ -5,6 +5,7 @@
  * `/s/demo/lost?at=336&msg=40`. In an exported file, which has no paths, the same stands after `#`.
  */
 
+import { forgetWaitingAddress, pushAddress, replaceAddress } from './address.js';
 import { signal } from './signals.js';
 
 /** @typedef {'sessions' | 'session' | 'lost' | 'compare' | 'search' | 'integrity'} ScreenName */
@@ -55,8 +56,8 @@ export function go(changes, { replace = false } = {}) {
   const next = placeAfter(place.peek(), changes);
   const address = linkToPlace(next);
   if (address === linkToPlace(place.peek())) return;
-  if (replace) history.replaceState(null, '', address);
-  else history.pushState(null, '', address);
+  if (replace) replaceAddress(address);
+  else pushAddress(address);
   place.value = next;
 }
 
@@ -71,7 +72,7 @@ export function linkTo(changes) {
 
 /** Goes where a link of the page leads. @param {string} href */
 export function openLink(href) {
-  history.pushState(null, '', href);
+  pushAddress(href);
   readAddress();
 }
 
@@ -153,6 +154,7 @@ function linkToPlace(to) {
 }
 
 function readAddress() {
+  forgetWaitingAddress();
   const address = inHash ? location.hash.slice(1) : location.pathname + location.search;
   const next = parsePlace(address);
   if (formatPlace(next) !== formatPlace(place.peek())) place.value = next;

@@ -5,6 +5,7 @@
  * position the cursor is at the end, and stays there while the session grows.
  */
 
+import { WIDEST_WINDOW, windowGrown, windowWith } from './charts/brush.js';
 import { go, place } from './place.js';
 import { batch, computed, effect, signal, untracked } from './signals.js';
 
@@ -18,9 +19,6 @@ import { batch, computed, effect, signal, untracked } from './signals.js';
 /** @type {readonly Group[]} */
 export const GROUPS = ['system', 'person', 'model', 'result', 'summary'];
 
-/** The most requests in the river at once: more become a comb. */
-export const WINDOW_SIZE = 400;
-
 /** Where everything is read from. @type {Source} */
 export let source;
 
@@ -30,7 +28,7 @@ export const sessions = signal(/** @type {SessionRow[] | null} */ (null));
 /** Of the place's session: null until it is there. The same object grows. @type {import('./signals.js').Signal<Timeline | null>} */
 export const timeline = signal(/** @type {Timeline | null} */ (null));
 
-/** Why there is no timeline, or none of the sessions. @type {import('./signals.js').Signal<string | null>} */
+/** Why there is no timeline. @type {import('./signals.js').Signal<string | null>} */
 export const problem = signal(/** @type {string | null} */ (null));
 
 /** @type {import('./signals.js').Signal<Connection>} */
@@ -88,16 +86,17 @@ export function followEnd() {
 }
 
 /**
- * Moves the window just so far that the request is in it.
+ * Moves the window so that the request is in it, with room for the next steps: each move draws all.
  * @param {number} request
  */
 export function showInWindow(request) {
-  if (request < 0) return;
-  const [first, last] = windowed.peek();
-  if (first <= request && request <= last) return;
-  const width = Math.max(last - first, 0);
-  const start = request < first ? request : Math.max(0, request - width);
-  windowed.value = [start, start + width];
+  showRequests(windowWith(windowed.peek(), request, timeline.peek()?.requests.count ?? 0));
+}
+
+/** @param {import('./charts/brush.js').RequestWindow} window */
+function showRequests([first, last]) {
+  const now = windowed.peek();
+  if (first !== now[0] || last !== now[1]) windowed.value = [first, last];
 }
 
 /**
@@ -127,8 +126,8 @@ export async function loadSessions() {
   try {
     sessions.value = await source.sessions();
   } catch (error) {
-    sessions.value ??= [];
-    problem.value = messageOf(error);
+    // A list that is there stays; the next reading may bring it up to date.
+    if (sessions.peek() !== null) return;
     notify(`The sessions cannot be read: ${messageOf(error)}`, { isError: true });
   }
 }
@@ -177,10 +176,14 @@ async function loadTimeline(name) {
  * @returns {() => void}
  */
 function keepUp(loaded) {
+  let known = loaded.requests.count;
   const ends = [
     effect(() => {
       loaded.version.value;
-      if (follow.value) untracked(() => showInWindow(loaded.requests.count - 1));
+      const { count } = loaded.requests;
+      showRequests(windowGrown(windowed.peek(), known, count));
+      known = count;
+      if (follow.value) untracked(() => showInWindow(count - 1));
     }),
   ];
   if (source.can.live) {
@@ -202,7 +205,7 @@ function cursorIn(loaded) {
  */
 function windowAround(loaded, request) {
   const count = loaded.requests.count;
-  const width = Math.min(count, WINDOW_SIZE);
+  const width = Math.min(count, WIDEST_WINDOW);
   const middle = Math.round(Math.max(request, 0) - width / 2);
   const first = Math.max(0, Math.min(middle, count - width));
   return [first, first + width - 1];

@@ -81,6 +81,19 @@ export function windowWith([first, last], request, count) {
   return clampWindow([start, start + size - 1], count);
 }
 
+/**
+ * The window after requests came: one that showed all of them still does, as far as it can.
+ * @param {RequestWindow} from
+ * @param {number} before how many requests there were
+ * @param {number} count
+ * @returns {RequestWindow}
+ */
+export function windowGrown([first, last], before, count) {
+  // A full one would lose its first requests: who follows the end moves it anyway.
+  if (first > 0 || last < before - 1 || before >= WIDEST_WINDOW) return [first, last];
+  return clampWindow([count - WIDEST_WINDOW, count - 1], count);
+}
+
 /** @typedef {'first' | 'last' | 'move' | 'new'} BrushPart */
 
 /**

@@ -21,7 +21,7 @@ const RIGHT_MARGIN = 12;
  * @returns {OverviewShape | null}
  */
 export function overviewShape({ width, height }, count) {
-  if (width < 80) return null;
+  if (width < 80 || count === 0) return null;
   const columns = requestColumns(0, count - 1, AXIS_WIDTH, width - AXIS_WIDTH - RIGHT_MARGIN);
   const pixels = Math.min(count, Math.floor(columns.width));
   return { columns, top: MARKS_HEIGHT_ABOVE, base: height - 8, pixels };

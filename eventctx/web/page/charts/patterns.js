@@ -24,7 +24,7 @@ export const STANDING_STYLES = {
   stripped: { pattern: 'upright', half: false, ground: 0.45, ink: 0.85 },
   partial: { pattern: 'dots', half: false, ground: 0.45, ink: 0.85 },
   summarised: { pattern: 'sparse', half: false, ground: 0.1, ink: 0.6 },
-  dropped: { pattern: 'rising', half: false, ground: 0.07, ink: 0.45 },
+  dropped: { pattern: 'rising', half: false, ground: 0.08, ink: 0.5 },
   merged: { pattern: 'crossed', half: false, ground: 0.07, ink: 0.4 },
   replaced: { pattern: 'falling', half: false, ground: 0.07, ink: 0.45 },
   set: { pattern: 'level', half: false, ground: 0.07, ink: 0.45 },

@@ -1,11 +1,11 @@
 /** Paints the presence map: cells by what became of each message, the kinds of message at the left. */
 
-import { groupOf } from '../timeline/groups.js';
+import { groupOf, SCREEN_GROUPS } from '../timeline/groups.js';
 import { cliffMarks } from './cliffs.js';
 import { GROUP_PATTERNS, STANDING_STYLES, fillPatterned } from './patterns.js';
 import { boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows } from './presence-shape.js';
 import { BIN_STATES, binStates, boxesOfStates, summaryBrackets } from './presence-runs.js';
-import { paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
+import { LABEL_RISE, paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
 import { columnLeft, labelsThatFit } from './scales.js';
 import { sharp } from './surface.js';
 
@@ -22,7 +22,11 @@ import { sharp } from './surface.js';
 
 /** Rows lower than this have no halves and no gaps that could be seen. */
 const LOWEST_DIVIDED_ROW = 4;
+/** In lower rows the colours of neighbours run into others: only a person's rows have theirs. */
+const LOWEST_TINTED_ROW = 3;
 const LOWEST_SEPARATE_ROW = 6;
+
+const PERSON = SCREEN_GROUPS.indexOf('person');
 
 /** How strong rows of many messages are filled, by what `BIN_STATES` says. @type {Readonly<Record<string, number>>} */
 const BIN_STRENGTHS = { all: 0.85, most: 0.62, half: 0.42, few: 0.24 };
@@ -36,13 +40,13 @@ export function paintPresence(context, picture) {
   context.clip();
   if (shape.scale.perRow === 1) {
     paintRuns(context, picture);
-    tintRows(context, picture);
-    paintKinds(context, picture);
-    separateRows(context, picture);
   } else {
     paintBins(context, picture);
-    paintKindShares(context, picture);
   }
+  tintRows(context, picture);
+  separateRows(context, picture);
+  if (shape.scale.pixels >= LOWEST_TINTED_ROW) paintKinds(context, picture);
+  else paintKindShares(context, picture);
   paintCompactionLines(context, picture);
   paintBrackets(context, picture);
   context.restore();
@@ -92,14 +96,21 @@ export function paintStanding(context, path, what, { text, ratio }, pixels) {
   fillPatterned(context, path, { colour: text, pattern: style.pattern, ink: text, ground, strength: style.ink, ratio });
 }
 
-/** Gives every row the colour of who wrote its message, where a cell was painted. @param {Context} context @param {PresencePicture} picture */
+/** Gives rows the colour of who wrote their message, where a cell was painted. @param {Context} context @param {PresencePicture} picture */
 function tintRows(context, { timeline, shape, colours }) {
   if (colours.forced) return;
   context.globalCompositeOperation = 'source-atop';
-  eachKindRun(timeline, shape, (group, y, height) => {
-    context.fillStyle = colours.groups[group] ?? colours.text;
-    context.fillRect(0, y, shape.right + 8, height);
-  });
+  const all = shape.scale.pixels >= LOWEST_TINTED_ROW;
+  // Black and white would be the loudest on the page, and say the least.
+  context.fillStyle = colours.axis;
+  context.fillRect(0, shape.top, shape.right + 8, shape.bottom - shape.top);
+  if (shape.scale.perRow === 1) {
+    eachKindRun(timeline, shape, (group, y, height) => {
+      if (!all && group !== PERSON) return;
+      context.fillStyle = colours.groups[group] ?? colours.text;
+      context.fillRect(0, y, shape.right + 8, Math.max(1, height));
+    });
+  }
   context.globalCompositeOperation = 'source-over';
 }
 
@@ -182,22 +193,26 @@ export function paintBinState(context, path, state, colours) {
   context.globalAlpha = 1;
 }
 
-/** Rows of many messages: the share of each kind. @param {Context} context @param {PresencePicture} picture */
+/** Rows too low for a colour each: some of them together, and the share of each kind. @param {Context} context @param {PresencePicture} picture */
 function paintKindShares(context, { timeline, shape, colours }) {
   const [first, last] = visibleRows(shape);
   const { kind } = timeline.messages;
   const paths = GROUP_PATTERNS.map(() => new Path2D());
-  for (let row = first; row <= last; row += 1) {
-    const [from, to] = messagesOfRow(shape, row);
+  const together = Math.ceil(LOWEST_TINTED_ROW / shape.scale.pixels);
+  for (let row = first - (first % together); row <= last; row += together) {
+    const [from] = messagesOfRow(shape, row);
+    const [, to] = messagesOfRow(shape, Math.min(shape.rows, row + together) - 1);
     const counts = GROUP_PATTERNS.map(() => 0);
     for (let message = from; message <= to; message += 1) {
       const group = groupOf(kind[message] ?? 0);
       counts[group] = (counts[group] ?? 0) + 1;
     }
+    const y = sharp(rowTop(shape, row));
+    const height = sharp(rowTop(shape, Math.min(shape.rows, row + together))) - y;
     let x = shape.strip;
     counts.forEach((count, group) => {
       const width = (STRIP_WIDTH * count) / (to - from + 1);
-      paths[group]?.rect(x, sharp(rowTop(shape, row)), width, shape.scale.pixels);
+      paths[group]?.rect(x, y, width, height);
       x += width;
     });
   }
@@ -271,8 +286,8 @@ function paintEdges(context, { shape, colours, timeline, cliffs }) {
   for (const { message, y } of rowLabels(shape)) context.fillText(`#${message}`, strip - 5, y);
   const shown = cliffs.filter(({ request }) => request > columns.first && request <= columns.last);
   const marks = cliffMarks(shown, (request) => sharp(columnLeft(columns, request)), 9);
-  for (const { x, cliff } of marks) paintCliffMark(context, x, top - 2, cliff, colours);
-  paintCliffLabels(context, marks, { left: strip, right: shape.right + 8, y: top - 9 }, colours);
+  for (const { x, cliff } of marks) paintCliffMark(context, x, top - 3, cliff, colours);
+  paintCliffLabels(context, marks, { left: strip, right: shape.right + 8, y: top - LABEL_RISE }, colours);
   const wanted = requestLabels(context, timeline, columns);
   context.textAlign = 'center';
   context.textBaseline = 'middle';

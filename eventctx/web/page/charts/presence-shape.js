@@ -18,8 +18,8 @@ import { columnAt, columnLeft, niceTicks, requestColumns } from './scales.js';
  */
 
 export const STRIP_WIDTH = 9;
-export const PRESENCE_EDGE = 20;
-const LABEL_WIDTH = 58;
+/** Room above the rows for compactions, and below them for names of requests. */
+export const PRESENCE_EDGE = 24;
 const TALLEST_ROW = 16;
 const STEPS_NEARER = [1, 3, 7, 12, TALLEST_ROW];
 
@@ -74,7 +74,9 @@ export function firstScale(scales, added, height) {
  */
 export function presenceShape({ width, height }, [first, last], { count, scale, offset }) {
   const right = width - 8;
-  const left = LABEL_WIDTH + STRIP_WIDTH + 5;
+  // As wide as the longest number with its sign.
+  const strip = 16 + 8.4 * Math.max(3, String(count).length);
+  const left = strip + STRIP_WIDTH + 5;
   return {
     columns: requestColumns(first, last, left, right - left),
     scale,
@@ -83,7 +85,7 @@ export function presenceShape({ width, height }, [first, last], { count, scale, 
     top: PRESENCE_EDGE,
     bottom: height - PRESENCE_EDGE,
     offset,
-    strip: LABEL_WIDTH,
+    strip,
     right,
   };
 }

@@ -8,7 +8,7 @@
 
 import { define, h } from '../element.js';
 import { place } from '../place.js';
-import { batch, computed, signal, untracked } from '../signals.js';
+import { batch, computed, signal } from '../signals.js';
 import { cursor, timeline, windowed } from '../state.js';
 import { clampWindow, windowWith } from './brush.js';
 import { cliffsOf } from './cliffs.js';
@@ -18,9 +18,9 @@ import { usePointer } from './pointer.js';
 import { cellByKey, openCell, spokenCell } from './presence-cell.js';
 import { presenceLegend } from './presence-legend.js';
 import { paintPresence, paintPresenceCursor } from './presence-paint.js';
-import { presenceRuns } from './presence-runs.js';
+import { runsMaker } from './presence-maker.js';
 import { cellAt, firstScale, messagesOfRow, offsetToShow, PRESENCE_EDGE, presenceShape, rowScales } from './presence-shape.js';
-import { inSlices, oncePerFrame } from './slices.js';
+import { oncePerFrame } from './slices.js';
 import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('./presence-cell.js').PresenceCell} PresenceCell */
@@ -36,14 +36,14 @@ define('ctx-presence', (host) => {
   const grid = h(
     'div',
     { class: 'presence-grid', role: 'grid', tabindex: '0', 'aria-label': 'Presence of messages in requests' },
-    cells.map(({ row }) => row),
-    tall,
+    [...cells.map(({ row }) => row), tall],
   );
   const line = h('p', { class: 'chart-line' });
-  const { list, items } = presenceLegend();
+  const { list, items, show } = presenceLegend();
   host.replaceChildren(h('div', { class: 'chart-head' }, zoomButtons(model, grid), line, list), grid);
 
-  host.effect(() => makeRuns(model));
+  const maker = runsMaker(model);
+  host.effect(maker.follow);
   const paint = oncePerFrame(() => paintMap(surface, model));
   host.effect(() => {
     for (const one of [model.shape, model.runs, palette]) one.value;
@@ -51,14 +51,18 @@ define('ctx-presence', (host) => {
   });
   host.effect(() => paintMoving(surface, model));
   host.effect(() => paintLegend(items));
+  host.effect(() => show(model.runs.value));
   host.effect(() => {
     tall.style.setProperty('--height', `${model.height.value}px`);
   });
   host.effect(() => sayCell(model, grid, cells, line));
   host.effect(() => showWindow(model, grid));
+  let looked = /** @type {number | null} */ (null);
   host.effect(() => {
     const { message } = place.value;
-    if (message !== null) showMessage(model, grid, message);
+    // Only another message: who scrolled away from this one wants to be there.
+    if (message !== null && message !== looked) showMessage(model, grid, message);
+    looked = message;
   });
   grid.addEventListener('scroll', () => (model.offset.value = grid.scrollTop), { passive: true });
   grid.addEventListener('keydown', (event) => cellKey(event, model, grid));
@@ -68,6 +72,7 @@ define('ctx-presence', (host) => {
   const endPointer = usePointer(surface.box, mapPointer(model));
   return () => {
     endPointer();
+    maker.end();
     paint.end();
     surface.end();
   };
@@ -116,20 +121,6 @@ function focusCell(name) {
   const cell = h('div', { role: 'gridcell', id: `presence-cell-${name}` });
   const row = h('div', { role: 'row', class: 'only-heard' }, cell);
   return { row, cell };
-}
-
-/** @param {PresenceModel} model */
-function makeRuns(model) {
-  const now = timeline.value;
-  now?.version.value;
-  const window = model.window.value;
-  if (now === null || window[1] < window[0]) {
-    model.runs.value = [];
-    return undefined;
-  }
-  return inSlices(presenceRuns(now, window), (runs) => {
-    model.runs.value = runs;
-  });
 }
 
 /**
@@ -306,7 +297,8 @@ function wheelZoom(event, model, grid) {
 }
 
 /**
- * Another window has other messages: its last one comes to the lower edge.
+ * Another window has other messages: its last one comes to the lower edge. Nearer, where they are
+ * too many for the map, those of the request at the cursor come to its middle.
  * @param {PresenceModel} model
  * @param {HTMLElement} grid
  */
@@ -315,11 +307,16 @@ function showWindow({ window, size, scale }, grid) {
   const body = size.value.height - 2 * PRESENCE_EDGE;
   const now = timeline.value;
   if (now === null || last < 0 || body <= 0) return;
-  const { perRow, pixels } = untracked(() => scale.value);
-  const bottom = (((now.requests.last[last] ?? 0) + 1) / perRow) * pixels;
   // The tall box gets its height in the same round of effects, and a scroll needs it.
   requestAnimationFrame(() => {
-    grid.scrollTop = bottom - body;
+    const { perRow, pixels } = scale.peek();
+    const added = now.requests.last;
+    const at = cursor.peek();
+    const [first] = window.peek();
+    /** @param {number} request */
+    const end = (request) => (((added[request] ?? 0) + 1) / perRow) * pixels;
+    const isNear = end(last) - end(first) > body && at >= first && at <= last;
+    grid.scrollTop = isNear ? end(at) - body / 2 : end(last) - body;
   });
 }
 

@@ -1,4 +1,4 @@
-/** Paints the river: first what stays, then, on the canvas above, what moves with the cursor. */
+/** Paints what stays of the river as the cursor moves: axes, stacks, marks and lanes. */
 
 import { shortTokens } from '../parts/numbers.js';
 import { cliffLabel, cliffMarks } from './cliffs.js';
@@ -15,6 +15,9 @@ import { sharp } from './surface.js';
 /** @typedef {import('./cliffs.js').Cliff} Cliff */
 /** @typedef {CanvasRenderingContext2D} Context */
 
+/** How far above the chart the numbers of compactions stand. */
+export const LABEL_RISE = 17;
+
 /**
  * All that the lower canvas shows.
  * @typedef {{timeline: Timeline, rows: RiverRows, shape: RiverShape, colours: Palette,
@@ -28,8 +31,8 @@ import { sharp } from './surface.js';
 export function paintRiver(context, picture) {
   paintTokenAxis(context, picture);
   paintStacks(context, picture);
-  paintBudget(context, picture);
-  paintCliffs(context, picture);
+  const taken = paintBudget(context, picture);
+  paintCliffs(context, picture, taken);
   paintReported(context, picture);
   paintKnown(context, picture);
   paintRequestNames(context, picture);
@@ -83,7 +86,11 @@ function paintStacks(context, { shape, rows, colours }) {
   });
 }
 
-/** @param {Context} context @param {RiverPicture} picture */
+/**
+ * @param {Context} context
+ * @param {RiverPicture} picture
+ * @returns {number} the room that it takes at the right, above the stacks
+ */
 function paintBudget(context, { shape, timeline, colours }) {
   const { columns } = shape;
   const { budget } = timeline.requests;
@@ -108,15 +115,31 @@ function paintBudget(context, { shape, timeline, colours }) {
   context.setLineDash([6, 4]);
   context.stroke(line);
   context.setLineDash([]);
-  if (above === 0) return;
-  context.fillStyle = colours.budget;
-  context.textAlign = 'right';
-  context.textBaseline = 'bottom';
-  context.fillText(`budget ${shortTokens(above)} ↑`, shape.right, shape.top + 16);
+  return above === 0 ? 0 : paintBudgetAbove(context, shape, above, colours);
 }
 
-/** @param {Context} context @param {RiverPicture} picture */
-function paintCliffs(context, { shape, cliffs, colours }) {
+/**
+ * A budget that would flatten the requests stands beside the marks, as a number.
+ * @param {Context} context
+ * @param {RiverShape} shape
+ * @param {number} budget
+ * @param {Palette} colours
+ */
+function paintBudgetAbove(context, shape, budget, colours) {
+  const text = `budget ${shortTokens(budget)} ↑`;
+  context.fillStyle = colours.budget;
+  context.textAlign = 'right';
+  context.textBaseline = 'middle';
+  context.fillText(text, shape.right, shape.top - LABEL_RISE);
+  return context.measureText(text).width + 20;
+}
+
+/**
+ * @param {Context} context
+ * @param {RiverPicture} picture
+ * @param {number} taken room at the right
+ */
+function paintCliffs(context, { shape, cliffs, colours }, taken) {
   const { columns, top, base } = shape;
   const shown = cliffs.filter(({ request }) => request >= columns.first && request <= columns.last + 1);
   const marks = cliffMarks(shown, (request) => sharp(columnLeft(columns, request)), 9);
@@ -133,7 +156,7 @@ function paintCliffs(context, { shape, cliffs, colours }) {
   }
   context.setLineDash([]);
   for (const { x, cliff } of marks) paintCliffMark(context, x - 0.5, top - 3, cliff, colours);
-  paintCliffLabels(context, marks, { left: AXIS_WIDTH - 20, right: shape.right + 12, y: top - 10 }, colours);
+  paintCliffLabels(context, marks, { left: AXIS_WIDTH - 20, right: shape.right + 12 - taken, y: top - LABEL_RISE }, colours);
 }
 
 /**
@@ -157,7 +180,7 @@ export function paintCliffMark(context, x, tip, { numbers }, colours) {
 }
 
 /**
- * Numbers beside their marks, as many as there is room for.
+ * Numbers above their marks, as many as there is room for.
  * @param {Context} context
  * @param {readonly {x: number, cliff: Cliff}[]} marks
  * @param {{left: number, right: number, y: number}} room
@@ -166,16 +189,12 @@ export function paintCliffMark(context, x, tip, { numbers }, colours) {
 export function paintCliffLabels(context, marks, { left, right, y }, colours) {
   const labels = marks.flatMap(({ x, cliff }) => {
     const text = cliffLabel(cliff);
-    if (text === '') return [];
-    const width = context.measureText(text).width + 12;
-    return [{ x: x + width / 2 - 5, width, text }];
+    return text === '' ? [] : [{ x, width: context.measureText(text).width, text }];
   });
   context.fillStyle = colours.text;
-  context.textAlign = 'left';
+  context.textAlign = 'center';
   context.textBaseline = 'middle';
-  for (const { x, width, text } of labelsThatFit(labels, 2, left, right)) {
-    context.fillText(text, x - width / 2 + 12, y);
-  }
+  for (const { x, text } of labelsThatFit(labels, 8, left, right)) context.fillText(text, x, y);
 }
 
 /** Dots, or short lines where a dot would be wider than its column. @param {Context} context @param {RiverPicture} picture */
@@ -267,6 +286,7 @@ export function requestLabels(context, timeline, columns) {
 function paintCache(context, { shape, timeline, colours }) {
   const { columns, cacheTop, cacheBase } = shape;
   const height = cacheBase - cacheTop;
+  if (height === 0) return;
   context.fillStyle = colours.grid;
   context.fillRect(AXIS_WIDTH, cacheTop, shape.right - AXIS_WIDTH, 1);
   context.fillStyle = colours.axis;
@@ -298,61 +318,4 @@ function paintHits(context, { shape, hits, colours }) {
     context.stroke();
     context.fill();
   }
-}
-
-/**
- * What moves: the hovered request, the marks A and B, the cursor.
- * @param {Context} context
- * @param {{shape: RiverShape, colours: Palette, cursor: number, hovered: number,
- *   marks: {a: number | null, b: number | null}}} picture
- */
-export function paintRiverCursor(context, { shape, colours, cursor, hovered, marks }) {
-  const { columns, top, names, cacheTop, cacheBase } = shape;
-  /** @param {number} request */
-  const isShown = (request) => request >= columns.first && request <= columns.last;
-  if (hovered !== cursor && isShown(hovered)) {
-    context.globalAlpha = 0.14;
-    context.fillStyle = colours.cursor;
-    context.fillRect(columnLeft(columns, hovered), top, Math.max(2, columns.step), cacheBase - top);
-    context.globalAlpha = 1;
-  }
-  for (const [letter, request] of /** @type {const} */ ([['A', marks.a], ['B', marks.b]])) {
-    if (request !== null && isShown(request)) paintMark(context, shape, colours, letter, request);
-  }
-  if (!isShown(cursor)) return;
-  const x = columnLeft(columns, cursor);
-  const width = Math.max(2, columns.step);
-  context.globalAlpha = 0.16;
-  context.fillStyle = colours.cursor;
-  context.fillRect(x, top, width, cacheBase - top);
-  context.globalAlpha = 1;
-  context.fillStyle = colours.cursor;
-  const middle = sharp(x + columns.step / 2 - 0.75);
-  // The name of the request, between the two lanes, stays free.
-  context.fillRect(middle, top - 2, 1.5, names - top + 2);
-  context.fillRect(middle, cacheTop, 1.5, cacheBase - cacheTop);
-}
-
-/**
- * @param {Context} context
- * @param {RiverShape} shape
- * @param {Palette} colours
- * @param {string} letter
- * @param {number} request
- */
-function paintMark(context, { columns, top, cacheBase }, { accent, ground }, letter, request) {
-  const x = sharp(columnLeft(columns, request) + columns.step / 2);
-  context.strokeStyle = context.fillStyle = accent;
-  context.lineWidth = 1.5;
-  context.setLineDash([3, 3]);
-  context.beginPath();
-  context.moveTo(x, top);
-  context.lineTo(x, cacheBase);
-  context.stroke();
-  context.setLineDash([]);
-  context.fillRect(x - 8, top - 2, 16, 17);
-  context.fillStyle = ground;
-  context.textAlign = 'center';
-  context.textBaseline = 'middle';
-  context.fillText(letter, x, top + 7);
 }

@@ -7,7 +7,7 @@ import { columnLeft, niceTicks, requestColumns } from './scales.js';
 
 export const AXIS_WIDTH = 52;
 const RIGHT_EDGE = 12;
-const MARKS_HEIGHT = 22;
+const MARKS_HEIGHT = 25;
 const KNOWN_HEIGHT = 5;
 const NAMES_HEIGHT = 20;
 const CACHE_HEIGHT = 26;
@@ -23,11 +23,13 @@ const CACHE_HEIGHT = 26;
  * @param {Size} size
  * @param {readonly [number, number]} window
  * @param {number} most
+ * @param {boolean} hasCache whether any request of the session says what was read from cache
  * @returns {RiverShape}
  */
-export function riverShape({ width, height }, [first, last], most) {
+export function riverShape({ width, height }, [first, last], most, hasCache) {
   const cacheBase = height - 4;
-  const cacheTop = cacheBase - CACHE_HEIGHT + 6;
+  // Where no provider says it, the stacks have the room of the lane.
+  const cacheTop = hasCache ? cacheBase - CACHE_HEIGHT + 6 : cacheBase;
   const names = cacheTop - 6 - NAMES_HEIGHT;
   const known = names - KNOWN_HEIGHT - 1;
   const base = known - 3;

@@ -17,7 +17,8 @@ import { palette } from './palette.js';
 import { fillPatterned } from './patterns.js';
 import { usePointer } from './pointer.js';
 import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
-import { bandStyle, paintCliffMark, paintKnownRun, paintRiver, paintRiverCursor } from './river-paint.js';
+import { paintRiverCursor } from './river-cursor.js';
+import { bandStyle, paintCliffMark, paintKnownRun, paintRiver } from './river-paint.js';
 import { RiverRows } from './river-rows.js';
 import { riverShape, riverTop } from './river-shape.js';
 import { columnAt } from './scales.js';
@@ -113,10 +114,11 @@ function riverLegend() {
  */
 function shapeNow(size) {
   const now = timeline.value;
-  if (now === null || size.width < 80) return null;
-  now.version.value; // a report that came late may have changed the highest request
+  now?.version.value; // a report that came late may have changed the highest request
+  if (now === null || now.requests.count === 0 || size.width < 80) return null;
   const window = clampWindow(windowed.value, now.requests.count);
-  return riverShape(size, window, riverTop(now.requests, window));
+  const hasCache = now.requests.cached.some((tokens) => tokens >= 0);
+  return riverShape(size, window, riverTop(now.requests, window), hasCache);
 }
 
 /**

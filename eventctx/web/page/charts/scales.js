@@ -52,7 +52,9 @@ export function niceTicks(most, wanted) {
   if (!(most > 0) || wanted < 1) return [0];
   const rough = most / wanted;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const factor = [1, 2, 5, 10].find((one) => one * power >= rough) ?? 10;
+  // The smallest round step that is not too small; never one beyond the end, where nothing would stand.
+  const fitting = [10, 5, 2, 1, 0.5].filter((one) => one * power <= most);
+  const factor = fitting.findLast((one) => one * power >= rough * 0.999) ?? fitting[0] ?? 1;
   const step = Math.max(1, factor * power);
   const ticks = [];
   for (let tick = 0; tick <= most; tick += step) ticks.push(tick);
@@ -99,7 +101,9 @@ export function labelsThatFit(labels, gap, left, right) {
  * @returns {number[]} in the order of their importance
  */
 export function requestsToName({ first, last }, turns) {
+  /** @type {number[]} */
   const starts = [];
+  /** @type {number[]} */
   const others = [];
   for (let request = first; request <= last; request += 1) {
     const begins = request === first || turns[request] !== turns[request - 1];

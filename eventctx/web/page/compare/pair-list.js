@@ -31,7 +31,7 @@ const SEGMENT_TITLES = {
   b: 'Only in B',
 };
 
-const KIND_WORDS = /** @type {Readonly<Record<string, string>>} */ ({
+const PAIR_KIND_WORDS = /** @type {Readonly<Record<string, string>>} */ ({
   system: 'system',
   person: 'you',
   model: 'model',
@@ -122,7 +122,7 @@ export function entryName(entry) {
 export function entryKind(entry) {
   if (entry.kind === 'insertion') return (entry.extra?.name ?? 'inserted').replaceAll('_', ' ');
   if (entry.kind === 'synthetic') return 'made up';
-  return KIND_WORDS[SCREEN_GROUPS[groupOf(entry.group)]] ?? '';
+  return PAIR_KIND_WORDS[SCREEN_GROUPS[groupOf(entry.group)]] ?? '';
 }
 
 /** @param {ViewPair} pair */

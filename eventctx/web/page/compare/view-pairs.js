@@ -133,6 +133,6 @@ export function changesAround(timeline, a, b) {
  */
 function nameOfEntry({ id, kind, number, position, index, extra }) {
   if (['message', 'shortened', 'stripped', 'partial'].includes(kind)) return `#${number}`;
-  if (kind === 'insertion') return `insertion ${position} ${index}`;
+  if (kind === 'insertion' && position !== null) return `insertion ${position} ${index}`;
   return kind === 'synthetic' ? `synthetic ${number} ${extra?.call}` : `${id}`;
 }

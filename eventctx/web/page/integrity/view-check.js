@@ -5,7 +5,7 @@ import { MessageMarks, viewHolds } from '../timeline/digest.js';
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
 /** Digests of a slice take about this long, so that the page answers in between. */
-const SLICE_MS = 12;
+const CHECK_SLICE_MS = 12;
 
 /**
  * @param {Timeline} timeline
@@ -21,7 +21,7 @@ export async function checkViews(timeline, marks, progress) {
   let since = performance.now();
   for (let request = 0; request < count; request++) {
     if (!(await viewHolds(timeline, request, known))) differ.push(request);
-    if (performance.now() - since < SLICE_MS) continue;
+    if (performance.now() - since < CHECK_SLICE_MS) continue;
     if (!progress(request + 1, count)) return { checked: request + 1, differ };
     await new Promise((resolve) => setTimeout(resolve));
     since = performance.now();

@@ -41,11 +41,14 @@ export function lostAnswer(answer) {
   );
 }
 
+/** @type {Readonly<Record<string, string>>} */
+const LEFT_WORDS = { person: 'of yours', model: 'of the model', tool: 'of tools', other: 'of the host' };
+
 /** @param {Record<string, number>} by */
 function leftOf(by) {
   const words = Object.entries(by)
     .filter(([, count]) => count > 0)
-    .map(([who, count]) => `${countText(count)} of the ${who}`);
+    .map(([who, count]) => `${countText(count)} ${LEFT_WORDS[who] ?? who}`);
   return words.length === 0 ? '' : ` (${words.join(', ')})`;
 }
 

@@ -84,7 +84,7 @@ function sinceNodes(timeline, row) {
   return [
     'since ',
     h('a', { href: linkTo(whereItFell(timeline, row)) }, `request ${timeline.name(row.fell)}`),
-    h('span', { class: 'muted', text: ` @${countText(position[row.fell])} · ${utcText(time[row.fell])}${before}` }),
+    h('span', { class: 'muted', text: ` @${position[row.fell]} · ${utcText(time[row.fell])}${before}` }),
   ];
 }
 
@@ -94,8 +94,12 @@ function sinceNodes(timeline, row) {
  */
 function insteadNodes({ standsIn }, kept) {
   if (standsIn.length === 0) return ['nothing stands for it'];
-  const names = standsIn.map(({ extra, tokens }) => `the ${extra?.name ?? 'text'} (~${countText(tokens)} tokens)`);
-  return [`${names.join(' and ')} in view`, kept];
+  const tokens = standsIn.reduce((sum, entry) => sum + entry.tokens, 0);
+  const [{ extra, position }] = standsIn;
+  const name = standsIn.length === 1
+    ? `the ${(extra?.name ?? 'text').replaceAll('_', ' ')} of @${position}`
+    : `${standsIn.length} texts, such as the ${extra?.name ?? 'text'} of @${position}`;
+  return [`${name}, ~${countText(tokens)} tokens, in view`, kept];
 }
 
 /**
@@ -122,8 +126,8 @@ async function fillTexts(timeline, row, bodies, spoken, kept) {
     const [message, ...standsIn] = await bodies([own, ...others]);
     spoken.replaceWith(spokenView(message));
     const demands = message ? demandsOfTexts(spokenTexts(message)) : [];
-    const held = keptInSummary(demands, standsIn.filter(Boolean).flatMap(spokenTexts));
-    kept.textContent = held === '' || !standsIn.some(Boolean) ? '' : `; ${held}`;
+    const held = keptInSummary(demands, standsIn.filter(Boolean).map(spokenTexts));
+    kept.textContent = held === '' ? '' : `; ${held}`;
   } catch (error) {
     spoken.replaceWith(h('p', { class: 'spoken bad', text: `Its text could not be read: ${error}` }));
   }

@@ -52,18 +52,20 @@ export function standsWordForWord(demand, texts) {
  * What the texts that stand for a message hold of its demands.
  *
  * @param {string[]} demands
- * @param {string[]} texts of the summaries
+ * @param {string[][]} standsIn the texts of each message that stands for it
  * @returns {string}
  */
-export function keptInSummary(demands, texts) {
-  if (demands.length === 0) return '';
+export function keptInSummary(demands, standsIn) {
+  if (demands.length === 0 || standsIn.length === 0) return '';
+  const texts = standsIn.flat();
   const kept = demands.filter((demand) => standsWordForWord(demand, texts)).length;
+  const [it, holds] = standsIn.length === 1 ? ['it', 'it holds'] : ['them', 'they hold'];
   if (demands.length === 1) {
-    return kept === 1 ? 'it holds the demand word for word' : 'the demand is not in it word for word';
+    return kept === 1 ? `${holds} the demand word for word` : `the demand is not in ${it} word for word`;
   }
   const whole = counted(demands.length, 'demand');
-  if (kept === demands.length) return `it holds all ${whole} word for word`;
-  return `it holds ${kept === 0 ? 'none' : kept} of the ${whole} word for word`;
+  if (kept === demands.length) return `${holds} all ${whole} word for word`;
+  return `${holds} ${kept === 0 ? 'none' : kept} of the ${whole} word for word`;
 }
 
 /** @param {string} text */

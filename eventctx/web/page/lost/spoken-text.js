@@ -23,7 +23,7 @@ export function spokenTexts(message) {
 }
 
 /**
- * The demands of a message one a line, before the text that they stand in.
+ * The text, with its demands marked; of a long one the demands stand first, one a line.
  *
  * @param {any} message null where it was erased, or where there are no texts
  * @returns {HTMLElement}
@@ -35,13 +35,13 @@ export function spokenView(message) {
   const texts = spokenTexts(message);
   const demands = demandsOfTexts(texts);
   const whole = texts.join('\n');
-  const alone = demands.length === 1 && demands[0].length >= whole.trim().length - 2;
+  const isLong = whole.length > UNFOLDED_CHARACTERS;
   return h('div', { class: 'spoken' },
-    demands.length > 0 && !alone
+    isLong && demands.length > 0
       ? h('ul', { class: 'demands' },
         demands.map((demand) => h('li', null, h('mark', { text: shownText(demand) }))))
       : null,
-    whole.length <= UNFOLDED_CHARACTERS
+    !isLong
       ? markedText(whole, demands)
       : h('details', null,
         h('summary', null,

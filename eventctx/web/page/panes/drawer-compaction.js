@@ -27,7 +27,7 @@ export function compactionPanel(subject, panel) {
   const index = compactionOf(subject);
   if (index < 0) {
     const none = subject.now.compactions.length === 0 ? 'This session had no compaction.' : 'No compaction is in force at this request.';
-    panel.replaceChildren(h('p', { class: 'muted', text: none }), choice(subject, panel, -1));
+    panel.replaceChildren(h('p', { class: 'muted', text: none }), ...choice(subject, panel, -1));
     return;
   }
   showCompaction(subject, panel, index);
@@ -53,7 +53,7 @@ function showCompaction(subject, panel, index) {
   const one = now.compactions[index];
   const effect = compactionEffect(now, index);
   panel.replaceChildren(
-    choice(subject, panel, index),
+    ...choice(subject, panel, index),
     h('div', { class: 'compaction' },
       h('div', null,
         h('p', { class: 'why-sentence', text: compactionSentence(one) }),
@@ -92,7 +92,7 @@ function factsOf(now, index, effect) {
     ['took', one.duration > 0 ? durationText(one.duration / 1e6) : null],
     ['record', `@${one.position}`],
   ];
-  return h('dl', { class: 'facts' }, rows.flatMap(([label, value]) => value === null || value === '' ? [] : [
+  return h('dl', { class: 'why-facts' }, rows.flatMap(([label, value]) => value === null || value === '' ? [] : [
     h('dt', { text: label }), h('dd', null, typeof value === 'string' ? shownText(value) : value),
   ]));
 }
@@ -115,7 +115,7 @@ function groupTable(now, { before, after }) {
   const most = Math.max(1, ...was, ...is);
   const words = ['system', 'person', 'model', 'results', 'summaries'];
   const bar = (/** @type {string} */ group, /** @type {number} */ tokens) =>
-    h('span', { class: `bar g-${group}`, 'aria-hidden': 'true', vars: { '--share': `${(tokens / most) * 100}%` } });
+    h('span', { class: `token-bar g-${group}`, 'aria-hidden': 'true', vars: { '--share': `${(tokens / most) * 100}%` } });
   return h('table', { class: 'groups' },
     h('caption', { text: 'Tokens of the messages by group, in the requests before and after' }),
     h('thead', null, h('tr', null, ['group', 'before', 'after', 'change'].map((text, at) =>
@@ -183,8 +183,7 @@ function insertionsOf({ now, alive }, ids) {
  */
 function choice(subject, panel, index) {
   const { compactions } = subject.now;
-  if (compactions.length < 2 && index >= 0) return null;
-  if (compactions.length === 0) return null;
+  if (compactions.length === 0 || (compactions.length === 1 && index >= 0)) return [];
   const select = h('select', { 'aria-label': 'Compaction' },
     index < 0 ? h('option', { value: '', text: 'Choose a compaction' }) : null,
     compactions.map((one, at) => h('option', {
@@ -196,5 +195,5 @@ function choice(subject, panel, index) {
     showCompaction(subject, panel, Number(select.value));
     panel.querySelector('select')?.focus();
   });
-  return h('p', { class: 'choice' }, select);
+  return [h('p', { class: 'choice' }, select)];
 }

@@ -1,5 +1,6 @@
 // The tab Diff: what changed since the request before of the same agent.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { firstLine } from '../parts/text.js';
@@ -7,7 +8,7 @@ import { linkTo } from '../place.js';
 import { GROUPS } from '../state.js';
 import { showBody } from './bodies.js';
 import { signedTokens } from './drawer-compaction.js';
-import { kindWord, messageLink, runsOfNumbers, runsText } from './message-head.js';
+import { messageLink, runsOfNumbers, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { viewChanges } from './view-changes.js';
 import { compactionLabel } from './why-words.js';

@@ -71,7 +71,8 @@ function recordView(what, position, record) {
 export async function rawPanel(subject, panel) {
   const { now, request, message, alive } = subject;
   if (message === null || message >= now.messages.count) {
-    const row = Object.fromEntries(Object.entries(now.requests)
+    const columns = Object.entries(/** @type {Record<string, any>} */ (now.requests));
+    const row = Object.fromEntries(columns
       .filter(([name]) => name !== 'count').map(([name, column]) => [name, column[request]]));
     showJson(panel, `the columns of request ${now.name(request)}`, row);
     return;

@@ -1,13 +1,14 @@
 // The tab Why: in a sentence, then the facts, then what the engine adds, then the command that says
 // the same. The sentence and the facts need no engine, so they stand in an exported file, too.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { commandLine } from '../screens/command-line.js';
 import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { source } from '../state.js';
 import { bodyOf } from './bodies.js';
-import { kindWord, messageLink, runsText } from './message-head.js';
+import { messageLink, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { messageView } from './message.js';
 import { standingAt } from './standing-words.js';
@@ -103,7 +104,7 @@ function answerFacts(answer) {
 
 /** @param {WhyFact[]} facts */
 function factList(facts) {
-  return h('dl', { class: 'facts' }, facts.flatMap(({ label, text, message, position }) => [
+  return h('dl', { class: 'why-facts' }, facts.flatMap(({ label, text, message, position }) => [
     h('dt', { text: label }),
     h('dd', null, message === undefined && position === undefined
       ? shownText(text)

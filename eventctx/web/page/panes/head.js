@@ -2,12 +2,13 @@
 
 import { define, h } from '../element.js';
 import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
+import { shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { untracked } from '../signals.js';
 import {
   connection, cursor, follow, followEnd, setCursor, source, timeline,
 } from '../state.js';
-import { knownWord, meaningOfKnown, verification } from './verification.js';
+import { verdictWord, meaningOfKnown, verification } from './verification.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -23,7 +24,7 @@ define('ctx-head', (host) => {
   const size = h('div', { class: 'head-size' });
   const known = h('details', { class: 'head-known' });
   host.replaceChildren(
-    h('div', { class: 'head-line' }, name, about, lost, origin, live),
+    h('div', { class: 'head-line' }, name, about, lost, live, origin),
     h('div', { class: 'head-line', role: 'group', 'aria-label': 'The request at the cursor' },
       before, where, next, size, known),
   );
@@ -31,7 +32,7 @@ define('ctx-head', (host) => {
     const now = timeline.value;
     if (now === null) return;
     now.version.value;
-    name.textContent = now.session;
+    name.textContent = shownText(now.session);
     about.textContent = countsText(now);
     origin.replaceChildren(...originNodes(now));
   });
@@ -71,13 +72,13 @@ function originNodes(now) {
   const nodes = [];
   if (now.parent !== null) {
     const { session, at } = now.parent;
-    nodes.push('forked from ', h('a', { href: linkTo({ session, at }), text: `${session} at @${at}` }));
+    nodes.push('forked from ', h('a', { href: linkTo({ session, at }), text: shownText(`${session} at @${at}`) }));
   }
   for (const link of now.links.filter((one) => one.relation === 'parent')) {
     nodes.push(nodes.length ? ' · ' : '', `${link.kind ?? 'begun'} of `,
-      h('a', { href: linkTo({ session: link.session }), text: link.session }));
+      h('a', { href: linkTo({ session: link.session }), text: shownText(link.session) }));
   }
-  if (now.mirror !== null) nodes.push(nodes.length ? ' · ' : '', `mirror of ${now.mirror}`);
+  if (now.mirror !== null) nodes.push(nodes.length ? ' · ' : '', shownText(`mirror of ${now.mirror}`));
   return nodes;
 }
 
@@ -101,11 +102,11 @@ function showLive(live) {
   live.hidden = !source.can.live || timeline.value === null;
   live.className = `quiet head-live is-${state}`;
   live.setAttribute('aria-pressed', String(follows));
-  const words = { open: 'live', lost: 'reconnecting', ended: 'ended', off: 'not live' };
+  const words = { open: '', lost: ', reconnecting', ended: ', not live any more', off: '' };
   live.replaceChildren(
     h('span', { class: 'dot', 'aria-hidden': 'true' }),
-    `${words[state]}${follows ? ', following' : ''}`);
-  live.title = follows ? 'The cursor stays at the end' : 'Follow the end (f)';
+    `${follows ? 'following the end' : 'follow the end'}${words[state]}`);
+  live.title = follows ? 'The cursor stays at the end while the session grows (f)' : 'Go to the end and stay there (f)';
 }
 
 /**
@@ -125,7 +126,7 @@ function requestNodes(now, request) {
     h('span', { text: ` · position ${position[request]}` }),
     h('span', { class: 'muted', text: ` · ${countText(request + 1)} of ${countText(count)}` }),
     h('span', { class: 'muted wide-only', text: ` · ${utcText(time[request])}` }),
-    model[request] < 0 ? null : h('span', { class: 'muted', text: ` · ${now.models[model[request]]}` }),
+    model[request] < 0 ? null : h('span', { class: 'muted', text: ` · ${shownText(now.models[model[request]])}` }),
   ].filter((one) => one !== null);
 }
 
@@ -158,8 +159,9 @@ function sizeNodes(now, request) {
  */
 function showKnown(known, now, request) {
   const state = verification(now, request).value;
-  const { word, sign } = knownWord(now, request, state);
-  known.className = `head-known is-${state}`;
+  const { word, sign } = verdictWord(now, request, state);
+  // A digest that an importer made is no proof of what was sent.
+  known.className = `head-known is-${sign === '' ? 'claimed' : state}`;
   known.replaceChildren(
     h('summary', { text: sign === '' ? word : `${word} ${sign}` }),
     h('div', { class: 'known-about' },

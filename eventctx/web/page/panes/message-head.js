@@ -1,5 +1,6 @@
 // What is known of a message without its text: who it is of, how large, and what became of it.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { standingMark } from '../parts/standing.js';
 import { counted, tokensText } from '../parts/numbers.js';
@@ -9,17 +10,6 @@ import { groupOf } from '../timeline/groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../state.js').Group} Group */
-
-const KIND_WORDS = ['system', 'person', 'program', 'model', 'result', 'other'];
-
-/**
- * Who a message is of, in a word; `code` is its kind. What has role user and is no person's is a
- * program's: a harness wrote it.
- * @param {number} code
- */
-export function kindWord(code) {
-  return KIND_WORDS[code] ?? 'other';
-}
 
 /**
  * The group of the screen that a group of the log belongs to.
@@ -87,7 +77,7 @@ function jumpTo(word, arrow, number) {
  */
 function linksAt(timeline, number) {
   const at = linksByMessage(timeline).get(number) ?? [];
-  return at.map((link) => h('a', {
+  return at.map((/** @type {Timeline['links'][number]} */ link) => h('a', {
     class: 'jump other-session', href: linkTo({ session: link.session }),
     text: `→ ${link.kind ?? link.relation}`, title: link.session,
   }));

@@ -11,7 +11,7 @@ import { CHANGE_KINDS } from '../timeline/standing.js';
  * @property {number} before the last request before it, -1 without one
  * @property {number} after the first request after it, -1 without one
  * @property {PlanPart[]} parts largest first
- * @property {number} kept messages that the view still shows as it did
+ * @property {number} kept messages from before it that the request after it shows whole
  */
 
 /**
@@ -26,7 +26,6 @@ export function compactionEffect(timeline, index) {
   const after = before + 1 < requests.count ? before + 1 : -1;
   /** @type {Map<string, PlanPart>} */
   const parts = new Map();
-  let touched = 0;
   for (let at = firstChangeAt(changes.position, position); changes.position[at] === position; at++) {
     const what = CHANGE_KINDS[changes.what[at]];
     const key = `${what} ${changes.reason[at]}`;
@@ -37,11 +36,11 @@ export function compactionEffect(timeline, index) {
     const run = part.runs.at(-1);
     if (run !== undefined && run[1] === first - 1) run[1] = last;
     else part.runs.push([first, last]);
-    touched += last - first + 1;
   }
-  const held = before < 0 ? 0 : timeline.view(before).filter((id) => id >= 0).length;
+  const { position: added } = timeline.messages;
+  const whole = after < 0 ? [] : timeline.view(after).filter((id) => id >= 0 && added[id] < position);
   return {
-    before, after, kept: Math.max(0, held - touched),
+    before, after, kept: whole.length,
     parts: [...parts.values()].sort((a, b) => b.count - a.count),
   };
 }

@@ -1,5 +1,6 @@
 // One row of what was sent: an entry of the view, a part beside it, or what was added on the way.
 
+import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { shownText, textView } from '../parts/text.js';
@@ -7,7 +8,7 @@ import { place } from '../place.js';
 import { detail } from '../state.js';
 import { showBody } from './bodies.js';
 import { estimatedHeight } from './detail-levels.js';
-import { kindWord, messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
+import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';
 import { jsonView, messageView } from './message.js';
 import { selectByClick, waitingText } from './transcript.js';
 
@@ -49,18 +50,17 @@ export function heightOfSentRow(now, row) {
 
 /**
  * @param {Timeline} now
- * @param {number} request
  * @param {SentRow} row
  * @returns {HTMLElement}
  */
-export function sentRowView(now, request, row) {
+export function sentRowView(now, row) {
   switch (row.type) {
     case 'entry':
       return entryRow(now, row);
     case 'sent':
       return asSentRow(now, row);
     case 'beside':
-      return besideRow(now, request, row);
+      return besideRow(row);
     case 'added':
       return h('article', { class: 'row g-system is-added', 'aria-label': 'Added on the way' },
         h('div', { class: 'row-head' },
@@ -92,7 +92,7 @@ function entryRow(now, { id, place: at, isNew }) {
   const shows = number !== null && entry.kind !== 'synthetic' ? number : null;
   const article = h('article', {
     class: `row g-${group} is-${entry.kind}${isNew ? ' is-new' : ''}`,
-    'data-number': shows, 'data-stands': standsForText(entry.extra?.stands_for),
+    'data-number': shows, 'data-entry': id,
     'aria-current': shows !== null && place.peek().message === shows ? 'true' : null,
     'aria-label': `Entry ${at}${isNew ? ', new since the request before' : ''}`,
     on: shows === null ? {} : { click: () => selectByClick(shows) },
@@ -175,16 +175,24 @@ function asSentRow(now, { message, numbers, injected, place: at }) {
     h('span', { class: 'row-place', text: String(at) }),
     runs.length === 1 && runs[0][0] === runs[0][1] ? messageLink(runs[0][0]) : null,
     h('span', { class: 'row-kind', text: first === null ? 'program' : kindWord(now.messages.kind[first]) }),
-    h('span', { class: 'row-note', text: first === null ? 'the program’s own, in no transcript' : `carries ${runsText(runs)}` }),
+    carriedNote(numbers, runs),
   ), h('div', { class: 'row-text' }, messageView(message, { injected })));
 }
 
 /**
- * @param {Timeline} now
- * @param {number} request
+ * @param {readonly number[]} numbers
+ * @param {[number, number][]} runs
+ */
+function carriedNote(numbers, runs) {
+  if (numbers.length === 1) return null;
+  const text = numbers.length === 0 ? 'the program’s own, in no transcript' : `carries ${runsText(runs)}`;
+  return h('span', { class: 'row-note', text });
+}
+
+/**
  * @param {Extract<SentRow, {type: 'beside'}>} row
  */
-function besideRow(now, request, { what, tokens, value }) {
+function besideRow({ what, tokens, value }) {
   const title = { system: 'System prompt', tools: 'Tool definitions', both: 'System prompt and tools' }[what];
   const size = tokens > 0 ? `${tokensText(tokens, true)} tokens` : 'size not known';
   if (value === undefined || value === null) {

@@ -18,6 +18,11 @@ import { newEntries } from './view-changes.js';
 const REST_BEFORE_ASKING_MS = 200;
 const MOST_ANSWERS = 32;
 
+/** @typedef {{row: number, standsFor: boolean}} FoundRow */
+
+/** @type {FoundRow} */
+const NOT_FOUND = { row: -1, standsFor: false };
+
 /** Answers to `view` by session and position; they never change. @type {Map<string, any>} */
 const viewAnswers = new Map();
 
@@ -32,22 +37,29 @@ define('ctx-sent', (host) => {
 
   /** @type {SentRow[]} */
   let rows = [];
+  let found = NOT_FOUND;
   const show = (/** @type {Timeline} */ now, /** @type {number} */ request) => {
     const before = now.previousOf(request);
     const answer = viewAnswers.get(answerKey(now, request)) ?? null;
     rows = request < 0 ? [] : sentRows(now, request, newEntries(now, before, request), answer);
-    about.textContent = aboutText(now, request, rows);
-    list.rows = listRows(now, request, rows);
-    revealSelected(now);
+    about.textContent = aboutText(request, rows);
+    found = foundNow(now);
+    list.rows = listRows(now, request, rows, () => found);
+    revealSelected();
   };
-  const revealSelected = (/** @type {Timeline} */ now) => {
+  const foundNow = (/** @type {Timeline} */ now) => {
     const { message } = place.peek();
-    const found = message === null ? { row: -1, standsFor: false } : rowOfMessage(now, rows, message);
+    return message === null ? NOT_FOUND : rowOfMessage(now, rows, message);
+  };
+  const revealSelected = () => {
+    const { message } = place.peek();
     note.hidden = message === null || (found.row >= 0 && !found.standsFor);
     if (!note.hidden) note.textContent = noteText(message ?? 0, found.standsFor);
+    if (found.row >= 0) list.focused = found.row;
     if (found.row >= 0) list.reveal(found.row, 'nearest');
     else if (message === null) list.reveal(rows.length - 1, 'end');
     markSelected(host, message);
+    markStandIn(host, found.standsFor ? rows[found.row] : undefined);
   };
   host.effect(() => {
     const now = timeline.value;
@@ -60,7 +72,11 @@ define('ctx-sent', (host) => {
   host.effect(() => {
     place.value.message;
     const now = timeline.peek();
-    if (now !== null) untracked(() => revealSelected(now));
+    if (now === null) return;
+    untracked(() => {
+      found = foundNow(now);
+      revealSelected();
+    });
   });
   host.effect(() => {
     const now = timeline.value;
@@ -109,11 +125,10 @@ function answerKey(now, request) {
 }
 
 /**
- * @param {Timeline} now
  * @param {number} request
  * @param {SentRow[]} rows
  */
-function aboutText(now, request, rows) {
+function aboutText(request, rows) {
   if (request < 0) return 'nothing yet';
   const entries = rows.filter((row) => row.type === 'entry' || row.type === 'sent').length;
   const fresh = rows.filter((row) => row.type === 'entry' && row.isNew).length;
@@ -135,14 +150,29 @@ function noteText(number, standsFor) {
  * @param {Timeline} now
  * @param {number} request
  * @param {SentRow[]} rows
+ * @param {() => FoundRow} found the row of the selected message
  */
-function listRows(now, request, rows) {
+function listRows(now, request, rows, found) {
   return {
     count: rows.length,
     key: (/** @type {number} */ at) => keyOfSentRow(now, request, rows[at]),
     height: (/** @type {number} */ at) => heightOfSentRow(now, rows[at]),
-    render: (/** @type {number} */ at) => sentRowView(now, request, rows[at]),
+    render: (/** @type {number} */ at) => {
+      const view = sentRowView(now, rows[at]);
+      view.classList.toggle('is-stand-in', found().standsFor && found().row === at);
+      return view;
+    },
   };
+}
+
+/**
+ * @param {HTMLElement} host
+ * @param {SentRow|undefined} row
+ */
+function markStandIn(host, row) {
+  for (const one of host.querySelectorAll('.is-stand-in')) one.classList.remove('is-stand-in');
+  if (row?.type !== 'entry') return;
+  host.querySelector(`[data-entry="${row.id}"]`)?.classList.add('is-stand-in');
 }
 
 /**

@@ -45,7 +45,8 @@ export function sessionKeys() {
 /** @param {string} tab */
 function openTab(tab) {
   go({ tab });
-  document.getElementById(`drawer-tab-${tab}`)?.focus();
+  // On the panel: what it says is read aloud, and the arrows still step through the requests.
+  document.getElementById('drawer-panel')?.focus({ preventScroll: true });
 }
 
 /**
@@ -84,8 +85,10 @@ function toTurn(by) {
 function toMessage(by) {
   const now = timeline.peek();
   if (now === null || now.messages.count === 0) return;
-  const at = place.peek().message ?? (by > 0 ? -1 : now.messages.count);
-  go({ message: Math.max(0, Math.min(at + by, now.messages.count - 1)) }, { replace: true });
+  const at = place.peek().message;
+  // Without a selection the last message at the cursor is in sight: begin there.
+  const to = at === null ? lastAtCursor(now) : at + by;
+  go({ message: Math.max(0, Math.min(to, now.messages.count - 1)) }, { replace: true });
 }
 
 /** @param {1|-1} by */
@@ -93,10 +96,16 @@ function toPersonsMessage(by) {
   const now = timeline.peek();
   if (now === null) return;
   const { kind, count } = now.messages;
-  let at = place.peek().message ?? (by > 0 ? -1 : count);
+  let at = place.peek().message ?? (by > 0 ? -1 : lastAtCursor(now) + 1);
   do at += by; while (at >= 0 && at < count && kind[at] !== HUMAN_KIND);
   if (at < 0 || at >= count) notify('There is no other message of a person.');
   else go({ message: at }, { replace: true });
+}
+
+/** @param {Timeline} now */
+function lastAtCursor(now) {
+  const request = cursor.peek();
+  return request < 0 ? now.messages.count - 1 : now.requests.last[request];
 }
 
 /** @param {'a'|'b'} which */

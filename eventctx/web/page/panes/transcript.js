@@ -34,13 +34,19 @@ define('ctx-transcript', (host) => {
     const now = timeline.value;
     if (now === null) return;
     now.version.value;
-    cursor.value;
     untracked(() => {
       count.textContent = countText(now.messages.count);
       results.read(now);
       list.update();
-      refreshHeads(list, now, results);
     });
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    if (now === null) return;
+    now.version.value;
+    cursor.value;
+    // The rows stay: only what the cursor changes is written, and nothing is measured for it.
+    untracked(() => refreshHeads(list, now, results));
   });
   host.effect(() => {
     const now = timeline.value;
@@ -48,6 +54,8 @@ define('ctx-transcript', (host) => {
     const request = cursor.value;
     if (now === null) return;
     untracked(() => {
+      // Who comes by Tab comes to the selected message.
+      if (message !== null) list.focused = message;
       if (message !== null) list.reveal(message, 'nearest');
       else if (request >= 0) list.reveal(now.requests.last[request], 'nearest');
       markSelected(host, message);

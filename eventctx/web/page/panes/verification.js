@@ -78,7 +78,7 @@ async function loadMarks(session) {
   return found instanceof MessageMarks ? found : new MessageMarks(/** @type {any} */ (found).messages ?? found);
 }
 
-const KNOWN_WORDS = ['observed', 'prepared', 'reconstructed'];
+const KNOWN_BY_CODE = ['observed', 'prepared', 'reconstructed'];
 
 /**
  * The word for how a request is known, and a sign.
@@ -87,8 +87,8 @@ const KNOWN_WORDS = ['observed', 'prepared', 'reconstructed'];
  * @param {Verification} state
  * @returns {{word: string, sign: string}}
  */
-export function knownWord(timeline, request, state) {
-  const known = KNOWN_WORDS[timeline.requests.known[request]];
+export function verdictWord(timeline, request, state) {
+  const known = KNOWN_BY_CODE[timeline.requests.known[request]];
   if (state === 'differs') return { word: 'does not verify', sign: '✗' };
   if (known === 'reconstructed') return { word: 'reconstructed', sign: '' };
   const word = known === 'observed' ? 'observed' : 'verified';
@@ -104,7 +104,7 @@ export function knownWord(timeline, request, state) {
  * @returns {string}
  */
 export function meaningOfKnown(timeline, request, state) {
-  const known = KNOWN_WORDS[timeline.requests.known[request]];
+  const known = KNOWN_BY_CODE[timeline.requests.known[request]];
   const check = {
     holds: 'This page derived the view by itself, and its digest is the recorded one.',
     differs: 'The view that this page derived has another digest than the recorded one: `eventctx verify` says what was changed.',

@@ -59,7 +59,7 @@ export function viewChanges(timeline, before, after) {
   for (const [number, id] of later.messages) {
     const was = earlier.messages.get(number);
     if (was === undefined) note(number >= known ? 'entered' : 'restored', number);
-    else if (was !== id) noteChanged(timeline, number, was, id, after, note);
+    else if (was !== id) noteChanged(timeline, number, id, after, note);
   }
 
   let passed = 0;
@@ -101,12 +101,11 @@ export function newEntries(timeline, before, after) {
 /**
  * @param {Timeline} timeline
  * @param {number} number
- * @param {number} was
  * @param {number} now
  * @param {number} after
  * @param {(what: string, number: number, change?: number) => void} note
  */
-function noteChanged(timeline, number, was, now, after, note) {
+function noteChanged(timeline, number, now, after, note) {
   const kind = now < 0 ? timeline.entry(now).kind : 'message';
   const { change } = timeline.standing(number, after);
   if (kind === 'shortened') note('shortened', number, change);

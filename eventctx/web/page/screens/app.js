@@ -57,9 +57,11 @@ function skipLink(main) {
  */
 function showScreen(main) {
   const { screen, session } = place.value;
+  const isReading = screen !== 'sessions' && problem.value === null && timeline.value === null;
+  main.setAttribute('aria-busy', String(isReading));
   if (screen !== 'sessions' && problem.value !== null) {
     main.replaceChildren(problemBox(session ?? '', problem.value));
-  } else if (screen !== 'sessions' && timeline.value === null) {
+  } else if (isReading) {
     main.replaceChildren(h('p', { class: 'loading', text: `Reading ${shownText(session)} …` }));
   } else if (main.firstElementChild?.localName !== ELEMENTS[screen]) {
     const hadFocus = main.contains(document.activeElement);
@@ -77,7 +79,7 @@ function problemBox(session, reason) {
   return h(
     'section',
     { class: 'message-box' },
-    h('h2', { text: `${shownText(session)} cannot be shown` }),
+    h('h1', { text: `${shownText(session)} cannot be shown` }),
     h('p', { text: shownText(reason) }),
     h('p', null, h('a', { href: linkTo({ session: null }), text: 'All sessions' })),
   );
@@ -95,7 +97,7 @@ function header(host) {
   const nav = h('nav', { 'aria-label': 'Screens', class: 'app-screens' });
   host.effect(() => {
     const { session, screen } = place.value;
-    nav.hidden = session === null;
+    nav.hidden = session === null || problem.value !== null;
     nav.replaceChildren(...SCREENS.map((one) => screenLink(one, screen)));
   });
   const home = h('a', { class: 'app-name', text: 'eventctx', title: 'All sessions (s)' });
@@ -139,17 +141,22 @@ function screenLink([screen, word, key], current) {
  */
 function sessionSwitcher(host) {
   const select = h('select', { class: 'app-session', 'aria-label': 'Session' });
-  select.addEventListener('change', () => go({ session: select.value, screen: 'session' }));
+  // By number: a name may hold characters that no attribute should.
+  /** @type {string[]} */
+  let names = [];
+  select.addEventListener('change', () => {
+    go({ session: names[Number(select.value)] ?? null, screen: 'session' });
+  });
   host.effect(() => {
     const { session } = place.value;
     select.hidden = session === null;
     if (session === null) return;
-    const names = (sessions.value ?? []).map((row) => row.session);
+    names = (sessions.value ?? []).map((row) => row.session);
     if (!names.includes(session)) names.unshift(session);
     select.replaceChildren(
-      ...names.map((name) => h('option', { value: name, text: shownText(name) })),
+      ...names.map((name, at) => h('option', { value: String(at), text: shownText(name) })),
     );
-    select.value = session;
+    select.value = String(names.indexOf(session));
   });
   return select;
 }
@@ -166,7 +173,9 @@ function liveDot(host) {
   const dot = h('span', { class: 'app-live' });
   host.effect(() => {
     const [word, meaning] = CONNECTIONS[connection.value] ?? ['', ''];
-    dot.hidden = word === '';
+    // The head of the session's own screen says more of it while all is well.
+    const saidThere = place.value.screen === 'session' && connection.value === 'open';
+    dot.hidden = word === '' || saidThere;
     dot.className = `app-live is-${connection.value}`;
     dot.title = meaning;
     dot.replaceChildren(h('span', { class: 'dot', 'aria-hidden': 'true' }), word);

@@ -1,6 +1,7 @@
 /** A command that a person may copy, with a button that does it. */
 
 import { h } from '../element.js';
+import { shownText } from '../parts/text.js';
 import { notify } from '../state.js';
 
 /**
@@ -9,11 +10,13 @@ import { notify } from '../state.js';
  */
 export function commandLine(words) {
   const text = words.map((word) => shellQuoted(String(word))).join(' ');
-  const code = h('code', { text });
+  // A name may hold characters that reorder what one reads; they are copied, but not shown.
+  const shown = shownText(text);
+  const code = h('code', { text: shown });
   const copy = h('button', {
     type: 'button',
     class: 'quiet',
-    'aria-label': `Copy: ${text}`,
+    'aria-label': `Copy: ${shown}`,
     text: 'Copy',
     on: { click: () => void copied(text, code) },
   });

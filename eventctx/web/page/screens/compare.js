@@ -22,10 +22,10 @@ import { batch, untracked } from '../signals.js';
 define('ctx-compare', (host) => {
   host.classList.add('screen');
   const pickA = requestPicker('A', (request) => setPartner(request));
-  const pickB = requestPicker('B', (request) => chooseB(request));
+  const pickB = requestPicker('B', (request) => setCursor(request));
   const swap = h('button', { type: 'button', text: 'Swap', on: { click: () => swapSides() } });
   const before = h('button', {
-    type: 'button', class: 'quiet', text: 'A: the request before B',
+    type: 'button', class: 'quiet', text: 'Compare with the one before',
     on: { click: () => go({ partner: null }) },
   });
   const summary = h('div', { class: 'compare-summary' });
@@ -80,7 +80,7 @@ function takeMarks(host) {
     first = false;
     if (skip || timeline.value === null) return;
     untracked(() => batch(() => {
-      if (b !== null) chooseB(b);
+      if (b !== null) setCursor(b);
       if (a !== null) setPartner(a);
     }));
   });
@@ -90,15 +90,6 @@ function takeMarks(host) {
 function setPartner(request) {
   const position = timeline.peek()?.requests.position[request];
   if (position !== undefined) go({ partner: position }, { replace: true });
-}
-
-/**
- * B moves alone: an A that was only the request before stays the one before.
- *
- * @param {number} request
- */
-function chooseB(request) {
-  setCursor(request);
 }
 
 function swapSides() {
@@ -131,7 +122,7 @@ function showNothing(now, summary, rows) {
 function showBoth(now, a, b, summary, rows) {
   const pairs = pairedViews(now, a, b);
   summary.replaceChildren(
-    h('p', { class: 'lead', text: countsText(pairs) }),
+    h('p', { class: 'lead', text: pairCounts(pairs) }),
     tokenTable(now, a, b),
     h('ul', { class: 'plain-facts' },
       h('li', { text: prefixText(now, a, b) }),
@@ -147,7 +138,7 @@ function showBoth(now, a, b, summary, rows) {
 }
 
 /** @param {import('../compare/view-pairs.js').ViewPair[]} pairs */
-function countsText(pairs) {
+function pairCounts(pairs) {
   const only = (/** @type {string} */ side) => pairs.filter((pair) => pair.side === side).length;
   const changed = pairs.filter((pair) => pair.changed).length;
   const moved = pairs.filter((pair) => pair.moved).length;
@@ -185,8 +176,18 @@ function betweenNodes(now, a, b) {
   const compactions = now.compactionsBetween(Math.min(a, b), Math.max(a, b));
   return compactions.map((one) => h('li', null,
     'Between them: ',
-    h('a', { href: linkTo({ screen: 'session', tab: 'compaction' }), text: compactionLabel(one) }),
+    h('a', { href: linkTo({ screen: 'session', at: firstAfter(now, one.position), tab: 'compaction' }), text: compactionLabel(one) }),
     ` (${sizesText(one)}).`));
+}
+
+/**
+ * The position of the first request after a compaction: there it is in force.
+ *
+ * @param {Timeline} now
+ * @param {number} position
+ */
+function firstAfter(now, position) {
+  return now.requests.position[now.requestAt(position) + 1] ?? null;
 }
 
 /** @param {string} what @param {string | number} before @param {string | number} after */

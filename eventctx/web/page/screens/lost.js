@@ -97,9 +97,11 @@ function showCards(now, rows, cards, from) {
     text: `Show ${counted(Math.min(left, CARDS_AT_ONCE), 'more message')} of ${left}`,
     on: {
       click: () => {
+        const links = cards.querySelectorAll('a').length;
         more.remove();
         showCards(now, rows, cards, from + made.length);
-        cards.querySelectorAll('a.lost-why')[from + made.length]?.dispatchEvent(new Event('focus'));
+        // Who came by keyboard goes on with what is new.
+        /** @type {HTMLElement | undefined} */ (cards.querySelectorAll('a')[links])?.focus();
       },
     },
   });

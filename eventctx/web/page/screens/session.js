@@ -1,6 +1,7 @@
 // `<ctx-session>`: charts above, the transcript beside what was sent, and the drawer that explains.
 
 import {} from '../charts/overview.js';
+import {} from '../charts/presence.js';
 import {} from '../charts/river.js';
 import {} from '../panes/drawer.js';
 import {} from '../panes/head.js';
@@ -9,9 +10,11 @@ import {} from '../panes/transcript.js';
 import {} from '../parts/virtual-list.js';
 import { define, h } from '../element.js';
 import { splitter } from '../panes/splitter.js';
+import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
 import { go, place } from '../place.js';
 import { signal } from '../signals.js';
+import { follow } from '../state.js';
 
 /** @typedef {import('../element.js').Host} Host */
 /** @typedef {'charts'|'map'|'transcript'|'sent'|'details'} PanelName */
@@ -35,13 +38,14 @@ define('ctx-session', (host) => {
 
   const panels = sessionPanels();
   const bars = splitters(host);
-  const below = h('div', { class: 'session-columns' },
-    panels.map, bars.map, panels.transcript, bars.sent, panels.sent);
+  const lists = h('div', { class: 'session-lists' }, panels.transcript, bars.sent, panels.sent);
+  const right = h('div', { class: 'session-right' }, lists, bars.details, panels.details);
+  const below = h('div', { class: 'session-panes' }, panels.map, bars.map, right);
   const switches = h('div', { class: 'panel-switches' });
   host.classList.add('session');
   host.replaceChildren(
     h('div', { class: 'session-top' }, h('ctx-head'), switches),
-    panels.charts, bars.charts, below, bars.details, panels.details);
+    panels.charts, bars.charts, below);
 
   host.effect(() => {
     const one = isNarrow.value;
@@ -50,9 +54,13 @@ define('ctx-session', (host) => {
     for (const [name] of PANELS) panels[name].hidden = !open.has(name);
     for (const [name, bar] of Object.entries(bars)) bar.hidden = one || !open.has(name);
     bars.sent.hidden = one || !open.has('sent') || !open.has('transcript');
-    below.hidden = !['map', 'transcript', 'sent'].some((name) => open.has(name));
-    host.classList.toggle('without-columns', below.hidden);
-    host.classList.toggle('without-details', !open.has('details'));
+    lists.hidden = !open.has('transcript') && !open.has('sent');
+    right.hidden = lists.hidden && !open.has('details');
+    bars.map.hidden ||= right.hidden;
+    bars.details.hidden ||= lists.hidden;
+    // What is left alone takes all the space.
+    host.classList.toggle('without-lists', lists.hidden);
+    host.classList.toggle('without-right', right.hidden);
   });
   host.effect(() => {
     switches.replaceChildren(isNarrow.value ? panelTabs(front, panels) : panelButtons(shown));
@@ -61,8 +69,14 @@ define('ctx-session', (host) => {
     // Who asks why is shown why, also where it is a panel of its own.
     if (place.value.tab !== '') revealDetails();
   });
+  host.effect(() => {
+    // A link to a position is a look at the past: the window must not run on to the end.
+    if (place.value.at !== null) follow.value = false;
+  });
   const removeKeys = sessionKeys();
+  const endStops = limitTabStops(host);
   return () => {
+    endStops();
     narrow.removeEventListener('change', changed);
     removeKeys();
   };
@@ -99,7 +113,7 @@ function splitters(host) {
     }),
     map: splitter(host, {
       label: 'the presence map', vertical: true, grows: 1, variable: '--map-width',
-      initial: 240, least: 120, most: () => wide() * 0.5,
+      initial: 270, least: 120, most: () => wide() * 0.5,
     }),
     sent: splitter(host, {
       label: 'what was sent', vertical: true, grows: -1, variable: '--sent-width',
@@ -107,7 +121,7 @@ function splitters(host) {
     }),
     details: splitter(host, {
       label: 'the details', vertical: false, grows: -1, variable: '--details-height',
-      initial: 230, least: 90, most: () => high() * 0.7,
+      initial: 210, least: 90, most: () => high() * 0.7,
     }),
   };
 }

@@ -103,17 +103,17 @@ function sessionRow({ row, depth, matches }, known, now) {
   return h(
     'a',
     {
-      class: `session-row${matches ? '' : ' is-context'}`,
+      class: `listed-row${matches ? '' : ' is-context'}`,
       href: linkTo({ session: row.session, screen: 'session' }),
       'data-row-focus': true,
       vars: { '--depth': String(Math.min(depth, 6)) },
     },
     nameCell(row, depth, spark?.lost ?? 0),
-    h('span', { class: 'session-source' }, sourceName(row), knownNote(row)),
+    h('span', { class: 'listed-source' }, sourceName(row), knownNote(row)),
     countCell('turns', row.turns, 'turn'),
     countCell('requests', row.requests, 'request'),
     countCell('compactions', row.compactions, 'compaction'),
-    h('span', { class: 'session-spark' }, spark ? sparkline(spark.totals) : null),
+    h('span', { class: 'listed-spark' }, spark ? sparkline(spark.totals) : null),
     lastCell(row, now),
   );
 }
@@ -129,9 +129,9 @@ function nameCell(row, depth, lost) {
   const whence = row.parent !== null && row.forked_at !== null ? ` at @${row.forked_at}` : '';
   return h(
     'span',
-    { class: 'session-name' },
+    { class: 'listed-name' },
     origin === null ? null : icon('origin'),
-    h('span', { class: 'session-title', text: shownText(shortName(row, depth)), title: shownText(row.session) }),
+    h('span', { class: 'listed-title', text: shownText(shortName(row, depth)), title: shownText(row.session) }),
     origin === null
       ? null
       : h('span', { class: 'badge', text: `${relation}${depth > 0 ? '' : ` of ${shownText(origin)}`}${whence}` }),
@@ -176,9 +176,9 @@ function countCell(name, count, noun) {
   const unit = count === 1 ? noun : `${noun}s`;
   return h(
     'span',
-    { class: `number session-${name}${count === 0 ? ' is-none' : ''}` },
+    { class: `number listed-${name}${count === 0 ? ' is-none' : ''}` },
     countText(count),
-    h('span', { class: 'session-unit', text: ` ${unit}` }),
+    h('span', { class: 'listed-unit', text: ` ${unit}` }),
   );
 }
 
@@ -187,12 +187,12 @@ function countCell(name, count, noun) {
  * @param {number} now
  */
 function lastCell(row, now) {
-  if (row.last === null) return h('span', { class: 'session-last muted', text: 'no time' });
+  if (row.last === null) return h('span', { class: 'listed-last muted', text: 'no time' });
   const ms = timeOf(row.last);
   const runs = source.can.live && Math.abs(now - ms) < RUNNING_MS;
   return h(
     'span',
-    { class: 'session-last', title: utcText(ms) },
+    { class: 'listed-last', title: utcText(ms) },
     h('span', { text: agoText(ms, now) }),
     runs ? h('span', { class: 'badge good' }, icon('live'), ' live') : null,
   );
@@ -203,8 +203,8 @@ function columnNames() {
   const classes = ['name', 'source', 'turns', 'requests', 'compactions', 'spark', 'last'];
   return h(
     'div',
-    { class: 'session-row session-columns', 'aria-hidden': 'true' },
-    names.map((name, at) => h('span', { class: `session-${classes[at]}`, text: name })),
+    { class: 'listed-row listed-columns', 'aria-hidden': 'true' },
+    names.map((name, at) => h('span', { class: `listed-${classes[at]}`, text: name })),
   );
 }
 

@@ -1,6 +1,6 @@
 // Where found messages stand in a session: the request in which each was first in view.
 
-import { isInView } from '../parts/standing.js';
+import { shownNumber } from '../timeline/entries.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -24,9 +24,22 @@ export function firstRequestWith(timeline, number) {
     else low = middle + 1;
   }
   for (let request = low; request < Math.min(count, low + REQUESTS_ASKED); request++) {
-    if (isInView(timeline.standing(number, request).what)) return request;
+    if (isShown(timeline, number, request)) return request;
   }
   return -1;
+}
+
+/**
+ * Whether a request's view shows a message. A standing would be worked out for all messages at once,
+ * which is too much for each of a thousand hits.
+ *
+ * @param {Timeline} timeline
+ * @param {number} number
+ * @param {number} request
+ */
+function isShown(timeline, number, request) {
+  const view = timeline.view(request);
+  return view.includes(number) || view.some((id) => id < 0 && shownNumber(timeline.extras, id) === number);
 }
 
 /**

@@ -21,45 +21,76 @@ const MOST_BLOCKS = 12;
 /** The most messages that a search finds. */
 const MOST_FOUND = 200;
 
-/**
- * The source of this file, which also opens its one session, unless the address names a place in it.
- * @returns {Source}
- */
+/** The source of this file. @returns {Source} */
 export function embeddedSource() {
-  const about = /** @type {AboutFile} */ (embeddedPart('export'));
-  const whole = /** @type {any} */ (embeddedPart('timeline'));
+  const about = /** @type {AboutFile} */ (JSON.parse(elementText('export')));
   const blocks = new BlockShelf(document.querySelectorAll('script.bodies'));
-  const loaded = Timeline.from(whole);
-  const leftOut = leftOutMessages(whole, loaded);
-  if (place.peek().session === null) go({ session: loaded.session }, { replace: true });
+  const opened = openFile();
 
-  /** @param {BodyAddress} address */
-  async function bodyAt(address) {
-    const found = await blocks.find(address);
-    return found === undefined ? leftOut(address) : found;
+  /** @type {Source['bodies']} */
+  async function bodies(_name, addresses) {
+    const { leftOut } = await opened;
+    const found = addresses.map(async (address) => {
+      const body = await blocks.find(address);
+      return body === undefined ? leftOut(address) : body;
+    });
+    return Promise.all(found);
   }
 
   return {
     can: { answers: false, live: false, search: !about.structure },
-    about: async () => ({ version: about.version, reveal: about.reveal, live: false, store: '', writable: false }),
-    sessions: async () => [sessionRowOf(whole)],
+    about: async () => ({
+      version: about.version,
+      reveal: about.reveal,
+      live: false,
+      store: '',
+      writable: false,
+    }),
+    sessions: async () => [(await opened).row],
+    sparklines: async () => {
+      const { timeline } = await opened;
+      return { [timeline.session]: sparklineOf(timeline) };
+    },
     timeline: async (name) => {
-      if (name !== loaded.session) throw new Error(`This file holds ${loaded.session} only.`);
-      return loaded;
+      const { timeline } = await opened;
+      if (name !== timeline.session) throw new Error(`This file holds ${timeline.session} only.`);
+      return timeline;
     },
     follow: () => () => {},
-    bodies: (_name, addresses) => Promise.all(addresses.map(bodyAt)),
+    bodies,
     answer: async () => {
       throw new Error('A file holds no answer to this: ask the command line of the store.');
     },
-    search: (query) => searched(query, loaded, blocks),
-    digests: () => unpacked(document.getElementById('digests')),
+    search: async (query) => searched(query, (await opened).timeline, blocks),
+    digests: () => unpacked(elementText('digests')),
   };
 }
 
+/** Reads the timeline, and goes to its session, unless the address names a place in it. */
+async function openFile() {
+  const whole = await unpacked(elementText('timeline'));
+  const timeline = Timeline.from(whole);
+  if (place.peek().session === null) go({ session: timeline.session }, { replace: true });
+  return { timeline, row: sessionRowOf(whole), leftOut: leftOutMessages(whole, timeline) };
+}
+
+/**
+ * At most 40 figures, the largest of each stretch, as the server gives them.
+ * @param {Timeline} loaded
+ */
+function sparklineOf(loaded) {
+  const { count, total } = loaded.requests;
+  const stretches = Math.min(count, 40);
+  const totals = Array.from({ length: stretches }, (_, at) => {
+    const [start, stop] = [at, at + 1].map((edge) => Math.floor((count * edge) / stretches));
+    return Math.max(...total.slice(start, stop));
+  });
+  return { totals, lost: count === 0 ? 0 : loaded.wordsOutOfView(count - 1).length };
+}
+
 /** @param {string} id */
-function embeddedPart(id) {
-  return JSON.parse(document.getElementById(id)?.textContent ?? 'null');
+function elementText(id) {
+  return document.getElementById(id)?.textContent ?? 'null';
 }
 
 /** The blocks of a file: it knows which one holds a body, and keeps the last ones decoded. */
@@ -122,19 +153,21 @@ function isBehind(one, other) {
  */
 async function decodedBlock(element) {
   /** @type {[number, number, StoredMessage][]} */
-  const rows = await unpacked(element);
+  const rows = await unpacked(element?.textContent ?? '');
   return new Map(rows.map(([position, index, body]) => [`${position}.${index}`, body]));
 }
 
 /**
- * The value of an element whose text is the base64 of compressed JSON.
- * @param {Element | null | undefined} element
+ * The value of a JSON text; of a string in it, the JSON whose compressed bytes are its base64.
+ * @param {string} text
  * @returns {Promise<any>}
  */
-async function unpacked(element) {
-  const packed = atob(JSON.parse(element?.textContent ?? '""'));
+async function unpacked(text) {
+  const value = JSON.parse(text);
+  if (typeof value !== 'string') return value;
+  const packed = atob(value);
   const bytes = new Uint8Array(packed.length);
-  for (let place = 0; place < packed.length; place += 1) bytes[place] = packed.charCodeAt(place);
+  for (let at = 0; at < packed.length; at += 1) bytes[at] = packed.charCodeAt(at);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
   return new Response(stream).json();
 }

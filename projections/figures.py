@@ -237,6 +237,14 @@ CHANGES: Final = frozenset(
 )
 """Records behind which the last request's size says nothing of the view."""
 
+_FOLDED: Final = CHANGES.union(
+    (
+        *("context:request_prepared", "usage:reported", "context:post_compact"),
+        *("session:start", "import:raw", "context:message_added"),
+    )
+)
+"""Records that change the figures."""
+
 
 def initial() -> FiguresState:
     """The figures of an empty stream."""
@@ -245,6 +253,8 @@ def initial() -> FiguresState:
 
 def evolve(state: FiguresState, record: Record) -> FiguresState:
     """The figures after ``record``."""
+    if record.type not in _FOLDED:
+        return state  # most records
     match record.type:
         case "context:request_prepared":
             event: Any = decode_known(record)

@@ -12,6 +12,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.log.store import Address
 from eventctx.projections.view.series import Series
+from eventctx.projections.view.state import ViewState
 
 FOLDED: Final = frozenset(("context:message_added", "context:messages_set", "context:cleared"))
 """The types of the records that change a transcript."""
@@ -70,6 +71,18 @@ def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     return TranscriptState(
         positions[-1], state.next_number + len(positions), state.lines.extend(lines)
     )
+
+
+def shown_whole(view: ViewState) -> TranscriptState | None:
+    """The transcript behind a view that shows all of it; None if a compaction changed the view.
+
+    The result is that of ``evolve`` over the view's records.
+    """
+    refs = view.layout.refs
+    if view.plan_position is not None or view.gone or len(refs) != view.messages:
+        return None
+    lines = [TranscriptLine(ref.number, ref.position, ref.index) for ref in refs]
+    return TranscriptState(view.position, view.next_number, Series(lines))
 
 
 def _set(state: TranscriptState, record: Record) -> TranscriptState:

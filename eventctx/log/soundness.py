@@ -33,6 +33,10 @@ async def sound_bodies(store: EventStore, stream: str, addresses: Sequence[Addre
 def check(stream: str, placed: Iterable[tuple[Address, Body]]) -> None:
     """Raise LogCorrupted for the first body that is not sound."""
     for address, body in placed:
+        data, salt = body.data, body.salt
+        # Written out for the usual body, since this runs for every message that is read.
+        if data is not None and salt is not None and body_digest(salt, data) == body.digest:
+            continue
         if not is_sound(body):
             raise _unsound(stream, address, body)
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +23,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
+from eventctx.messages.encoding import collector_paused
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
@@ -36,6 +37,9 @@ from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Drafts, Scope
 from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
+
+FOLDED_TOGETHER: Final = 2_000
+"""Records that loading reads before it folds them: in one step, where all add messages."""
 
 NEW = Loaded(request_view.initial(), -1, b"", 0, -1, ())
 """The state of a session that has no record yet."""
@@ -122,18 +126,32 @@ async def load(store: EventStore, stream: str, until: int | None = None) -> Load
     compactions: dict[str | None, Record] = {}
     # The last record is read even when the snapshot covers it: the next append needs its id, and
     # no earlier time than it has.
+    unfolded: list[Record] = []
     async for record in store.read(stream, start=min(start, head), stop=head, bodies=False):
-        if record.position >= start:
-            _check_follows(previous, state.position + 1, record)
-            previous = record.digest
-            state = request_view.evolve(state, record)
         last_id, time = record.id, record.time
         if record.type == "context:pre_compact":
             compactions[record.span_id] = record
         elif record.type == "context:post_compact":
             compactions.pop(record.span_id, None)
+        if record.position >= start:
+            unfolded.append(record)
+        if len(unfolded) >= FOLDED_TOGETHER:
+            state, previous = _folded(state, previous, unfolded)
+            unfolded = []
+    state, _ = _folded(state, previous, unfolded)
     kept = start - 1
     return Loaded(state, state.position, last_id, time, kept, tuple(compactions.values()))
+
+
+def _folded(
+    state: ViewState, previous: bytes, records: Sequence[Record]
+) -> tuple[ViewState, bytes]:
+    """The view after ``records``, and the digest of the last one. Raises LogCorrupted."""
+    for position, record in enumerate(records, state.position + 1):
+        _check_follows(previous, position, record)
+        previous = record.digest
+    with collector_paused(len(records)):
+        return request_view.evolve_all(state, records), previous
 
 
 def _check_follows(previous: bytes, position: int, record: Record) -> None:

@@ -137,7 +137,8 @@ class Transcript:
         self, version: int, *, hold: bool = False
     ) -> tuple[TranscriptState, list[bytes]]:
         """The transcript's lines at ``version``, and their stored bytes; see ``rows_at``."""
-        found = await self._session.lines.rows_at(version, hold=hold)
+        view = self._session.aggregate.view_if_held
+        found = await self._session.lines.rows_at(version, hold=hold, view=view)
         self._session.grown()
         return found
 

@@ -18,11 +18,12 @@ from typing import Final, NamedTuple
 from eventctx.log.record import Draft, Record, place
 from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import encode_message
+from eventctx.messages.encoding import collector_paused, encode_message
 from eventctx.projections import transcript
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view.render import ERASED
 from eventctx.projections.view.series import Series
+from eventctx.projections.view.state import ViewState
 
 LINE_BYTES: Final = 250
 """Memory of one line and its time; measured on CPython 3.11 to 3.13."""
@@ -47,7 +48,7 @@ class TimedTranscript(NamedTuple):
     """
 
     state: TranscriptState
-    times: Mapping[int, int]
+    times: dict[int, int]
 
 
 class TranscriptRows:
@@ -114,7 +115,7 @@ class TranscriptLines:
     @property
     def bytes_held(self) -> int:
         """About how much memory the lines and the rows take."""
-        return len(self._times) * LINE_BYTES + self.row_bytes
+        return max(len(self._times), len(self._state.lines)) * LINE_BYTES + self.row_bytes
 
     @property
     def row_bytes(self) -> int:
@@ -132,10 +133,21 @@ class TranscriptLines:
 
     async def at(self, head: int) -> TranscriptState:
         """The transcript behind the record at ``head``. Raises what the store raises."""
-        return (await self.timed_at(head)).state
+        return (await self._timed_at(head)).state
 
     async def timed_at(self, head: int) -> TimedTranscript:
         """As ``at``, with times."""
+        found = await self._timed_at(head)
+        untimed = [line.position for line in found.state.lines if line.position not in found.times]
+        if untimed:  # these lines are a view's
+            async for record in self._store.read(
+                self._stream, start=min(untimed), stop=max(untimed), bodies=False
+            ):
+                _note_time(found.times, record)
+        return found
+
+    async def _timed_at(self, head: int) -> TimedTranscript:
+        """As ``timed_at``, but the times of lines that came from a view may be missing."""
         # Another task may fold at the same time, so each call works on a state of its own. Times
         # are added only, and those of a position never change.
         with self._lock:
@@ -156,22 +168,32 @@ class TranscriptLines:
                     self._rows = None if erased else self._rows
         return TimedTranscript(state, times)
 
-    async def rows_at(self, head: int, *, hold: bool) -> tuple[TranscriptState, list[bytes]]:
+    async def rows_at(
+        self, head: int, *, hold: bool, view: ViewState | None = None
+    ) -> tuple[TranscriptState, list[bytes]]:
         """As ``at``, with the stored bytes of its messages; those of erased ones are replaced.
 
         Each was checked when it was read or made. With ``hold`` they stay in memory, for a caller
-        who may ask again soon. Raises what the store raises, and LogCorrupted.
+        who may ask again soon. Where no line is known yet, those of a ``view`` behind the same
+        record save the fold. Raises what the store raises, and LogCorrupted.
         """
         with self._lock:
             if self._rows is not None and self._in_step(self._rows, head):
                 return self._state, self._rows.asked_for()
+            if self._state.position < 0 and view is not None and view.position == head:
+                with collector_paused(len(view.layout.refs)):
+                    self._state = transcript.shown_whole(view) or self._state
         state = await self.at(head)
         with self._lock:
             known = {} if self._rows is None else self._rows.by_address()
-        missing = [line.address for line in state.lines if line.address not in known]
+        with collector_paused(len(state.lines)):
+            places = [Address(position, index) for _, position, index in state.lines]
+        missing = [place_ for place_ in places if place_ not in known] if known else places
         found = await sound_bodies(self._store, self._stream, missing)
-        known.update(zip(missing, [body.data or ERASED_ROW for body in found], strict=True))
-        rows = [known[line.address] for line in state.lines]
+        rows = [body.data or ERASED_ROW for body in found]
+        if known:
+            known.update(zip(missing, rows, strict=True))
+            rows = [known[place_] for place_ in places]
         made = TranscriptRows(state.lines, rows)
         with self._lock:
             # Who let go meanwhile may have done so because something was erased.

@@ -238,29 +238,59 @@ class Queries:
                 while after < count and last < segment.last and addresses[after] == (last + 1, 0):
                     last += 1
                     after += 1
-                rows = self._connection.execute(
+                read = self._add_bodies(
+                    found,
                     "SELECT body_digest, facts, salt, data, position FROM records "
                     "WHERE stream=? AND position BETWEEN ? AND ? AND bodies > 0 ORDER BY position",
                     (segment.owner, position, last),
-                ).fetchall()
+                    stream,
+                    addresses[done],
+                )
             else:
-                rows = self._connection.execute(
+                read = self._add_bodies(
+                    found,
                     "SELECT digest, facts, salt, data, ? FROM bodies WHERE id = ? + "
                     "(SELECT pos << 20 FROM records WHERE stream=? AND position=? AND bodies > ?)",
                     (position, index, segment.owner, position, index),
-                ).fetchall()
-            for expected, row in enumerate(rows, position):
-                if row[4] != expected:
-                    raise LogCorrupted(stream, expected, f"expected a body {index}, found none")
-                try:
-                    found.append(body_from(row[:4]))
-                except ValueError as error:
-                    raise LogCorrupted(stream, expected, f"the row is damaged: {error}") from error
-            if len(rows) < after - done:
-                missing = position + len(rows)
+                    stream,
+                    addresses[done],
+                )
+            if read < after - done:
+                missing = position + read
                 raise LogCorrupted(stream, missing, f"expected a body {index}, found none")
             done = after
         return found
+
+    def _add_bodies(
+        self,
+        found: list[Body],
+        sql: str,
+        bindings: tuple[int, ...],
+        stream: str,
+        first: Address,
+    ) -> int:
+        """Add a query's bodies to ``found``, those of ``first`` and the positions behind it.
+
+        Returns their number. Each row is let go at once: thousands of tuples would keep the cyclic
+        garbage collector busy. Raises LogCorrupted.
+        """
+        expected, index = first
+        cursor = self._connection.cursor()
+        try:
+            for digest, facts, salt, data, position in cursor.execute(sql, bindings):
+                if position != expected:
+                    raise LogCorrupted(stream, expected, f"expected a body {index}, found none")
+                expected += 1
+                if type(digest) is type(facts) is type(salt) is type(data) is bytes:
+                    found.append(Body(digest, facts, data, salt))  # nearly all
+                    continue
+                try:
+                    found.append(body_from((digest, facts, salt, data)))
+                except ValueError as error:
+                    raise LogCorrupted(stream, position, f"the row is damaged: {error}") from error
+        finally:
+            cursor.close(True)  # a cursor left open would keep the log from being checkpointed
+        return expected - first.position
 
     def snapshot(self, stream: str, name: str) -> Snapshot | None:
         """The stored snapshot; None if there is none."""

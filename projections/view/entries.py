@@ -188,7 +188,8 @@ def feed(digest: Fed, entries: Iterable[Entry]) -> None:
                 parts.append(b"b")
             parts.append(b"M" if ref.shortened else b"m")
             parts.append(ref.digest)
-            parts.extend([_sized(surplus) for surplus in omit])
+            if omit:  # seldom
+                parts.extend([_sized(surplus) for surplus in omit])
         elif kind == "synthetic":
             parts.append(b"s" + _sized(call_id) if end is None else _of_end(call_id, end))
         elif isinstance(ref, InsertionRef):

@@ -32,6 +32,7 @@ from eventctx.projections.view.entries import (
     with_inserted,
     with_opening,
 )
+from eventctx.projections.view.plain_rounds import plain_until
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 
@@ -104,12 +105,12 @@ def build(
 ) -> Layout:
     """Lay out ``refs`` (in conversation order) and ``insertions`` from nothing."""
     series = refs if isinstance(refs, Series) else Series(refs)
-    rows = list(series)
+    settled, rows = _plain_beginning(list(series))
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
     abandoned = _unanswered(sealed_groups, rows)
     entries, omitted = entries_of(sealed_groups, rows, ends)
-    entries = with_inserted(entries, insertions, [rows[i] for i in region_rows])
+    entries = with_inserted([*settled, *entries], insertions, [rows[i] for i in region_rows])
     opened_entries, opened = with_opening(entries, False)
     digest = begun_digest()
     feed(digest, opened_entries)
@@ -126,9 +127,24 @@ def build(
         abandoned,
         omitted,
         0,
-        sum([ref.shortened for ref in rows]) - _shortened_orphans(groups, rows),
+        sum([ref.shortened for ref in series]) - _shortened_orphans(groups, rows),
         ends,
     )
+
+
+def _plain_beginning(rows: list[MessageRef]) -> tuple[list[Entry], list[MessageRef]]:
+    """The entries of the plain rounds at the beginning, and the rows behind them.
+
+    The model's last answer stays with the rows behind it, as the region begins with one.
+    """
+    until = plain_until(rows, 0)
+    if until < len(rows):
+        until = next((row for row in range(until - 1, 0, -1) if _assistant(rows[row])), 0)
+    return _entries_of_plain(rows[:until]), rows[until:]
+
+
+def _entries_of_plain(rows: Sequence[MessageRef]) -> list[Entry]:
+    return [Entry("message", ref) for ref in rows]
 
 
 def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> int:
@@ -139,10 +155,29 @@ def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> i
     )
 
 
+def extended(layout: Layout, refs: Sequence[MessageRef]) -> tuple[Layout, int]:
+    """The layout with the first of ``refs`` at the end, as ``append`` would; and their number.
+
+    It takes them all, or all before a result that comes too late for its call.
+    """
+    taken = 0
+    while taken < len(refs) and not _is_late(layout, refs[taken].facts):
+        until = taken if layout.region else plain_until(refs, taken, layout.abandoned)
+        if until > taken:
+            plain = refs[taken:until]
+            entries = _entries_of_plain(plain)
+            layout = _with_sealed(layout, layout.refs.extend(plain), entries)
+            taken = until
+        else:
+            layout = append(layout, refs[taken])
+            taken += 1
+    return layout, taken
+
+
 def append(layout: Layout, ref: MessageRef) -> Layout:
     """The layout with one more message at the end of the conversation."""
     facts = ref.facts
-    if facts.kind == "result" and any(call in layout.abandoned for call in facts.results):
+    if _is_late(layout, facts):
         return _with_late_result(layout, ref)
     refs = layout.refs.append(ref)
     region = layout.region
@@ -189,6 +224,10 @@ def as_plain(layout: Layout, until: int) -> Layout:
     if any(number > layout.ends.plain_until for number in layout.abandoned.values()):
         return build(layout.refs, layout.insertions, ends)._replace(late=layout.late)
     return layout._replace(ends=ends)
+
+
+def _is_late(layout: Layout, facts: Facts) -> bool:
+    return facts.kind == "result" and any(call in layout.abandoned for call in facts.results)
 
 
 def _continues(layout: Layout, facts: Facts) -> bool:

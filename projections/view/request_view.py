@@ -7,6 +7,7 @@ to open. A record costs constant time, a break time in proportion to the view.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,6 +35,7 @@ from eventctx.projections.view.planned import (
     stripped_in,
 )
 from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.spoken import Spoken
 from eventctx.projections.view.state import ViewCounts, ViewState, after_compaction, counts, initial
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "as_rendered",
     "counts",
     "evolve",
+    "evolve_all",
     "initial",
     "prepared",
     "with_model",
@@ -57,7 +60,26 @@ def evolve(state: ViewState, record: Record) -> ViewState:
         state = step(state, record)
     if state.position == record.position:
         return state
-    return state._replace(position=record.position)
+    return ViewState(record.position, *state[1:])  # a third of the time of _replace
+
+
+def evolve_all(state: ViewState, records: Sequence[Record]) -> ViewState:
+    """The view after ``records``, that of ``evolve`` over them.
+
+    Messages that were added one behind the other are folded in one step, which is far cheaper.
+    """
+    at, end = 0, len(records)
+    while at < end:
+        until = at
+        while until < end and records[until].type == _ADDED:
+            until += 1
+        if until - at > 1:
+            state, taken = _added_together(state, records[at:until])
+            at += taken
+        if at < end:  # a message that comes too late, or a record of another type
+            state = evolve(state, records[at])
+            at += 1
+    return state
 
 
 def prepared(
@@ -161,13 +183,35 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.tools,
         state.mirror,
         state.spans,
-        spoken.added(state.spoken, ref) if _asks(state, ref.facts) else state.spoken,
+        spoken.added(state.spoken, ref) if _asks(state.spoken, ref.facts) else state.spoken,
     )
 
 
-def _asks(state: ViewState, facts: Facts) -> bool:
+def _added_together(state: ViewState, records: Sequence[Record]) -> tuple[ViewState, int]:
+    """The view after the first of these messages, and their number: as ``layout.extended``."""
+    first = state.next_number
+    estimator = state.estimator
+    refs = [reference(record, 0, number, estimator) for number, record in enumerate(records, first)]
+    layout, taken = layouts.extended(state.layout, refs)
+    if not taken:
+        return state, 0
+    said = state.spoken
+    for ref in refs[:taken]:
+        if _asks(said, ref.facts):
+            said = spoken.added(said, ref)
+    after = state._replace(
+        position=records[taken - 1].position,
+        next_number=first + taken,
+        messages=state.messages + taken,
+        layout=layout,
+        spoken=said,
+    )
+    return after, taken
+
+
+def _asks(said: Spoken, facts: Facts) -> bool:
     """Whether a message is the first task or holds demands; few are either."""
-    return facts.human and (facts.demands > 0 or state.spoken.task is None)
+    return facts.human and (facts.demands > 0 or said.task is None)
 
 
 def _built(refs: list[MessageRef], layout: Layout) -> Layout:
@@ -245,12 +289,14 @@ def _turn(state: ViewState, record: Record) -> ViewState:
 
 
 def _began(state: ViewState, record: Record) -> ViewState:
-    return state._replace(spans=unended.begun(state.spans, record))
+    return state._replace(position=record.position, spans=unended.begun(state.spans, record))
 
 
 def _ended(state: ViewState, record: Record) -> ViewState:
     spans = unended.ended(state.spans, record)
-    return state if spans is state.spans else state._replace(spans=spans)
+    if spans is state.spans:
+        return state
+    return state._replace(position=record.position, spans=spans)
 
 
 def _call_ended(state: ViewState, record: Record) -> ViewState:
@@ -456,6 +502,8 @@ def _with_break(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
 def _name(event: type[events.Event]) -> str:
     return str(event.__struct_config__.tag)
 
+
+_ADDED = _name(events.MessageAdded)
 
 _STEPS = {
     _name(events.SessionStart): _started,

@@ -12,6 +12,7 @@ from eventctx.errors import DecodeError
 from eventctx.log.events import Break
 from eventctx.log.plan import Run
 from eventctx.messages.calibration import Calibration
+from eventctx.messages.encoding import collector_paused
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.call_ends import CallEnds
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
@@ -110,11 +111,14 @@ def load(data: bytes, refs: Sequence[MessageRef] | None = None) -> ViewState:
     stored = _decode(data[CHECKSUM_BYTES:])
     known = {(number, call_id): end for number, call_id, end in stored.ends}
     ends = CallEnds(known, stored.plain_until)
+    held = Series(stored.refs if refs is None else refs)
+    with collector_paused(len(held)):
+        layout = layouts.build(held, stored.insertions, ends)
     return ViewState(
         stored.position,
         stored.next_number,
         stored.messages,
-        layouts.build(Series(stored.refs if refs is None else refs), stored.insertions, ends),
+        layout,
         stored.gone,
         stored.plan_position,
         frozenset(stored.pins),

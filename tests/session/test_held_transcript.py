@@ -67,6 +67,20 @@ async def test_the_second_answer_reads_and_writes_nothing() -> None:
     assert store.calls == ["append", "append"]
 
 
+async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    for message in (USER, *tool_round(1)):
+        await ctx.add_message(message)
+    again = await Engine(store).session("s")
+    store.calls.clear()
+    assert await again.get_messages() == await ctx.get_messages()
+    assert "read" not in store.calls
+    assert await again.get_timed_messages() == await ctx.get_timed_messages()
+    await again.compact()
+    assert await (await Engine(store).session("s")).get_messages() == await ctx.get_messages()
+
+
 async def test_a_token_count_reads_and_writes_nothing_either() -> None:
     store = Counting()
     ctx = await Engine(store).session("s")

@@ -1,0 +1,196 @@
+"""Many records folded together give the view that they give one by one, whatever the messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.log import events
+from eventctx.log.codec import encode_event
+from eventctx.log.events import Event
+from eventctx.log.record import Draft, Record, make_body, place
+from eventctx.messages.encoding import encode_message
+from eventctx.messages.facts import as_observation, encode_facts
+from eventctx.messages.facts_reader import read_facts
+from eventctx.projections import transcript
+from eventctx.projections.view import layout as layouts
+from eventctx.projections.view import request_view
+from eventctx.projections.view.layout import Layout
+from eventctx.projections.view.refs import MessageRef
+from eventctx.projections.view.request_view import ViewState
+from tests.transcripts import DIALECTS, Message, answer, calls, hook_row, human, result, stories
+
+examples = settings(max_examples=100, deadline=None)
+
+IDS = ("a", "b", "c", "d")
+ACTION = {"role": "assistant", "content": "I look.\n\n```bash\nls\n```"}
+OUTPUT = {"role": "user", "content": "<returncode>0</returncode>\n<output>\nx\n</output>"}
+ITEMS: tuple[Message, ...] = (
+    {"type": "item_reference", "id": "x"},
+    {"type": "reasoning", "id": "rs", "summary": []},
+    {"type": "custom_tool_call", "call_id": "", "name": "read", "input": "x"},
+    {"type": "custom_tool_call_output", "call_id": "", "output": "y"},
+    {"type": "computer_call", "call_id": "", "id": "cc", "action": {}, "status": "completed"},
+    {"type": "hologram_call", "call_id": ""},
+    {"type": "hologram_call_output", "call_id": ""},
+    {"type": "hologram", "id": "y"},
+)
+ids = st.lists(st.sampled_from(IDS), min_size=1, max_size=3)
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[Message]:
+    """One row, or a whole round, in any dialect, with few ids: so answers meet many calls."""
+    dialect = draw(st.sampled_from(DIALECTS))
+    name = draw(st.sampled_from(("human", "answer", "item", "system", "hook", "calls", "results")))
+    if name == "human":
+        return [human(dialect, draw(st.sampled_from(("hello", "You MUST NOT touch main.py."))))]
+    if name == "answer":
+        return [ACTION, OUTPUT] if draw(st.booleans()) else answer(dialect, "well")
+    if name == "item":
+        item = draw(st.sampled_from(ITEMS))
+        return [{**item, "call_id": draw(st.sampled_from(IDS))} if "call_id" in item else item]
+    if name == "system":
+        return [{"role": "system", "content": "be brief"}]
+    if name == "hook":
+        return [hook_row("soon")]
+    asked = draw(ids)
+    made = calls(dialect, asked, "so", 3) if name == "calls" or draw(st.booleans()) else []
+    if name == "calls":
+        return made
+    if dialect == "anthropic" and draw(st.booleans()):
+        blocks = [one for call in asked for one in result(dialect, call, "done")["content"]]
+        words = [{"type": "text", "text": "and go on"}] if draw(st.booleans()) else []
+        return [*made, {"role": "user", "content": [*blocks, *words]}]
+    return [*made, *[result(dialect, call, "done") for call in draw(st.permutations(asked))]]
+
+
+@st.composite
+def transcripts(draw: st.DrawFn) -> list[Message]:
+    """A story of one dialect, or a mix of rows of all."""
+    if draw(st.booleans()):
+        return draw(stories(most=30)).messages
+    return [row for part in draw(st.lists(rows(), max_size=30)) for row in part]
+
+
+OTHERS: tuple[Event, ...] = (
+    events.PromptSubmit(number=1),
+    events.Pinned(numbers=(0,)),
+    events.MessagesSet(order=((0, 0),)),
+    events.Cleared(messages=1),
+    events.ToolPost(name="read", call_id="a"),
+)
+
+
+def record(event: Event, position: int, message: Message | None = None) -> Record:
+    name, version, payload = encode_event(event)
+    bodies: tuple[Any, ...] = ()
+    if message is not None:
+        facts = read_facts(message)
+        facts = as_observation(facts) if message is OUTPUT else facts
+        bodies = (make_body(encode_message(message), encode_facts(facts), bytes),)
+    draft = Draft(bytes(16), name, version, position, payload, bodies, span_id=f"{position:016x}")
+    return place(draft, "s", position, position, b"")
+
+
+def logged(messages: list[Message], between: dict[int, Event]) -> list[Record]:
+    """The log of messages, with an event before some of them."""
+    log: list[Record] = []
+    for number, message in enumerate(messages):
+        if number in between and number:
+            log.append(record(between[number], len(log)))
+        log.append(record(events.MessageAdded(), len(log), message))
+    return log
+
+
+def told(layout: Layout) -> tuple[Any, ...]:
+    """All that a layout holds; a digest still running cannot be compared itself."""
+    return layout._replace(sealed_digest=None), layout.sealed_digest.hexdigest()  # type: ignore[arg-type]
+
+
+def parted(state: ViewState) -> tuple[Any, ...]:
+    return state._replace(layout=layouts.EMPTY), told(state.layout)
+
+
+@examples
+@given(
+    messages=transcripts(),
+    between=st.dictionaries(st.integers(0, 60), st.sampled_from(OTHERS), max_size=4),
+    cut=st.integers(0, 60),
+)
+def test_records_together_give_the_view_of_one_after_the_other(
+    messages: list[Message], between: dict[int, Event], cut: int
+) -> None:
+    log = logged(messages, between)
+    one_by_one = request_view.initial()
+    for one in log:
+        one_by_one = request_view.evolve(one_by_one, one)
+    together = request_view.evolve_all(request_view.initial(), log)
+    assert parted(together) == parted(one_by_one)
+    parts = request_view.evolve_all(request_view.initial(), log[:cut])
+    assert parted(request_view.evolve_all(parts, log[cut:])) == parted(one_by_one)
+
+
+@examples
+@given(
+    messages=transcripts(),
+    between=st.dictionaries(st.integers(0, 60), st.sampled_from(OTHERS), max_size=4),
+)
+def test_a_view_that_shows_all_messages_has_the_lines_of_the_transcript(
+    messages: list[Message], between: dict[int, Event]
+) -> None:
+    view, folded = request_view.initial(), transcript.initial()
+    broken = False
+    for one in logged(messages, between):
+        view, folded = request_view.evolve(view, one), transcript.evolve(folded, one)
+        # A set may name a message that a clear took away; no view tells what became of that one.
+        missing = one.type == "context:messages_set" and view.messages > len(view.layout.refs)
+        broken = broken or missing
+        assert broken or transcript.shown_whole(view) == folded
+
+
+@examples
+@given(messages=transcripts(), marked=st.sets(st.integers(0, 60), max_size=2))
+def test_a_layout_built_at_once_is_the_one_that_grew(
+    messages: list[Message], marked: set[int]
+) -> None:
+    refs = [
+        MessageRef(
+            number,
+            number,
+            0,
+            number.to_bytes(32, "big"),
+            as_observation(read_facts(message)) if message is OUTPUT else read_facts(message),
+            10 + number,
+            shortened=number in marked,
+        )
+        for number, message in enumerate(messages)
+    ]
+    grown = layouts.EMPTY
+    for ref in refs:
+        grown = layouts.append(grown, ref)
+    built = layouts.build(refs)
+    assert grown.entries() == built.entries()
+    assert grown.measure() == built.measure()
+    if not (grown.late or marked):
+        assert told(grown) == told(built)
+
+
+def test_one_step_takes_all_rows_of_a_usual_session() -> None:
+    messages: list[Message] = [{"role": "system", "content": "be brief"}]
+    for dialect in ("anthropic", "openai", "amplifier"):
+        messages += [human(dialect, "go"), *calls(dialect, ["a", "b"], "so", 3)]
+        messages += [result(dialect, "b", "2"), result(dialect, "a", "1"), *answer(dialect, "so")]
+    refs = [
+        MessageRef(number, number, 0, bytes(32), read_facts(message), 10)
+        for number, message in enumerate(messages)
+    ]
+    layout, taken = layouts.extended(layouts.EMPTY, refs)
+    assert taken == len(refs)
+    assert len(layout.sealed) == len(refs)
+    assert layouts.plain_until(refs, 0) == len(refs)
+    late = msgspec.structs.replace(refs[3], facts=read_facts(result("openai", "gone", "x")))
+    assert layouts.extended(layout._replace(abandoned={"gone": 1}), [refs[1], late])[1] == 1

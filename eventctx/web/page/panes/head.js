@@ -30,7 +30,7 @@ define('ctx-head', (host) => {
   host.replaceChildren(
     h('div', { class: 'head-line' }, name, title, about, lost, live, origin),
     h('div', { class: 'head-line', role: 'group', 'aria-label': 'The request at the cursor' },
-      before, where, next, size, known),
+      before, next, where, size, known),
   );
   host.effect(() => {
     const now = timeline.value;

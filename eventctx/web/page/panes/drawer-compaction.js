@@ -11,7 +11,7 @@ import { runsText } from './message-head.js';
 import { messageView } from './message.js';
 import { compactionEffect } from './plan-runs.js';
 import { standingAt } from './standing-words.js';
-import { compactionLabel, triggerWords } from './why-words.js';
+import { compactionLabel, ruleText, triggerWords } from './why-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -141,7 +141,7 @@ function planTable(now, { parts, kept }) {
     h('li', null, standingMark('whole'), h('span', { text: counted(kept, 'message') }), h('span', { class: 'muted', text: 'left as they were' })),
     parts.map((part) => h('li', null,
       planMark(part.what), h('span', { text: counted(part.count, 'message') }),
-      part.reason < 0 ? null : h('span', { class: 'muted', text: `${now.reasons[part.reason].code}: ${now.reasons[part.reason].rule}` }),
+      h('span', { class: 'muted', text: ruleText(now, part.reason) }),
       h('span', { class: 'runs mono', text: shortRuns(part.runs) }))));
 }
 

@@ -16,7 +16,18 @@ const OUT_WORDS = {
 };
 
 /** The reason of all that an importer found left out: it names no rule. */
-const IMPORTED = 'imported';
+export const IMPORTED = 'imported';
+
+/**
+ * `old_round: an old tool round, dropped to reach the target`; nothing where no rule is known.
+ * @param {Timeline} timeline
+ * @param {number} reason
+ */
+export function ruleText(timeline, reason) {
+  if (reason < 0) return '';
+  const { code, rule } = timeline.reasons[reason];
+  return code === IMPORTED ? '' : `${code}: ${rule}`;
+}
 
 /**
  * One sentence: what became of the message, where, and why.

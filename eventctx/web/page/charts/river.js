@@ -37,8 +37,7 @@ define('ctx-river', (host) => {
   surface.box.setAttribute('aria-label', 'Cursor: a request of the river');
   const line = h('p', { class: 'chart-line' });
   const { bands, keys, list } = riverLegend();
-  list.append(timeButton(host));
-  host.replaceChildren(h('div', { class: 'chart-head' }, line, list), surface.box);
+  host.replaceChildren(h('div', { class: 'chart-head river-head' }, line, timeButton(host), list), surface.box);
 
   const hovered = signal(-1);
   /** The rows of this timeline. */

@@ -88,7 +88,9 @@ function showTitle(title, now) {
   if (first < 0) return;
   void bodyOf(now.session, { position: position[first], index: index[first] }).then((body) => {
     const words = firstLine(messageLine(body), 80);
-    if (timeline.peek() === now && words !== '') title.textContent = `“${words}”`;
+    // A file of the structure alone has a number of characters in the place of each text.
+    const isText = words !== '' && !words.startsWith('[left out of this file');
+    if (isText && timeline.peek() === now) title.textContent = `“${words}”`;
   }, () => undefined);
 }
 

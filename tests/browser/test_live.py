@@ -84,7 +84,9 @@ async def test_scrubbing_stops_following_and_f_resumes(live: Live) -> None:
     await live.writer.says("word-31")
     await expect(live.page.get_by_role("main")).to_contain_text("7 requests")
     assert live.page.url == address
-    await expect(live.page.get_by_text("word-31")).to_have_count(0)
+    sent = live.page.get_by_role("region", name="Sent to the model")
+    await expect(sent.get_by_text("word-31")).to_have_count(0)
+    await expect(live.page.get_by_role("button", name="follow the end")).to_be_visible()
     await live.page.keyboard.press("f")
     await expect(live.page.get_by_text("word-31").first).to_be_visible()
     await live.writer.says("word-32")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from playwright.async_api import Page, ViewportSize, expect
@@ -33,6 +34,26 @@ async def test_no_screen_scrolls_sideways(visit: Visit, place: str) -> None:
         await settled(page)
         wide, there = await width_of_page(page)
         assert wide <= there, window
+
+
+@pytest.mark.parametrize("tab", ["why", "compaction", "diff", "record", "raw"])
+async def test_what_the_details_hold_scrolls_inside_of_them(visit: Visit, tab: str) -> None:
+    page = await settled(await visit(path_of(DEMO, at=336, msg=17, tab=tab)))
+    panel = page.locator("#drawer-panel")
+    await expect(panel).to_contain_text(re.compile(r".{80}", re.DOTALL))
+    low = await panel.evaluate("panel => panel.getBoundingClientRect().bottom - innerHeight")
+    assert low <= 1, "the panel ends below the window"
+
+
+async def test_nothing_moves_below_the_head_as_one_steps_through_requests(visit: Visit) -> None:
+    page = await settled(await visit(path_of(DEMO)))
+    tops = set()
+    for _ in range(12):
+        await page.keyboard.press("ArrowLeft")
+        box = await page.get_by_role("grid").bounding_box()
+        assert box is not None
+        tops.add((round(box["y"]), round(box["height"])))
+    assert len(tops) == 1
 
 
 async def test_dark_is_dark_and_light_is_light(visit: Visit) -> None:

@@ -42,8 +42,11 @@ export const problem = signal(/** @type {string | null} */ (null));
 /** @type {import('./signals.js').Signal<Connection>} */
 export const connection = signal(/** @type {Connection} */ ('off'));
 
-/** Whether the cursor stays at the end while the session grows. @type {import('./signals.js').Signal<boolean>} */
-export const follow = signal(true);
+/**
+ * Whether the cursor stays at the end while the session grows: it does as long as the address names
+ * no position. @type {import('./signals.js').Computed<boolean>}
+ */
+export const follow = computed(() => place.value.at === null);
 
 /** Requests in the river, first and last. @type {import('./signals.js').Signal<[number, number]>} */
 export const windowed = signal(/** @type {[number, number]} */ ([0, -1]));
@@ -71,14 +74,12 @@ export const cursor = computed(() => {
 /**
  * Moves the cursor. The address changes without a step for the back button: there are thousands.
  * @param {number} request
- * @param {{keepFollowing?: boolean}} [options]
  */
-export function setCursor(request, { keepFollowing = false } = {}) {
+export function setCursor(request) {
   const now = timeline.peek();
   if (now === null || now.requests.count === 0) return;
   const held = Math.max(0, Math.min(request, now.requests.count - 1));
   batch(() => {
-    if (!keepFollowing) follow.value = false;
     go({ at: now.requests.position[held] ?? null }, { replace: true });
     showInWindow(held);
   });
@@ -87,7 +88,6 @@ export function setCursor(request, { keepFollowing = false } = {}) {
 /** Goes to the end, and stays there. */
 export function followEnd() {
   batch(() => {
-    follow.value = true;
     go({ at: null }, { replace: true });
     showInWindow((timeline.peek()?.requests.count ?? 0) - 1);
   });
@@ -172,7 +172,6 @@ async function loadTimeline(name) {
   // The person may have gone elsewhere meanwhile.
   if (openedSession !== name) return;
   batch(() => {
-    follow.value = place.peek().at === null;
     windowed.value = windowAround(loaded, cursorIn(loaded));
     timeline.value = loaded;
   });

@@ -6,7 +6,8 @@ import {
 } from '../../../eventctx/web/page/charts/brush.js';
 import { cliffLabel, cliffMarks, cliffsOf } from '../../../eventctx/web/page/charts/cliffs.js';
 import {
-  columnAt, columnLeft, labelsThatFit, niceTicks, requestColumns, requestsToName, tickText,
+  columnAt, columnLeft, columnMiddle, columnsByTime, columnWidth, labelsThatFit, niceTicks, requestColumns,
+  requestsToName, tickText, timePasses,
 } from '../../../eventctx/web/page/charts/scales.js';
 
 test('the columns of a window share its width, and a place is found in its column again', () => {
@@ -159,4 +160,24 @@ test('marks that would cover one another become one, with the numbers of all', (
   const marks = cliffMarks(cliffs, (request) => request * 3, 8);
   assert.deepEqual(marks.map(({ x, cliff }) => [x, cliffLabel(cliff)]), [[3, '1–3'], [27, '9']]);
   assert.deepEqual(cliffs[0].numbers, [1]);
+});
+
+test('by time a request is as wide as it took to the next, and every place is of one request', () => {
+  const times = [0, 1000, 2000, 2000, 7000, 6000, 11000];
+  const columns = columnsByTime(requestColumns(1, 6, 50, 600), times, 600);
+  assert.equal(columnLeft(columns, 1), 50);
+  assert.ok(Math.abs(columnWidth(columns, 3) - 5 * columnWidth(columns, 1)) < 1e-9);
+  assert.equal(columnWidth(columns, 2), 0);
+  assert.equal(columnWidth(columns, 4), 0, 'a clock that was set back takes no room');
+  assert.equal(columnLeft(columns, 7), 650);
+  for (const request of [1, 3, 5, 6]) assert.equal(columnAt(columns, columnMiddle(columns, request)), request);
+  assert.equal(columnAt(columns, 0), 1);
+  assert.equal(columnAt(columns, 999), 6);
+});
+
+test('requests without times stand by number', () => {
+  const even = requestColumns(0, 3, 50, 600);
+  assert.equal(columnsByTime(even, [0, 0, 0, 0], 600), even);
+  assert.equal(timePasses([5, 5, 5], [0, 2]), false);
+  assert.equal(timePasses([5, 5, 6], [0, 2]), true);
 });

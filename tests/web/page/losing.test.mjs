@@ -8,7 +8,7 @@ import { checkViews } from '../../../eventctx/web/page/integrity/view-check.js';
 import { restoreCommand } from '../../../eventctx/web/page/lost/lost-card.js';
 import { demandsOfText, markedPieces } from '../../../eventctx/web/page/lost/demands.js';
 import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
-import { keptInSummary } from '../../../eventctx/web/page/lost/lost-words.js';
+import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
 import { shellQuoted } from '../../../eventctx/web/page/screens/command-line.js';
 import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
 import { hitPieces, searchTexts } from '../../../eventctx/web/page/search/text-search.js';
@@ -53,6 +53,15 @@ test('what was summarised is told with the summary that stands for it', () => {
   const summarised = rows.filter(({ what, standsIn }) => what === 'summarised' && standsIn.length > 0);
   assert.ok(summarised.length > 0);
   for (const { standsIn } of summarised) assert.equal(standsIn[0].extra.name, 'summary');
+});
+
+test('why a message is lost is one sentence, with the rule only where it says more', () => {
+  const cut = { code: 'old_round', rule: 'an old tool round, dropped to reach the target' };
+  assert.equal(reasonText({ what: 'dropped', reason: cut }),
+    'Left out by a compaction: an old tool round, dropped to reach the target (old_round).');
+  const said = { code: 'summary', rule: 'a summary stands for it' };
+  assert.equal(reasonText({ what: 'summarised', reason: said }), 'A summary was sent instead.');
+  assert.equal(reasonText({ what: 'cleared', reason: null }), 'Taken out when the session was cleared.');
 });
 
 test('a demand is kept by a summary only if its words stand there, whatever the line breaks', () => {

@@ -10,6 +10,7 @@ import { runsOfNumbers, runsText } from '../../../eventctx/web/page/panes/messag
 import { argumentsLine, messageLine } from '../../../eventctx/web/page/panes/message-line.js';
 import { compactionEffect } from '../../../eventctx/web/page/panes/plan-runs.js';
 import { rowOfMessage, sentRows } from '../../../eventctx/web/page/panes/sent-rows.js';
+import { suggestedMessage } from '../../../eventctx/web/page/panes/suggested.js';
 import { newEntries, viewChanges } from '../../../eventctx/web/page/panes/view-changes.js';
 import { lastRequestBefore, whyFacts, whySentence } from '../../../eventctx/web/page/panes/why-words.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
@@ -77,6 +78,21 @@ test('why is a sentence that names compaction, request and rule', () => {
   assert.equal(whySentence(hand, 1, 0), 'Sent in request 1.1, whole. No compaction is in force, so nothing is left out.');
   assert.equal(whySentence(hand, 7, 2), 'Sent in request 2.2, whole. It was added after compaction 1, the last one.');
   assert.equal(whySentence(hand, 7, 1), 'Not there yet: it was added after request 2.1.');
+});
+
+test('of an imported compaction no rule is told, since none is known', () => {
+  const imported = panesDocument();
+  imported.reasons[0] = { code: 'imported', rule: 'so recorded in the imported transcript' };
+  const timeline = Timeline.from(imported);
+  assert.equal(whySentence(timeline, 2, 1), 'Summarised at compaction 1, before request 2.1.');
+  const rule = whyFacts(timeline, 2, 1).find(({ label }) => label === 'rule');
+  assert.equal(rule?.text, 'not known: the imported file does not tell it');
+});
+
+test('while nothing is chosen, a lost message of the person is explained, else the newest', () => {
+  assert.deepEqual(suggestedMessage(hand, 1), { message: 1, isLost: true }, 'the one with a demand');
+  assert.deepEqual(suggestedMessage(hand, 2), { message: 4, isLost: true });
+  assert.deepEqual(suggestedMessage(hand, 0), { message: 1, isLost: false });
 });
 
 test('the facts tell the compaction, the rule, the sizes and when it was last sent', () => {

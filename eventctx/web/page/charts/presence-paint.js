@@ -3,6 +3,7 @@
 import { groupOf, SCREEN_GROUPS } from '../timeline/groups.js';
 import { cliffMarks } from './cliffs.js';
 import { GROUP_PATTERNS, STANDING_STYLES, fillPatterned } from './patterns.js';
+import { paintPersons } from './presence-persons.js';
 import { boxOfRun, messagesOfRow, rowLabels, rowTop, STRIP_WIDTH, visibleMessages, visibleRows } from './presence-shape.js';
 import { BIN_STATES, binStates, boxesOfStates, summaryBrackets } from './presence-runs.js';
 import { LABEL_RISE, paintCliffLabels, paintCliffMark, requestLabels } from './river-paint.js';
@@ -46,7 +47,10 @@ export function paintPresence(context, picture) {
   tintRows(context, picture);
   separateRows(context, picture);
   if (shape.scale.pixels >= LOWEST_TINTED_ROW) paintKinds(context, picture);
-  else paintKindShares(context, picture);
+  else {
+    paintKindShares(context, picture);
+    paintPersons(context, picture);
+  }
   paintCompactionLines(context, picture);
   paintBrackets(context, picture);
   context.restore();

@@ -75,7 +75,7 @@ export function firstScale(scales, added, height) {
 export function presenceShape({ width, height }, [first, last], { count, scale, offset }) {
   const right = width - 8;
   // As wide as the longest number with its sign.
-  const strip = 16 + 8.4 * Math.max(3, String(count).length);
+  const strip = 20 + 8.4 * Math.max(3, String(count).length);
   const left = strip + STRIP_WIDTH + 5;
   return {
     columns: requestColumns(first, last, left, right - left),

@@ -1,6 +1,6 @@
 /** Paints what moves over the river: the cursor, the hovered request, the marks A and B. */
 
-import { columnLeft } from './scales.js';
+import { columnLeft, columnMiddle, columnWidth } from './scales.js';
 import { sharp } from './surface.js';
 
 /** @typedef {import('./palette.js').Palette} Palette */
@@ -19,7 +19,7 @@ export function paintRiverCursor(context, { shape, colours, cursor, hovered, mar
   if (hovered !== cursor && isShown(hovered)) {
     context.globalAlpha = 0.14;
     context.fillStyle = colours.cursor;
-    context.fillRect(columnLeft(columns, hovered), top, Math.max(2, columns.step), cacheBase - top);
+    context.fillRect(columnLeft(columns, hovered), top, Math.max(2, columnWidth(columns, hovered)), cacheBase - top);
     context.globalAlpha = 1;
   }
   if (isShown(cursor)) paintCursor(context, shape, colours, cursor);
@@ -36,13 +36,13 @@ export function paintRiverCursor(context, { shape, colours, cursor, hovered, mar
  */
 function paintCursor(context, { columns, top, names, cacheTop, cacheBase }, colours, cursor) {
   const x = columnLeft(columns, cursor);
-  const width = Math.max(2, columns.step);
+  const width = Math.max(2, columnWidth(columns, cursor));
   context.globalAlpha = 0.16;
   context.fillStyle = colours.cursor;
   context.fillRect(x, top, width, cacheBase - top);
   context.globalAlpha = 1;
   context.fillStyle = colours.cursor;
-  const middle = sharp(x + columns.step / 2 - 0.75);
+  const middle = sharp(columnMiddle(columns, cursor) - 0.75);
   // The name of the request, between the two lanes, stays free.
   context.fillRect(middle, top - 2, 1.5, names - top + 2);
   context.fillRect(middle, cacheTop, 1.5, cacheBase - cacheTop);
@@ -56,7 +56,7 @@ function paintCursor(context, { columns, top, names, cacheTop, cacheBase }, colo
  * @param {number} request
  */
 function paintMark(context, { columns, top, names, cacheTop, cacheBase }, { accent, ground }, letter, request) {
-  const x = sharp(columnLeft(columns, request) + columns.step / 2);
+  const x = sharp(columnMiddle(columns, request));
   context.strokeStyle = context.fillStyle = accent;
   context.lineWidth = 1.5;
   context.setLineDash([3, 3]);

@@ -1,11 +1,11 @@
 /** Paints what stays of the river as the cursor moves: axes, stacks, marks and lanes. */
 
-import { shortTokens } from '../parts/numbers.js';
+import { shortTokens, utcText } from '../parts/numbers.js';
 import { cliffLabel, cliffMarks } from './cliffs.js';
 import { BESIDE_PATTERN, GROUP_PATTERNS, fillPatterned, patternOf } from './patterns.js';
 import { BAND_NAMES, cachedShare } from './request-words.js';
 import { AXIS_WIDTH, barOf, stackTops, tokensToY } from './river-shape.js';
-import { columnLeft, labelsThatFit, requestsToName, tickText } from './scales.js';
+import { columnLeft, columnMiddle, columnWidth, labelsThatFit, requestsToName, tickText } from './scales.js';
 import { sharp } from './surface.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -205,10 +205,11 @@ function paintReported(context, { shape, timeline, colours }) {
   const path = new Path2D();
   for (let request = columns.first; request <= columns.last; request += 1) {
     if (estimated[request] === 1) continue;
-    const x = columnLeft(columns, request) + columns.step / 2;
+    const x = columnMiddle(columns, request);
     const y = tokensToY(shape, total[request] ?? 0);
     if (radius < 1.4) {
-      path.rect(x - columns.step / 2, y - 0.75, Math.max(1, columns.step), 1.5);
+      const width = columnWidth(columns, request);
+      path.rect(x - width / 2, y - 0.75, Math.max(1, width), 1.5);
     } else {
       path.moveTo(x + radius, y);
       path.arc(x, y, radius, 0, 7);
@@ -268,7 +269,7 @@ function paintRequestNames(context, { shape, timeline, colours }) {
 }
 
 /**
- * Names of requests below their columns, the important ones first.
+ * Names of requests below their columns, the important ones first; by time, when they were made.
  * @param {Context} context
  * @param {Timeline} timeline
  * @param {import('./scales.js').Columns} columns
@@ -277,8 +278,8 @@ export function requestLabels(context, timeline, columns) {
   // Measuring each of four hundred names takes longer than all of the stacks.
   const digit = context.measureText('0').width;
   return requestsToName(columns, timeline.requests.turn).map((request) => {
-    const text = timeline.name(request);
-    return { text, x: columnLeft(columns, request) + columns.step / 2, width: text.length * digit };
+    const text = columns.edges === undefined ? timeline.name(request) : utcText(timeline.requests.time[request] ?? 0).slice(11, 16);
+    return { text, x: columnMiddle(columns, request), width: text.length * digit };
   });
 }
 
@@ -312,7 +313,7 @@ function paintHits(context, { shape, hits, colours }) {
   context.lineWidth = 2;
   for (const request of hits) {
     if (request < columns.first || request > columns.last) continue;
-    const x = columnLeft(columns, request) + columns.step / 2;
+    const x = columnMiddle(columns, request);
     context.beginPath();
     context.rect(x - 1.5, base - 9, 3, 9);
     context.stroke();

@@ -1,6 +1,6 @@
 /** Where everything of the river stands: a pure layout, so that a test can read it. */
 
-import { columnLeft, niceTicks, requestColumns } from './scales.js';
+import { columnLeft, columnsByTime, columnWidth, niceTicks, requestColumns } from './scales.js';
 
 /** @typedef {import('./scales.js').Columns} Columns */
 /** @typedef {import('./surface.js').Size} Size */
@@ -24,9 +24,10 @@ const CACHE_HEIGHT = 26;
  * @param {readonly [number, number]} window
  * @param {number} most
  * @param {boolean} hasCache whether any request of the session says what was read from cache
+ * @param {ArrayLike<number> | null} [times] of the requests, where they stand by time
  * @returns {RiverShape}
  */
-export function riverShape({ width, height }, [first, last], most, hasCache) {
+export function riverShape({ width, height }, [first, last], most, hasCache, times = null) {
   const cacheBase = height - 4;
   // Where no provider says it, the stacks have the room of the lane.
   const cacheTop = hasCache ? cacheBase - CACHE_HEIGHT + 6 : cacheBase;
@@ -34,7 +35,9 @@ export function riverShape({ width, height }, [first, last], most, hasCache) {
   const known = names - KNOWN_HEIGHT - 1;
   const base = known - 3;
   const top = MARKS_HEIGHT;
-  const columns = requestColumns(first, last, AXIS_WIDTH, width - AXIS_WIDTH - RIGHT_EDGE);
+  const room = width - AXIS_WIDTH - RIGHT_EDGE;
+  const even = requestColumns(first, last, AXIS_WIDTH, room);
+  const columns = times === null ? even : columnsByTime(even, times, room);
   const ticks = niceTicks(most, Math.max(1, Math.floor((base - top) / 44)));
   return { columns, top, base, known, names, cacheTop, cacheBase, most, ticks, right: width - RIGHT_EDGE };
 }
@@ -89,7 +92,7 @@ export function stackTops(bands) {
  * @returns {[x: number, width: number]}
  */
 export function barOf(columns, request, sharp) {
-  const gap = columns.step >= 6 ? 1 : 0;
+  const gap = columnWidth(columns, request) >= 6 ? 1 : 0;
   const left = sharp(columnLeft(columns, request));
   return [left, Math.max(0.5, sharp(columnLeft(columns, request + 1)) - left - gap)];
 }

@@ -21,11 +21,14 @@ import { paintRiverCursor } from './river-cursor.js';
 import { bandStyle, paintCliffMark, paintKnownRun, paintRiver } from './river-paint.js';
 import { RiverRows } from './river-rows.js';
 import { riverShape, riverTop } from './river-shape.js';
-import { columnAt } from './scales.js';
+import { columnAt, timePasses } from './scales.js';
 import { inSlices, oncePerFrame } from './slices.js';
 import { freshCanvas, makeSurface } from './surface.js';
 
 /** @typedef {import('./river-shape.js').RiverShape} RiverShape */
+
+/** Whether requests stand by time; else each is as wide as the others. */
+const byTime = signal(false);
 
 define('ctx-river', (host) => {
   const surface = makeSurface('river-surface');
@@ -34,7 +37,7 @@ define('ctx-river', (host) => {
   surface.box.setAttribute('aria-label', 'Cursor: a request of the river');
   const line = h('p', { class: 'chart-line' });
   const { bands, keys, list } = riverLegend();
-  host.replaceChildren(h('div', { class: 'chart-head' }, line, list), surface.box);
+  host.replaceChildren(h('div', { class: 'chart-head river-head' }, line, timeButton(host), list), surface.box);
 
   const hovered = signal(-1);
   /** The rows of this timeline. */
@@ -118,7 +121,26 @@ function shapeNow(size) {
   if (now === null || now.requests.count === 0 || size.width < 80) return null;
   const window = clampWindow(windowed.value, now.requests.count);
   const hasCache = now.requests.cached.some((tokens) => tokens >= 0);
-  return riverShape(size, window, riverTop(now.requests, window), hasCache);
+  return riverShape(size, window, riverTop(now.requests, window), hasCache, byTime.value ? now.requests.time : null);
+}
+
+/**
+ * Pauses show only by time; by number a busy minute is not squeezed. Hidden where no time is known.
+ * @param {import('../element.js').Host} host
+ */
+function timeButton(host) {
+  const button = h('button', {
+    type: 'button', class: 'quiet river-time', text: 'by time',
+    title: 'A request as wide as it took to the next one',
+    on: { click: () => (byTime.value = !byTime.peek()) },
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    now?.version.value;
+    button.hidden = now === null || !timePasses(now.requests.time, clampWindow(windowed.value, now.requests.count));
+    button.setAttribute('aria-pressed', String(byTime.value));
+  });
+  return button;
 }
 
 /**

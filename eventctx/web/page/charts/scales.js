@@ -3,8 +3,9 @@
 import { shortTokens } from '../parts/numbers.js';
 
 /**
- * Requests side by side, from `first` to `last`, each `step` wide, from `left` on.
- * @typedef {{first: number, last: number, left: number, width: number, step: number}} Columns
+ * Requests side by side, from `first` to `last`, each `step` wide, from `left` on. With `edges`, by
+ * time: then a request is as wide as it took to the next, and `step` is what they are on average.
+ * @typedef {{first: number, last: number, left: number, width: number, step: number, edges?: Float64Array}} Columns
  */
 
 /** A few requests must not become bars as wide as a hand. */
@@ -28,8 +29,59 @@ export function requestColumns(first, last, left, width) {
  * @param {Columns} columns
  * @param {number} request
  */
-export function columnLeft({ first, left, step }, request) {
-  return left + (request - first) * step;
+export function columnLeft({ first, last, left, step, edges }, request) {
+  if (edges === undefined) return left + (request - first) * step;
+  return edges[Math.min(last + 1, Math.max(first, request)) - first] ?? left;
+}
+
+/** @param {Columns} columns @param {number} request */
+export function columnWidth(columns, request) {
+  return columnLeft(columns, request + 1) - columnLeft(columns, request);
+}
+
+/** @param {Columns} columns @param {number} request */
+export function columnMiddle(columns, request) {
+  return columnLeft(columns, request) + columnWidth(columns, request) / 2;
+}
+
+/**
+ * The same requests by time, over all of the width; the same columns where no time passes.
+ * @param {Columns} columns
+ * @param {ArrayLike<number>} times of each request, by its index, in ms
+ * @param {number} width
+ * @returns {Columns}
+ */
+export function columnsByTime(columns, times, width) {
+  const { first, last, left } = columns;
+  const count = last - first + 1;
+  if (!timePasses(times, [first, last]) || width <= 0) return columns;
+  const from = times[first] ?? 0;
+  // How long the last one took is not known: it has the room of an average one.
+  const room = width - Math.min(WIDEST_COLUMN, width / count);
+  const edges = new Float64Array(count + 1);
+  let latest = from;
+  for (let at = 0; at < count; at += 1) latest = Math.max(latest, times[first + at] ?? 0);
+  const scale = room / (latest - from);
+  let before = 0;
+  for (let at = 0; at < count; at += 1) {
+    // Clocks are set back now and then; requests are not.
+    before = Math.max(before, (times[first + at] ?? 0) - from);
+    edges[at] = left + before * scale;
+  }
+  edges[count] = left + width;
+  return { ...columns, width, step: width / count, edges };
+}
+
+/**
+ * Whether the requests of a window can stand by time: two of them have times that differ.
+ * @param {ArrayLike<number>} times
+ * @param {readonly [number, number]} window
+ */
+export function timePasses(times, [first, last]) {
+  const from = times[first] ?? 0;
+  if (!(from > 0)) return false;
+  for (let request = first + 1; request <= last; request += 1) if ((times[request] ?? 0) > from) return true;
+  return false;
 }
 
 /**
@@ -37,8 +89,12 @@ export function columnLeft({ first, left, step }, request) {
  * @param {Columns} columns
  * @param {number} x
  */
-export function columnAt({ first, last, left, step }, x) {
+export function columnAt({ first, last, left, step, edges }, x) {
   if (last < first || step === 0) return -1;
+  if (edges !== undefined) {
+    const behind = edges.findIndex((edge) => edge > x);
+    return behind < 0 ? last : first + Math.max(0, behind - 1);
+  }
   return Math.min(last, Math.max(first, first + Math.floor((x - left) / step)));
 }
 

@@ -93,7 +93,7 @@ function sinceNodes(timeline, row) {
  * @param {HTMLElement} kept what the text holds of the demands, known later
  */
 function insteadNodes({ standsIn }, kept) {
-  if (standsIn.length === 0) return ['nothing stands for it'];
+  if (standsIn.length === 0) return ['nothing was sent instead'];
   const tokens = standsIn.reduce((sum, entry) => sum + entry.tokens, 0);
   const [{ extra, position }] = standsIn;
   const name = standsIn.length === 1

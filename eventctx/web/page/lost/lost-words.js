@@ -9,15 +9,20 @@ import { standingMeaning } from '../parts/standing.js';
 /** @typedef {Timeline['compactions'][number]} Compaction */
 
 /**
- * What became of the message, with the rule in words: `dropped: older than the messages kept`.
+ * What became of the message, with the rule where it says more: `Left out by a compaction: an old
+ * tool round or message, dropped to reach the target (old_round).`
  *
- * @param {LostRow} row
+ * @param {Pick<LostRow, 'what' | 'reason'>} row
  */
 export function reasonText({ what, reason }) {
   const meaning = standingMeaning(what);
-  if (reason === null || reason.rule === '') return meaning;
-  return `${meaning} · ${reason.code}: ${reason.rule}`;
+  const sentence = `${meaning[0]?.toUpperCase() ?? ''}${meaning.slice(1)}`;
+  const rule = reason === null || SAID_ALREADY.has(reason.code) ? '' : reason.rule;
+  return rule === '' ? `${sentence}.` : `${sentence}: ${rule} (${reason?.code}).`;
 }
+
+/** Reasons that only repeat what became of the message. */
+const SAID_ALREADY = new Set(['summary', 'imported']);
 
 /**
  * `Compaction 2: the threshold was reached; 81,315 → ~15,940 tokens`.

@@ -11,7 +11,7 @@ import { runsText } from './message-head.js';
 import { messageView } from './message.js';
 import { compactionEffect } from './plan-runs.js';
 import { standingAt } from './standing-words.js';
-import { compactionLabel, triggerWords } from './why-words.js';
+import { compactionLabel, ruleText, triggerWords } from './why-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -69,7 +69,7 @@ function compactionSentence(one) {
   const named = name[0].toUpperCase() + name.slice(1);
   if (one.outcome !== 'applied') return `${named} was ${one.outcome}: ${one.error ?? triggerWords(one.trigger)}.`;
   return `${named} took the messages from ${tokensText(one.before, one.before_estimated)} to `
-    + `${tokensText(one.after, one.after_estimated)} tokens, because ${triggerWords(one.trigger)}.`;
+    + `${tokensText(one.after, one.after_estimated)} tokens: ${triggerWords(one.trigger)}.`;
 }
 
 /**
@@ -84,7 +84,7 @@ function factsOf(now, index, effect) {
   /** @type {[string, (Node|string|null)[]|string|null][]} */
   const rows = [
     ['between', effect.before < 0 || effect.after < 0 ? null : ['requests ', link(effect.before), ' and ', link(effect.after)]],
-    ['policy', one.strategy + (one.fallback ? `, for which ${one.fallback} decided (${one.error ?? 'no error was recorded'})` : '')],
+    ['policy', one.strategy === 'imported' ? null : one.strategy + (one.fallback ? `, for which ${one.fallback} decided (${one.error ?? 'no error was recorded'})` : '')],
     ['asked for by', one.requested_by],
     ['sizes', sizeFacts(one)],
     ['messages', `${countText(one.messages_before)} → ${countText(one.messages_after)}`],
@@ -141,7 +141,7 @@ function planTable(now, { parts, kept }) {
     h('li', null, standingMark('whole'), h('span', { text: counted(kept, 'message') }), h('span', { class: 'muted', text: 'left as they were' })),
     parts.map((part) => h('li', null,
       planMark(part.what), h('span', { text: counted(part.count, 'message') }),
-      part.reason < 0 ? null : h('span', { class: 'muted', text: `${now.reasons[part.reason].code}: ${now.reasons[part.reason].rule}` }),
+      h('span', { class: 'muted', text: ruleText(now, part.reason) }),
       h('span', { class: 'runs mono', text: shortRuns(part.runs) }))));
 }
 

@@ -11,7 +11,7 @@ import { signedTokens } from './drawer-compaction.js';
 import { messageLink, runsOfNumbers, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { viewChanges } from './view-changes.js';
-import { compactionLabel } from './why-words.js';
+import { compactionLabel, ruleText } from './why-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -77,7 +77,8 @@ function groupChanges(now, before, after) {
  */
 function groupView(now, group) {
   const [sign, words] = CHANGE_TITLES[group.what] ?? ['', group.what];
-  const reason = group.reason < 0 ? '' : ` · ${now.reasons[group.reason].code}: ${now.reasons[group.reason].rule}`;
+  const rule = ruleText(now, group.reason);
+  const reason = rule === '' ? '' : ` · ${rule}`;
   const by = group.compaction < 0 ? '' : ` · ${compactionLabel(now.compactions[group.compaction])}`;
   const list = h('ul', { class: 'diff-list' });
   const add = (/** @type {number} */ from, /** @type {number} */ to) =>

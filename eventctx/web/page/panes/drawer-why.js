@@ -12,21 +12,25 @@ import { messageLink, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';
 import { messageView } from './message.js';
 import { standingAt } from './standing-words.js';
+import { suggestedMessage, suggestionLine } from './suggested.js';
 import { whyFacts, whySentence } from './why-words.js';
 
 /** @typedef {import('./drawer.js').DrawerSubject} DrawerSubject */
 /** @typedef {import('./why-words.js').WhyFact} WhyFact */
+
+const SETTLE_MS = 120;
 
 /**
  * @param {DrawerSubject} subject
  * @param {HTMLElement} panel
  */
 export async function whyPanel(subject, panel) {
-  const { now, request, message, alive } = subject;
-  if (message === null || message >= now.messages.count) {
-    panel.replaceChildren(h('p', { class: 'muted' },
-      'Choose a message to read why it is in this request, or is not: click it, or press ',
-      h('kbd', { text: 'j' }), ' or ', h('kbd', { text: 'n' }), '.'));
+  const { now, request, alive } = subject;
+  const isChosen = subject.message !== null && subject.message < now.messages.count;
+  const suggested = isChosen ? null : suggestedMessage(now, request);
+  const message = isChosen ? subject.message : suggested?.message ?? null;
+  if (message === null) {
+    panel.replaceChildren(suggestionLine(null));
     return;
   }
   const { kind, position, index } = now.messages;
@@ -35,6 +39,7 @@ export async function whyPanel(subject, panel) {
   const stand = h('div', { class: 'why-instead' });
   panel.replaceChildren(
     h('div', { class: 'why' },
+      isChosen ? null : suggestionLine(suggested),
       h('p', { class: 'why-about' }, messageLink(message), h('span', { class: 'row-kind', text: kindWord(kind[message]) }), line),
       h('p', { class: 'why-sentence', text: whySentence(now, message, request) }),
       facts, stand, commands(subject, message)));
@@ -42,9 +47,19 @@ export async function whyPanel(subject, panel) {
     if (alive()) line.textContent = firstLine(messageLine(body), 160);
   }, () => undefined);
   showInstead(subject, message, stand);
-  if (!source.can.answers) return;
+  if (!isChosen || !source.can.answers) return;
+  // Who steps through requests asks at the one where they stop.
+  await settled();
+  if (!alive()) return;
   const answer = await source.answer(now.session, 'why', { number: message, position: now.requests.position[request] });
   if (alive()) facts.replaceWith(factList([...whyFacts(now, message, request), ...answerFacts(answer)]));
+}
+
+/** @returns {Promise<void>} after a pause in which a person would have gone on */
+function settled() {
+  return new Promise((resolve) => {
+    setTimeout(resolve, SETTLE_MS);
+  });
 }
 
 /**

@@ -2,12 +2,15 @@
 
 import { define, h } from '../element.js';
 import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
-import { shownText } from '../parts/text.js';
+import { firstLine, shownText } from '../parts/text.js';
 import { linkTo } from '../place.js';
 import { untracked } from '../signals.js';
 import {
   connection, cursor, follow, followEnd, setCursor, source, timeline,
 } from '../state.js';
+import { HUMAN_KIND } from '../timeline/groups.js';
+import { bodyOf } from './bodies.js';
+import { messageLine } from './message-line.js';
 import { verdictWord, meaningOfKnown, verification } from './verification.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -17,6 +20,7 @@ define('ctx-head', (host) => {
   const lost = h('a', { class: 'head-lost' });
   const live = h('button', { type: 'button', class: 'quiet head-live', on: { click: followEnd } });
   const name = h('h1', { class: 'head-name', tabindex: '-1' });
+  const title = h('p', { class: 'head-title' });
   const origin = h('p', { class: 'head-origin' });
   const before = stepTo('◀', 'The request before', 'Left arrow', -1);
   const next = stepTo('▶', 'The next request', 'Right arrow', 1);
@@ -24,9 +28,9 @@ define('ctx-head', (host) => {
   const size = h('div', { class: 'head-size' });
   const known = h('details', { class: 'head-known' });
   host.replaceChildren(
-    h('div', { class: 'head-line' }, name, about, lost, live, origin),
+    h('div', { class: 'head-line' }, name, title, about, lost, live, origin),
     h('div', { class: 'head-line', role: 'group', 'aria-label': 'The request at the cursor' },
-      before, where, next, size, known),
+      before, next, where, size, known),
   );
   host.effect(() => {
     const now = timeline.value;
@@ -35,6 +39,10 @@ define('ctx-head', (host) => {
     name.textContent = shownText(now.session);
     about.textContent = countsText(now);
     origin.replaceChildren(...originNodes(now));
+  });
+  host.effect(() => {
+    const now = timeline.value;
+    if (now !== null) untracked(() => showTitle(title, now));
   });
   host.effect(() => {
     const now = timeline.value;
@@ -53,6 +61,7 @@ define('ctx-head', (host) => {
   host.effect(() => {
     const now = timeline.value;
     const request = cursor.value;
+    known.hidden = now === null || request < 0;
     if (now === null || request < 0) known.replaceChildren();
     else showKnown(known, now, request);
   });
@@ -67,6 +76,24 @@ function countsText(now) {
   ].join(' · ');
 }
 
+/**
+ * What a person said first: programs name their sessions by ids, which nobody remembers.
+ * @param {HTMLElement} title
+ * @param {Timeline} now
+ */
+function showTitle(title, now) {
+  title.textContent = '';
+  const { kind, position, index } = now.messages;
+  const first = kind.indexOf(HUMAN_KIND);
+  if (first < 0) return;
+  void bodyOf(now.session, { position: position[first], index: index[first] }).then((body) => {
+    const words = firstLine(messageLine(body), 80);
+    // A file of the structure alone has a number of characters in the place of each text.
+    const isText = words !== '' && !words.startsWith('[left out of this file');
+    if (isText && timeline.peek() === now) title.textContent = `“${words}”`;
+  }, () => undefined);
+}
+
 /** @param {Timeline} now @returns {(Node|string)[]} where the session came from */
 function originNodes(now) {
   const nodes = [];
@@ -78,7 +105,12 @@ function originNodes(now) {
     nodes.push(nodes.length ? ' · ' : '', `${link.kind ?? 'begun'} of `,
       h('a', { href: linkTo({ session: link.session }), text: shownText(link.session) }));
   }
-  if (now.mirror !== null) nodes.push(nodes.length ? ' · ' : '', shownText(`mirror of ${now.mirror}`));
+  if (now.mirror !== null) {
+    const file = now.mirror;
+    // Most programs name the file after the session, whose name stands here already.
+    const from = file.startsWith(now.session) && now.importer !== null ? now.importer : file;
+    nodes.push(nodes.length ? ' · ' : '', h('span', { text: `imported from ${shownText(from)}`, title: shownText(file) }));
+  }
   return nodes;
 }
 

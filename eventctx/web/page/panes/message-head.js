@@ -7,6 +7,7 @@ import { counted, tokensText } from '../parts/numbers.js';
 import { linkTo } from '../place.js';
 import { GROUPS } from '../state.js';
 import { groupOf } from '../timeline/groups.js';
+import { IMPORTED } from './why-words.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../state.js').Group} Group */
@@ -56,6 +57,7 @@ export function reasonCode(timeline, change) {
   const reason = change < 0 ? -1 : timeline.changes.reason[change];
   if (reason < 0) return null;
   const { code, rule } = timeline.reasons[reason];
+  if (code === IMPORTED) return null;
   return h('span', { class: 'row-reason', text: code, title: rule });
 }
 

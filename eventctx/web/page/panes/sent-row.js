@@ -142,7 +142,7 @@ function entryNotes(now, entry) {
   if (kind === 'partial') return said(`without ${counted(extra?.omit?.length ?? 0, 'result')} whose call is gone`);
   if (kind === 'insertion') {
     const stands = standsForText(extra?.stands_for);
-    return said(stands === null ? 'in no transcript' : `for ${stands}, in no transcript`);
+    return said(stands === null ? 'not in the transcript' : `instead of ${stands}`);
   }
   if (kind === 'synthetic') return [said('for the call in'), number === null ? null : messageLink(number)];
   return null;
@@ -185,7 +185,7 @@ function asSentRow(now, { message, numbers, injected, place: at }) {
  */
 function carriedNote(numbers, runs) {
   if (numbers.length === 1) return null;
-  const text = numbers.length === 0 ? 'the program’s own, in no transcript' : `carries ${runsText(runs)}`;
+  const text = numbers.length === 0 ? 'added by the program, not in the transcript' : `carries ${runsText(runs)}`;
   return h('span', { class: 'row-note', text });
 }
 

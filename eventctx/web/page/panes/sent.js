@@ -3,7 +3,7 @@
 import { define, h } from '../element.js';
 import { counted } from '../parts/numbers.js';
 import { go, place } from '../place.js';
-import { untracked } from '../signals.js';
+import { computed, untracked } from '../signals.js';
 import { cursor, detail, source, timeline } from '../state.js';
 import { markSelected, selectMessage } from './transcript.js';
 import { rowOfMessage, sentRows } from './sent-rows.js';
@@ -44,20 +44,19 @@ define('ctx-sent', (host) => {
     rows = request < 0 ? [] : sentRows(now, request, newEntries(now, before, request), answer);
     about.textContent = aboutText(request, rows);
     found = foundNow(now);
-    list.rows = listRows(now, request, rows, () => found);
-    revealSelected();
+    const isChosen = place.peek().message !== null;
+    list.showRows(listRows(now, request, rows, () => found), isChosen ? found.row : rows.length - 1, isChosen ? 'nearest' : 'end');
+    noteSelected();
   };
   const foundNow = (/** @type {Timeline} */ now) => {
     const { message } = place.peek();
     return message === null ? NOT_FOUND : rowOfMessage(now, rows, message);
   };
-  const revealSelected = () => {
+  const noteSelected = () => {
     const { message } = place.peek();
     note.hidden = message === null || (found.row >= 0 && !found.standsFor);
     if (!note.hidden) note.textContent = noteText(message ?? 0, found.standsFor);
     if (found.row >= 0) list.focused = found.row;
-    if (found.row >= 0) list.reveal(found.row, 'nearest');
-    else if (message === null) list.reveal(rows.length - 1, 'end');
     markSelected(host, message);
     markStandIn(host, found.standsFor ? rows[found.row] : undefined);
   };
@@ -69,13 +68,15 @@ define('ctx-sent', (host) => {
     const request = cursor.value;
     untracked(() => show(now, request));
   });
+  const chosen = computed(() => place.value.message);
   host.effect(() => {
-    place.value.message;
+    chosen.value; // not the place: each step of the cursor changes that
     const now = timeline.peek();
     if (now === null) return;
     untracked(() => {
       found = foundNow(now);
-      revealSelected();
+      noteSelected();
+      if (found.row >= 0) list.reveal(found.row, 'nearest');
     });
   });
   host.effect(() => {

@@ -34,7 +34,7 @@ export function sessionKeys() {
     here('b', 'Mark the request as B', () => mark('b')),
     here('w', 'Why the message is in the request, or is not', () => openTab('why')),
     here('d', 'The difference from the request before', () => openTab('diff')),
-    here('f', 'Follow the end', () => (follow.peek() ? (follow.value = false) : followEnd())),
+    here('f', 'Follow the end', () => (follow.peek() ? setCursor(cursor.peek()) : followEnd())),
     here('g', 'Go to a message or a position', askWhereTo),
     listenToDetailKeys(),
     () => player.stop(),

@@ -15,6 +15,20 @@ const OUT_WORDS = {
   omitted: 'Left out: a result whose call is not in this request',
 };
 
+/** The reason of all that an importer found left out: it names no rule. */
+export const IMPORTED = 'imported';
+
+/**
+ * `old_round: an old tool round, dropped to reach the target`; nothing where no rule is known.
+ * @param {Timeline} timeline
+ * @param {number} reason
+ */
+export function ruleText(timeline, reason) {
+  if (reason < 0) return '';
+  const { code, rule } = timeline.reasons[reason];
+  return code === IMPORTED ? '' : `${code}: ${rule}`;
+}
+
 /**
  * One sentence: what became of the message, where, and why.
  * @param {Timeline} timeline
@@ -57,7 +71,8 @@ export function whyFacts(timeline, number, request) {
   if (compaction >= 0) facts.push({ label: 'compaction', text: compactionWords(timeline, compaction) });
   if (change >= 0 && changes.reason[change] >= 0) {
     const { code, rule } = timeline.reasons[changes.reason[change]];
-    facts.push({ label: 'rule', text: `${code}: ${rule || 'a code that this release does not know'}` });
+    const text = code === IMPORTED ? 'not known: the imported file does not tell it' : `${code}: ${rule || 'a code that this release does not know'}`;
+    facts.push({ label: 'rule', text });
   }
   if (extra !== null && extra !== undefined) {
     const shown = timeline.entry(extra).tokens;
@@ -93,7 +108,8 @@ function changeWords(timeline, change) {
   const before = next < timeline.requests.count ? `, before request ${timeline.name(next)}` : '';
   const one = compaction[change] < 0 ? null : timeline.compactions[compaction[change]];
   const at = one === null ? ` at @${position[change]}${before}` : ` at ${compactionLabel(one)}${before}`;
-  const rule = reason[change] < 0 ? '' : timeline.reasons[reason[change]].rule;
+  const given = reason[change] < 0 ? null : timeline.reasons[reason[change]];
+  const rule = given === null || given.code === IMPORTED ? '' : given.rule;
   return rule === '' ? at : `${at}: ${rule}`;
 }
 
@@ -122,7 +138,7 @@ const WHY_TRIGGERS = {
   budget: 'the budget was exceeded',
   max_messages: 'there were too many messages',
   manual: 'on demand',
-  imported: 'made by the program whose file was imported',
+  imported: 'made by the program that was recorded',
 };
 
 /** @param {string} trigger */
@@ -138,7 +154,7 @@ function compactionWords(timeline, index) {
   const one = timeline.compactions[index];
   const asked = one.requested_by === null ? '' : `, asked for by ${one.requested_by}`;
   return `${compactionLabel(one)} at @${one.position}: ${triggerWords(one.trigger)}${asked}; `
-    + `policy ${one.strategy}; ${tokensText(one.before, one.before_estimated)} → `
+    + `${one.strategy === IMPORTED ? '' : `policy ${one.strategy}; `}${tokensText(one.before, one.before_estimated)} → `
     + `${tokensText(one.after, one.after_estimated)} tokens`;
 }
 

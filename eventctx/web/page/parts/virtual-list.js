@@ -69,9 +69,23 @@ export class VirtualList extends HTMLElement {
   }
 
   set rows(rows) {
+    this.showRows(rows, -1);
+  }
+
+  /**
+   * Takes other rows and brings one of them into sight, in one layout: two would draw rows twice.
+   * @param {Rows} rows
+   * @param {number} row -1: the place stays
+   * @param {Edge | 'nearest'} [edge]
+   */
+  showRows(rows, row, edge = 'nearest') {
     this.#rows = rows;
     this.#focused = Math.max(0, Math.min(this.#focused, rows.count - 1));
     this.#window.reset(rows);
+    if (row >= 0 && row < rows.count) {
+      this.#window.settleAtAnchor();
+      this.#window.aimAt(row, edge);
+    }
     this.#place();
   }
 

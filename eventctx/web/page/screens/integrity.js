@@ -47,7 +47,7 @@ function checksSection(now) {
     checkButton(`Check ${counted(now.requests.count, 'view')} here`, (tell) => verifiedViews(now, tell)),
     answers ? [
       h('h3', { text: 'Did hooks miss anything?' }),
-      checkButton('Read the losses of hooks', (tell) => lossesOfHooks(now, tell), ''),
+      checkButton('Check the hooks', (tell) => lossesOfHooks(now, tell), ''),
     ] : null,
   );
 }
@@ -79,8 +79,8 @@ function originSection(now) {
   const { mirror, importer, parent, links } = now;
   const rows = [
     mirror === null ? null : h('li', null,
-      'A mirror of ', h('code', { text: shownText(mirror) }), importer === null ? '' : ` (${importer})`,
-      ': it changes by import alone. To go on from it, fork it.'),
+      'Imported from ', h('code', { text: shownText(mirror) }), importer === null ? '' : ` (${importer})`,
+      '. It changes only when that file is imported again; to continue it, fork it.'),
     parent === null ? null : h('li', null,
       'Forked from ', h('a', { href: linkTo({ session: parent.session, screen: 'session', at: parent.at }), text: parent.session }), ` at @${parent.at}.`),
     ...links.map((link) => h('li', null,

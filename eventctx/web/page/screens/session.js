@@ -14,7 +14,6 @@ import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
 import { go, place } from '../place.js';
 import { signal } from '../signals.js';
-import { follow } from '../state.js';
 
 /** @typedef {import('../element.js').Host} Host */
 /** @typedef {'charts'|'map'|'transcript'|'sent'|'details'} PanelName */
@@ -68,10 +67,6 @@ define('ctx-session', (host) => {
   host.effect(() => {
     // Who asks why is shown why, also where it is a panel of its own.
     if (place.value.tab !== '') revealDetails();
-  });
-  host.effect(() => {
-    // A link to a position is a look at the past: the window must not run on to the end.
-    if (place.value.at !== null) follow.value = false;
   });
   const removeKeys = sessionKeys();
   const endStops = limitTabStops(host);

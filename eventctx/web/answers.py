@@ -31,6 +31,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
+from eventctx.projections.timeline.document import marks
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.version import __version__
@@ -47,8 +48,8 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.pictures import SessionPicture
-from eventctx.web.timelines import Timelines, session_picture
+from eventctx.web.pictures import SessionPicture, session_picture
+from eventctx.web.timelines import Timelines
 
 _HITS: Final = 100
 
@@ -173,8 +174,8 @@ class PageAnswers:
         return reply
 
     async def _digests(self, request: Request) -> Response:
-        marks = await self._timelines.marks(session_of(request))
-        return await _sent(lambda: {"messages": [one.hex() for one in marks]})
+        state = await self._timelines.at(session_of(request))
+        return await _sent(lambda: {"messages": [one.hex() for one in marks(state)]})
 
     async def _bodies(self, request: Request) -> Response:
         info = await self._info(session_of(request))

@@ -117,6 +117,13 @@ test('rows of earlier documents read otherwise once a later one says so', () => 
   assert.equal(timeline.version.value, before + 1);
 });
 
+test('calls that a later document names are known beside those of the first', () => {
+  const records = chaos(seeded(4));
+  const timeline = Timeline.from({ ...documentOf(records, 0, 5), calls: { one: 1 } });
+  timeline.append({ ...documentOf(records, 5, 9), calls: { two: 2 } });
+  assert.deepEqual(timeline.calls, { one: 1, two: 2 });
+});
+
 test('a turn that goes on takes the place of what was known of it', () => {
   const records = chaos(seeded(4));
   const turn = { number: 1, turn_id: 't', first: 0, last: 3, time: 1 };
@@ -129,6 +136,10 @@ test('a document that does not go on from the head is refused', () => {
   const records = chaos(seeded(4));
   const timeline = Timeline.from(documentOf(records, 0, 5));
   assert.throws(() => timeline.append(documentOf(records, 6, 8)), /expected chaos after @4, found chaos after @5/);
+  assert.throws(
+    () => timeline.append({ ...documentOf(records, 5, 8), session: 'other' }),
+    /expected chaos after @4, found other after @4/,
+  );
   assert.throws(() => Timeline.from(documentOf(records, 6, 8)), /expected a whole document/);
   assert.throws(() => Timeline.from({ ...documentOf(records, 0, 5), format: 2 }), /expected a document of format 1/);
   assert.equal(timeline.head, 4);

@@ -28,7 +28,7 @@ from eventctx.documents.verification import verification_document
 from eventctx.documents.view_diff import diff_document
 from eventctx.documents.why import why_document
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline.document import marks
@@ -137,7 +137,7 @@ class PageAnswers:
                 try:
                     question = partial(session_picture, session=info.stream)
                     picture = await self._apart.ask(question)
-                except Exception:  # a damaged session has no picture, and the others have theirs
+                except EventctxError:  # a damaged session has no picture; the others have theirs
                     picture = {"totals": [], "lost": 0}
                 known = self._pictures[info.stream] = (info.digest, picture)
             found[info.stream] = known[1]

@@ -117,6 +117,22 @@ test('rows of earlier documents read otherwise once a later one says so', () => 
   assert.equal(timeline.version.value, before + 1);
 });
 
+test('words out of view name the change and the compaction that took them out', () => {
+  const timeline = Timeline.from(smallDocument());
+  let compacted = 0;
+  for (let request = 0; request < timeline.requests.count; request++) {
+    for (const { number, standing, change, compaction } of timeline.wordsOutOfView(request)) {
+      const said = timeline.standing(number, request);
+      assert.deepEqual([said.what, said.change], [standing, change]);
+      const { position } = timeline.compactions[compaction];
+      assert.equal(position, timeline.changes.position[change]);
+      assert.ok(position < timeline.requests.position[request]);
+      compacted++;
+    }
+  }
+  assert.ok(compacted > 0);
+});
+
 test('calls that a later document names are known beside those of the first', () => {
   const records = chaos(seeded(4));
   const timeline = Timeline.from({ ...documentOf(records, 0, 5), calls: { one: 1 } });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from '../../../eventctx/web/page/timeline/groups.js';
 import { packDocument, packedBuffers, withSums } from '../../../eventctx/web/page/timeline/packing.js';
-import { STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
+import { CHANGE_KINDS, STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { chaos, documentOf, seeded, slowly } from './chaos.mjs';
 import { smallDocument } from './made.mjs';
@@ -131,6 +131,23 @@ test('words out of view name the change and the compaction that took them out', 
     }
   }
   assert.ok(compacted > 0);
+});
+
+test('words fell behind the last request that was made before they were taken out', () => {
+  let again = 0;
+  for (const seed of SEEDS) {
+    const records = chaos(seeded(seed));
+    const timeline = Timeline.from(documentOf(records, 0, records.length));
+    const { what, first, last, position } = timeline.changes;
+    for (const { number, fell, change } of timeline.wordsOutOfView(timeline.requests.count - 1)) {
+      const restored = Array.from(what.keys()).findLast((at) =>
+        CHANGE_KINDS[what[at]] === 'restored' && first[at] <= number && number <= last[at]);
+      if (restored === undefined || change < restored) continue;
+      assert.ok(fell > timeline.requestAt(position[restored]), `seed ${seed}, message ${number}`);
+      again++;
+    }
+  }
+  assert.ok(again > 0);
 });
 
 test('calls that a later document names are known beside those of the first', () => {

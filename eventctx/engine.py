@@ -45,6 +45,8 @@ from eventctx.queries.instructions.reading import instructions_of
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.reading import what_left
 from eventctx.queries.requests import RequestView
+from eventctx.queries.timelines.columns import timeline_document
+from eventctx.queries.timelines.key_frames import key_frames
 from eventctx.queries.transcript import Message, transcript_at
 from eventctx.queries.verification.backups import back_up
 from eventctx.queries.verification.findings import Verification
@@ -395,6 +397,17 @@ class Engine:
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
         return await audited(await self._readable(session), session)
+
+    async def timeline(self, session: str, *, after: int | None = None) -> dict[str, Any]:
+        """A session at a glance, as columns of numbers, ids and codes without any text.
+
+        With ``after`` only what continues the document whose ``head`` that position was. The
+        columns are those of the timeline document in ``docs/reference/inspect.md``. Raises
+        StreamNotFound, InvalidSetting.
+        """
+        checked("after", after, Position | None)
+        store = await self._readable(session)
+        return await timeline_document(key_frames(store).at, session, after)
 
     async def verify(
         self, session: str, receipt: Receipt | None = None, *, facts: bool = True

@@ -11,6 +11,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.projections import figures, numbering
+from eventctx.projections.estimate_errors import EstimateErrors, estimate_errors
 from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewCounts
@@ -150,7 +151,7 @@ class AuditRows(NamedTuple):
 
     requests: tuple[AuditRow, ...]
     compactions: tuple[CompactionRow, ...]
-    errors: figures.EstimateErrors
+    errors: EstimateErrors
 
 
 def rows(state: AuditState) -> AuditRows:
@@ -163,7 +164,7 @@ def rows(state: AuditState) -> AuditRows:
         msgspec.structs.replace(row, figures=known.compactions.get(row.position))
         for row in state.compactions
     ]
-    errors = figures.errors(known, [row.position for row in requests])
+    errors = estimate_errors(known, [row.position for row in requests])
     return AuditRows(tuple(requests), tuple(compactions), errors)
 
 

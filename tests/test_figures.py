@@ -10,6 +10,12 @@ from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.record import Record
 from eventctx.projections import figures
+from eventctx.projections.estimate_errors import (
+    EstimateErrors,
+    Spread,
+    estimate_errors,
+    spread,
+)
 from eventctx.projections.figures import CompactionFigures, Figures
 
 
@@ -174,17 +180,17 @@ def test_the_error_of_estimates_is_given_before_any_report_and_after_with_its_sp
     for error in range(-10, 11):
         log += [reconstructed(1_000 + error, reserve=900), reported(len(log), 1_000)]
     found = figures_of(*log, prepared(77))
-    errors = figures.errors(found, found.requests)
-    assert errors.before == figures.Spread(1, -0.999, -0.999, -0.999)
-    assert errors.after == figures.Spread(21, 0.0, -0.009, 0.009)
+    errors = estimate_errors(found, found.requests)
+    assert errors.before == Spread(1, -0.999, -0.999, -0.999)
+    assert errors.after == Spread(21, 0.0, -0.009, 0.009)
     assert errors.without_beside == 1
 
 
 def test_without_a_report_there_is_no_error_to_give() -> None:
     found = figures_of(prepared(77))
-    assert figures.errors(found, found.requests) == figures.EstimateErrors(None, None, 0)
-    assert figures.spread([]) is None
+    assert estimate_errors(found, found.requests) == EstimateErrors(None, None, 0)
+    assert spread([]) is None
 
 
 def test_a_spread_is_interpolated_between_the_values() -> None:
-    assert figures.spread([0.4, 0.0, 0.1, 0.3, 0.2]) == figures.Spread(5, 0.2, 0.02, 0.38)
+    assert spread([0.4, 0.0, 0.1, 0.3, 0.2]) == Spread(5, 0.2, 0.02, 0.38)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.log.store import EventStore
-from eventctx.projections import audit, figures, numbering, usage
+from eventctx.projections import audit, numbering, usage
+from eventctx.projections.estimate_errors import EstimateErrors
 from eventctx.queries.timelines.key_frames import timeline_at
 
 
@@ -20,7 +21,7 @@ class Audit(msgspec.Struct, frozen=True):
     compactions: tuple[audit.CompactionRow, ...]
     turns: tuple[numbering.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
-    errors: figures.EstimateErrors
+    errors: EstimateErrors
 
 
 async def audited(store: EventStore, session: str) -> Audit:

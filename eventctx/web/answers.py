@@ -28,9 +28,10 @@ from eventctx.documents.verification import verification_document
 from eventctx.documents.view_diff import diff_document
 from eventctx.documents.why import why_document
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting, StreamNotFound
+from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
+from eventctx.projections.timeline.document import marks
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.stores.location import default_store
@@ -48,8 +49,8 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.pictures import SessionPicture
-from eventctx.web.timelines import Timelines, session_picture
+from eventctx.web.pictures import SessionPicture, session_picture
+from eventctx.web.timelines import Timelines
 
 _HITS: Final = 100
 
@@ -139,7 +140,7 @@ class PageAnswers:
                 try:
                     question = partial(session_picture, session=info.stream)
                     picture = await self._apart.ask(question)
-                except Exception:  # a damaged session has no picture, and the others have theirs
+                except EventctxError:  # a damaged session has no picture; the others have theirs
                     picture = {"totals": [], "lost": 0}
                 known = self._pictures[info.stream] = (info.digest, picture)
             found[info.stream] = known[1]
@@ -176,8 +177,8 @@ class PageAnswers:
         return reply
 
     async def _digests(self, request: Request) -> Response:
-        marks = await self._timelines.marks(session_of(request))
-        return await _sent(lambda: {"messages": [one.hex() for one in marks]})
+        state = await self._timelines.at(session_of(request))
+        return await _sent(lambda: {"messages": [one.hex() for one in marks(state)]})
 
     async def _bodies(self, request: Request) -> Response:
         info = await self._info(session_of(request))

@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 
 from eventctx.documents.encoding import encode
 from eventctx.engine import Engine
-from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
+from eventctx.errors import EventctxError, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.web.discretion import Discretion
 from eventctx.web.timelines import Timelines
@@ -103,7 +103,7 @@ class SessionStream:
     async def _pump(self, send: Send) -> None:
         await _put(send, b"retry: %d\n\n" % RETRY_MILLISECONDS)
         try:
-            if await self._is_behind():
+            if await self._is_elsewhere():
                 await self._send_news(send)
             async for _ in self._news(send):
                 await asyncio.sleep(BATCH_SECONDS)
@@ -114,15 +114,15 @@ class SessionStream:
         except TimeoutError:
             return  # the reader took too long; it may come back and go on
 
-    async def _is_behind(self) -> bool:
+    async def _is_elsewhere(self) -> bool:
+        """Whether the log does not end where the page does: then its document says how it goes on.
+
+        Raises StreamNotFound.
+        """
         head = await self._engine.store.head(self._session)
         if head is None or head.deleted:
             raise StreamNotFound(self._session)
-        if self._position > head.head:
-            raise InvalidSetting(
-                f"after: expected a position up to {head.head}, found {self._position}"
-            )
-        return self._position < head.head
+        return self._position != head.head
 
     async def _news(self, send: Send) -> AsyncIterator[None]:
         """One item each time that there are records which were not sent yet."""

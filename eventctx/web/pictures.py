@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, TypedDict
 
+from eventctx.engine import Engine
 from eventctx.projections import audit
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.fold import TimelineState
+from eventctx.queries.timelines.key_frames import timeline_at
 
 _MOST: Final = 40
 """Most figures in a picture."""
@@ -20,8 +22,9 @@ class SessionPicture(TypedDict):
     lost: int
 
 
-def picture_of(state: TimelineState) -> SessionPicture:
-    """The picture of the session whose timeline ``state`` is."""
+async def session_picture(engine: Engine, session: str) -> SessionPicture:
+    """The picture of a session. Raises StreamNotFound."""
+    state = await timeline_at(engine.store, session)
     requests = audit.rows(state.audit).requests
     if not requests:
         return {"totals": [], "lost": 0}

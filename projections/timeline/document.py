@@ -22,7 +22,8 @@ from eventctx.projections.timeline.compaction_columns import CompactionColumns
 from eventctx.projections.timeline.fold import TimelineState, initial
 from eventctx.projections.timeline.request_columns import KNOWN, requests, updated_requests
 from eventctx.projections.timeline.units import MILLISECOND, Document
-from eventctx.projections.timeline.views import OtherEntry
+from eventctx.projections.timeline.views import OtherEntry, mark_of
+from eventctx.projections.view.entries import Entry
 
 FORMAT: Final = 1
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -66,6 +67,11 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
             "compactions": compactions.updated(CompactionColumns(since)),
         }
     return found
+
+
+def marks(state: TimelineState) -> list[bytes]:
+    """What the digest of a view covers of each message, whole, by its number."""
+    return [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
 
 
 # -- messages ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ shortened copy, an insertion, a made-up result) is an ``OtherEntry``, and -1 - i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -125,9 +125,9 @@ def following(
         # Behind a break, only what the last view showed can be found again.
         naming = _Naming(state.extras, state.places, {})
         ids = [naming.id_of(entry) for entry in (*now.sealed, *now.tail)]
-        keep = _common(last_ids(state), ids)
+        keep = same_at_start(last_ids(state), ids)
         ids = ids[keep:]
-    shown = state.shown.append(ShownView(keep, _runs(ids), event.digest))
+    shown = state.shown.append(ShownView(keep, runs_of(ids), event.digest))
     return ViewsState(shown, naming.extras, now, naming.places)
 
 
@@ -140,11 +140,36 @@ def expanded(state: ViewsState, request: int) -> list[int]:
     need, place = -1, request
     while place >= 0 and need != 0:
         keep, add, _ = state.shown[place]
-        ids = [one for at in range(0, len(add), 2) for one in range(add[at], add[at + 1] + 1)]
+        ids = ids_of(add)
         parts.append(ids if need < 0 else ids[: max(0, need - keep)])
         need = keep if need < 0 else min(need, keep)
         place -= 1
     return [one for part in reversed(parts) for one in part]
+
+
+def ids_of(runs: Sequence[int]) -> list[int]:
+    """The entry ids of runs, each a first and a last one."""
+    pairs = zip(runs[::2], runs[1::2], strict=True)
+    return [one for first, last in pairs for one in range(first, last + 1)]
+
+
+def runs_of(ids: Sequence[int]) -> tuple[int, ...]:
+    """Entry ids as runs of neighbouring messages; every other entry is a run of its own."""
+    runs: list[int] = []
+    for one in ids:
+        if runs and one == runs[-1] + 1 and runs[-1] >= 0:
+            runs[-1] = one
+        else:
+            runs += (one, one)
+    return tuple(runs)
+
+
+def same_at_start(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many first ids two views have in common."""
+    return next(
+        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
+        min(len(one), len(other)),
+    )
 
 
 def mark_of(entry: Entry) -> bytes:
@@ -181,13 +206,6 @@ def _whole(entry: Entry) -> int | None:
     if entry.kind != "message" or entry.omit or not isinstance(ref, MessageRef):
         return None
     return None if ref.shortened or ref.stripped else ref.number
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next(
-        (place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
-        min(len(one), len(other)),
-    )
 
 
 class _Naming:
@@ -251,20 +269,3 @@ def _made(entry: Entry) -> OtherEntry:
         index=ref.index if ref.shortened else None,
         omit=entry.omit,
     )
-
-
-def _runs(ids: Sequence[int]) -> tuple[int, ...]:
-    return tuple([one for run in _pairs(ids) for one in run])
-
-
-def _pairs(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for one in ids:
-        if last is not None and first is not None:
-            if one == last + 1 and last >= 0:
-                last = one
-                continue
-            yield first, last
-        first = last = one
-    if first is not None and last is not None:
-        yield first, last

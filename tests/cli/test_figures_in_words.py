@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from eventctx.cli.output import figures
-from eventctx.projections.figures import (
-    CompactionFigures,
-    EstimateErrors,
-    RequestFigures,
-    Spread,
-)
+from eventctx.projections.estimate_errors import EstimateErrors, Spread
+from eventctx.projections.figures import CompactionFigures, RequestFigures
 
 
 def test_only_an_estimate_is_marked() -> None:

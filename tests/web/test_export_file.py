@@ -125,6 +125,20 @@ async def test_a_cut_holds_the_views_of_its_turns_and_what_they_show(tmp_path, t
     assert f"at {['apples', 'pears', 'plums', 'quinces'][min(last, 4) - 1]}" in text
 
 
+async def test_a_cut_adds_to_its_views_what_the_session_does(tmp_path):
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s")
+        await ctx.set_system_prompt("Be brief.")
+        async with ctx.turn():
+            await ctx.add_message({"role": "user", "content": "The first message."})
+            await ctx.get_messages_for_request()
+        whole = await exported(engine, "s", tmp_path / "w.html")
+        file = await exported(engine, "s", tmp_path / "s.html", Contents(turns=(1, 1)))
+    # The prompt is no message, so it never joins a run of message numbers.
+    assert whole.timeline["requests"]["add"] == [[-1, -1, 0, 0]]
+    assert file.timeline["requests"]["add"] == [[-1, -1, 0, 0]]
+
+
 async def test_a_cut_keeps_numbers_and_reasons(tmp_path):
     async with session_of(["apples", "pears", "plums", "quinces"]) as engine:
         whole = await exported(engine, "private name", tmp_path / "w.html")

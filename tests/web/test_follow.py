@@ -128,8 +128,12 @@ def test_a_burst_is_few_events(serving, store, writer) -> None:
     events = []
     while not events or events[-1].data["head"] < last:
         events.append(stream.event())
+    _, last, _ = writer.append(1)
+    events.append(stream.event())
+    assert events[-1].data["head"] == last
     stream.close()
     assert len(events) < 30 + sum(took) / 0.04
+    assert all(event.data["messages"]["position"] for event in events)
 
 
 def test_a_reader_that_does_not_read_keeps_neither_others_nor_the_writer_waiting(

@@ -229,6 +229,10 @@ def test_bound_to_every_address_it_takes_addresses_and_no_names(serving, store) 
     cookie = f"127.0.0.1:{served.port}"
     reply = served.raw(GET.format(target=f"/{served.target}", host=cookie, more=""))
     more = f"Cookie: {reply.headers['set-cookie'].partition(';')[0]}\r\n"
-    for host, status in (("192.0.2.7", 200), ("evil.example", 403), ("localhost", 200)):
-        request = GET.format(target="/api/about", host=f"{host}:{served.port}", more=more)
-        assert served.raw(request).status == status
+    port = served.port
+    for host, status in (
+        (f"192.0.2.7:{port}", 200), (f"localhost:{port}", 200), (f"[2001:db8::7]:{port}", 200),
+        (f"evil.example:{port}", 403), ("192.0.2.7:1", 403), ("192.0.2.7", 403),
+    ):  # fmt: skip
+        request = GET.format(target="/api/about", host=host, more=more)
+        assert served.raw(request).status == status, host

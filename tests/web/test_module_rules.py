@@ -108,3 +108,15 @@ def test_colours_are_named_in_one_style_sheet() -> None:
         assert "@import" not in text, f"{sheet.name} loads something"
         if sheet.name != "base.css":
             assert re.findall(r"#[0-9a-f]{3,8}\b", text, re.IGNORECASE) == [], sheet.name
+
+
+def test_what_a_module_exports_is_used_by_another_or_by_a_test() -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.rglob("*.mjs"))
+    unused = []
+    for name in MODULES:
+        others = tests + "".join(MODULES[other] for other in MODULES if other != name)
+        exported = re.findall(
+            r"^export (?:async )?(?:const|class|function\*?) ([\w$]+)", MODULES[name], re.MULTILINE
+        )
+        unused += [f"{name}: {one}" for one in exported if not re.search(rf"\b{one}\b", others)]
+    assert unused == []

@@ -15,6 +15,8 @@ from eventctx.cli.output.whole_file import whole_file
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import StreamInfo
+from eventctx.projections.timeline.document import document, marks
+from eventctx.queries.timelines.key_frames import timeline_at
 
 if TYPE_CHECKING:
     from eventctx.web.export.file import Contents
@@ -84,13 +86,11 @@ async def html_of(
 ) -> int:
     """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
     from eventctx.web.export.file import Contents, write_file
-    from eventctx.web.timelines import Timelines
 
     with progress(f"Writing {info.stream}", None) as bar:
-        timelines = Timelines(engine.store)
-        columns = await timelines.document(info.stream)
-        marks = await timelines.marks(info.stream)
+        state = await timeline_at(engine.store, info.stream)
+        columns = document(state, info.stream)
         with whole_file(output) as file:
             return await write_file(
-                file, engine.store, columns, marks, contents or Contents(), bar.at
+                file, engine.store, columns, marks(state), contents or Contents(), bar.at
             )

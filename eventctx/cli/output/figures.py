@@ -1,14 +1,10 @@
-"""Token figures as a screen shows them, and as JSON: an estimate always has its ``~``."""
+"""Token figures as a screen shows them: an estimate always has its ``~``."""
 
 from __future__ import annotations
 
 from eventctx.cli.output.plain import number, plural
-from eventctx.projections.figures import (
-    CompactionFigures,
-    EstimateErrors,
-    RequestFigures,
-    Spread,
-)
+from eventctx.projections.estimate_errors import EstimateErrors, Spread
+from eventctx.projections.figures import CompactionFigures, RequestFigures
 
 
 def tokens(count: int | None, estimated: bool) -> str:

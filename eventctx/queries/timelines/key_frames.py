@@ -49,17 +49,13 @@ class Frames:
     are asked for. ``beside`` is what questions keep for as long as the frames are held.
     """
 
-    def __init__(
-        self, states: Sequence[TimelineState | None] = (), loaded: LoadedFrames | None = None
-    ) -> None:
-        self._states = list(states)
+    def __init__(self, loaded: LoadedFrames | None = None) -> None:
         self.now: TimelineState | None = None
         self.beside: dict[type[Sized], Sized] = {}
         self._loaded = loaded
         self.positions = [] if loaded is None else list(loaded.positions)
         self.known = self.positions[-1] if self.positions else -1
-        if loaded is not None:
-            self._states = [None] * len(self.positions)
+        self._states: list[TimelineState | None] = [None] * len(self.positions)
 
     def last(self) -> TimelineState | None:
         """The last frame."""
@@ -168,6 +164,14 @@ class KeyFrames:
                 if room < 0:
                     frames.beside.clear()
 
+    async def continued(self, stream: str, state: TimelineState) -> TimelineState | None:
+        """The timeline after the last record, folded from an earlier ``state`` of it.
+
+        None where ``state`` does not hold any more: another session has its name by now, or an
+        erasure changed what earlier messages are. Raises StreamNotFound.
+        """
+        return await self._folded(stream, state, None, known=state.position)
+
     async def forget(self, stream: str) -> None:
         """Let go of a session's frames, here and on disk, and of all texts beside them.
 
@@ -185,7 +189,7 @@ class KeyFrames:
         frames = self._held.get(stream)
         if frames is None:
             loaded = None if self._cache is None else await self._cache.load(stream)
-            frames = self._held[stream] = Frames(loaded=loaded)
+            frames = self._held[stream] = Frames(loaded)
         self._held.move_to_end(stream)
         while len(self._held) > 1 and self._records() > MOST_RECORDS:
             self._held.popitem(last=False)

@@ -7,10 +7,12 @@ where a request of these turns shows them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from eventctx.errors import InvalidSetting
+from eventctx.projections.timeline import views
 from eventctx.projections.timeline.units import Document
 
 
@@ -36,7 +38,7 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, H
     chosen = [place for place, turn in enumerate(requests["turn"]) if first <= turn <= last]
     if not chosen:
         raise InvalidSetting(f"turn: {_turns_with_requests(requests['turn'], first, last)}")
-    views = _views(requests, chosen)
+    shown = _views(requests, chosen)
     turns = document["messages"]["turn"]
     own = [number for number, turn in enumerate(turns) if first <= turn <= last]
     messages = max([requests["last"][chosen[-1]], *own]) + 1
@@ -44,11 +46,11 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, H
         requests["position"][chosen[-1]],
         document["messages"]["position"][messages - 1] if messages else -1,
     )
-    ids = {one for view in views for one in view}
+    ids = {one for view in shown for one in view}
     compactions = [one for one in document["compactions"] if one["position"] <= end]
     inserted = [one for compaction in compactions for one in compaction["insertions"]]
     extras = max([-one for one in (*ids, *inserted) if one < 0], default=0)
-    shown = HeldContents(
+    held = HeldContents(
         frozenset(own) | {one for one in ids if one >= 0},
         frozenset(-1 - one for one in ids if one < 0),
     )
@@ -56,7 +58,7 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, H
         **document,
         "messages": _columns(document["messages"], range(messages)),
         "extras": document["extras"][:extras],
-        "requests": {**_columns(requests, chosen), **_differences(views)},
+        "requests": {**_columns(requests, chosen), **_differences(shown)},
         "compactions": compactions,
         "changes": _columns_until(document["changes"], end),
         "turns": [one for one in document["turns"] if one["first"] <= end],
@@ -70,7 +72,7 @@ def cut_to_turns(document: Document, first: int, last: int) -> tuple[Document, H
         ],
         "calls": {call: one for call, one in document["calls"].items() if one < messages},
     }
-    return made, shown
+    return made, held
 
 
 def _turns_with_requests(turns: Sequence[int], first: int, last: int) -> str:
@@ -88,43 +90,17 @@ def _views(requests: Document, chosen: Sequence[int]) -> list[list[int]]:
     view: list[int] = []
     for place in range(chosen[-1] + 1):
         del view[requests["keep"][place] :]
-        view.extend(_expanded(requests["add"][place]))
+        view.extend(views.ids_of(requests["add"][place]))
         if place in wanted:
             found.append(list(view))
     return found
 
 
-def _expanded(pairs: Sequence[int]) -> Iterator[int]:
-    for first, last in zip(pairs[::2], pairs[1::2], strict=True):
-        yield from range(first, last + 1)
-
-
-def _differences(views: Sequence[Sequence[int]]) -> Document:
+def _differences(chosen: Sequence[Sequence[int]]) -> Document:
     """The columns of what each view keeps of the one before it, and what it adds."""
-    keep: list[int] = []
-    add: list[list[int]] = []
-    before: Sequence[int] = ()
-    for view in views:
-        same = 0
-        for one, other in zip(before, view, strict=False):
-            if one != other:
-                break
-            same += 1
-        keep.append(same)
-        add.append(_pairs(view[same:]))
-        before = view
+    keep = [views.same_at_start(*pair) for pair in pairwise(((), *chosen))]
+    add = [list(views.runs_of(view[same:])) for view, same in zip(chosen, keep, strict=True)]
     return {"keep": keep, "add": add}
-
-
-def _pairs(ids: Sequence[int]) -> list[int]:
-    """Runs of neighbouring message numbers as pairs; an extra is a pair of its own."""
-    pairs: list[int] = []
-    for one in ids:
-        if pairs and one >= 0 and pairs[-1] == one - 1:
-            pairs[-1] = one
-        else:
-            pairs += (one, one)
-    return pairs
 
 
 def _columns(columns: Document, rows: Sequence[int]) -> Document:

@@ -97,7 +97,7 @@ export function followEnd() {
  * Moves the window so that the request is in it, with room for the next steps: each move draws all.
  * @param {number} request
  */
-export function showInWindow(request) {
+function showInWindow(request) {
   showRequests(windowWith(windowed.peek(), request, timeline.peek()?.requests.count ?? 0));
 }
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { groupOf, LOG_GROUPS, SCREEN_GROUPS } from '../../../eventctx/web/page/timeline/groups.js';
 import { packDocument, packedBuffers, withSums } from '../../../eventctx/web/page/timeline/packing.js';
-import { STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
+import { CHANGE_KINDS, STANDINGS } from '../../../eventctx/web/page/timeline/standing.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { chaos, documentOf, seeded, slowly } from './chaos.mjs';
 import { smallDocument } from './made.mjs';
@@ -117,6 +117,46 @@ test('rows of earlier documents read otherwise once a later one says so', () => 
   assert.equal(timeline.version.value, before + 1);
 });
 
+test('words out of view name the change and the compaction that took them out', () => {
+  const timeline = Timeline.from(smallDocument());
+  let compacted = 0;
+  for (let request = 0; request < timeline.requests.count; request++) {
+    for (const { number, standing, change, compaction } of timeline.wordsOutOfView(request)) {
+      const said = timeline.standing(number, request);
+      assert.deepEqual([said.what, said.change], [standing, change]);
+      const { position } = timeline.compactions[compaction];
+      assert.equal(position, timeline.changes.position[change]);
+      assert.ok(position < timeline.requests.position[request]);
+      compacted++;
+    }
+  }
+  assert.ok(compacted > 0);
+});
+
+test('words fell behind the last request that was made before they were taken out', () => {
+  let again = 0;
+  for (const seed of SEEDS) {
+    const records = chaos(seeded(seed));
+    const timeline = Timeline.from(documentOf(records, 0, records.length));
+    const { what, first, last, position } = timeline.changes;
+    for (const { number, fell, change } of timeline.wordsOutOfView(timeline.requests.count - 1)) {
+      const restored = Array.from(what.keys()).findLast((at) =>
+        CHANGE_KINDS[what[at]] === 'restored' && first[at] <= number && number <= last[at]);
+      if (restored === undefined || change < restored) continue;
+      assert.ok(fell > timeline.requestAt(position[restored]), `seed ${seed}, message ${number}`);
+      again++;
+    }
+  }
+  assert.ok(again > 0);
+});
+
+test('calls that a later document names are known beside those of the first', () => {
+  const records = chaos(seeded(4));
+  const timeline = Timeline.from({ ...documentOf(records, 0, 5), calls: { one: 1 } });
+  timeline.append({ ...documentOf(records, 5, 9), calls: { two: 2 } });
+  assert.deepEqual(timeline.calls, { one: 1, two: 2 });
+});
+
 test('a turn that goes on takes the place of what was known of it', () => {
   const records = chaos(seeded(4));
   const turn = { number: 1, turn_id: 't', first: 0, last: 3, time: 1 };
@@ -129,6 +169,10 @@ test('a document that does not go on from the head is refused', () => {
   const records = chaos(seeded(4));
   const timeline = Timeline.from(documentOf(records, 0, 5));
   assert.throws(() => timeline.append(documentOf(records, 6, 8)), /expected chaos after @4, found chaos after @5/);
+  assert.throws(
+    () => timeline.append({ ...documentOf(records, 5, 8), session: 'other' }),
+    /expected chaos after @4, found other after @4/,
+  );
   assert.throws(() => Timeline.from(documentOf(records, 6, 8)), /expected a whole document/);
   assert.throws(() => Timeline.from({ ...documentOf(records, 0, 5), format: 2 }), /expected a document of format 1/);
   assert.equal(timeline.head, 4);

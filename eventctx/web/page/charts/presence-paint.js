@@ -148,7 +148,7 @@ function paintKinds(context, { timeline, shape, colours }) {
  * @param {Palette} colours
  * @param {number} group
  */
-export function kindStyle({ groups, ground, text, forced, ratio }, group) {
+function kindStyle({ groups, ground, text, forced, ratio }, group) {
   const pattern = GROUP_PATTERNS[group] ?? 'solid';
   const [ink, strength] = forced ? [text, 1] : [ground, 0.34];
   return { colour: groups[group] ?? text, pattern, ink, ground: forced && pattern !== 'solid' ? 0 : 1, strength, ratio };
@@ -185,7 +185,7 @@ function paintBins(context, { runs, shape, colours }) {
  * @param {string} state
  * @param {Palette} colours
  */
-export function paintBinState(context, path, state, colours) {
+function paintBinState(context, path, state, colours) {
   const strength = BIN_STRENGTHS[state];
   if (strength === undefined) {
     paintStanding(context, path, state, colours, 1);

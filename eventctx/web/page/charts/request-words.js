@@ -15,7 +15,7 @@ const KNOWN_WORDS = Object.freeze(['observed', 'prepared', 'reconstructed']);
 const KIND_WORDS = ['system', 'person', 'harness', 'model', 'result', 'other'];
 
 /** @param {number} code */
-export function knownWord(code) {
+function knownWord(code) {
   return KNOWN_WORDS[code] ?? 'not known how';
 }
 
@@ -29,7 +29,7 @@ export function kindWord(code) {
  * @param {Timeline} timeline
  * @param {number} request
  */
-export function sizeWords({ requests }, request) {
+function sizeWords({ requests }, request) {
   const estimated = requests.estimated[request] === 1;
   const how = estimated ? 'estimated' : 'counted by the provider';
   return `${tokensText(requests.total[request] ?? 0, estimated)} tokens, ${how}`;

@@ -113,13 +113,13 @@ function pairRow(pair, context) {
 }
 
 /** @param {Entry} entry @returns {string} */
-export function entryName(entry) {
+function entryName(entry) {
   if (entry.number !== null && entry.kind !== 'synthetic') return `#${entry.number}`;
   return entry.position === null ? '' : `@${entry.position}`;
 }
 
 /** @param {Entry} entry @returns {string} */
-export function entryKind(entry) {
+function entryKind(entry) {
   if (entry.kind === 'insertion') return (entry.extra?.name ?? 'inserted').replaceAll('_', ' ');
   if (entry.kind === 'synthetic') return 'made up';
   return PAIR_KIND_WORDS[SCREEN_GROUPS[groupOf(entry.group)]] ?? '';

@@ -123,7 +123,7 @@ function replacedLines(gone, fresh) {
  * @param {string} after
  * @returns {Piece[] | null}
  */
-export function wordDiff(before, after) {
+function wordDiff(before, after) {
   const left = before.match(/\w+|\s+|[^\w\s]/gu) ?? [];
   const right = after.match(/\w+|\s+|[^\w\s]/gu) ?? [];
   if (left.length + right.length > MOST_WORDS_IN_LINE) return null;

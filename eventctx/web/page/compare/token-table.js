@@ -20,7 +20,7 @@ const TOKEN_ROWS = /** @type {const} */ ([
  * @param {Timeline} timeline
  * @param {number} request
  */
-export function tokensByKind(timeline, request) {
+function tokensByKind(timeline, request) {
   const { beside, total, estimated } = timeline.requests;
   return {
     groups: Array.from(timeline.sums(request)),

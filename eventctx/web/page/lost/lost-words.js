@@ -48,7 +48,7 @@ export function sizesText({ before, before_estimated, after, after_estimated }) 
  * @param {string} demand
  * @param {string[]} texts
  */
-export function standsWordForWord(demand, texts) {
+function standsWordForWord(demand, texts) {
   const wanted = plainWords(demand);
   return texts.some((text) => plainWords(text).includes(wanted));
 }

@@ -4,7 +4,7 @@
 // needs it itself, because an exported file has nobody to ask.
 
 /** Elements that a harness writes in the user's role. */
-export const HARNESS_ELEMENTS = [
+const HARNESS_ELEMENTS = [
   'system-reminder', 'command-name', 'command-message', 'command-args', 'command-contents',
   'local-command-stdout', 'local-command-stderr', 'local-command-caveat',
   'bash-input', 'bash-stdout', 'bash-stderr', 'task-notification', 'agent-notification',

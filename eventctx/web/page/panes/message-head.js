@@ -3,7 +3,7 @@
 import { kindWord } from '../charts/request-words.js';
 import { h } from '../element.js';
 import { standingMark } from '../parts/standing.js';
-import { counted, tokensText } from '../parts/numbers.js';
+import { tokensText } from '../parts/numbers.js';
 import { linkTo } from '../place.js';
 import { GROUPS } from '../state.js';
 import { groupOf } from '../timeline/groups.js';
@@ -53,7 +53,7 @@ export function messageHead(timeline, number, { what, change }, results) {
  * @param {Timeline} timeline
  * @param {number} change
  */
-export function reasonCode(timeline, change) {
+function reasonCode(timeline, change) {
   const reason = change < 0 ? -1 : timeline.changes.reason[change];
   if (reason < 0) return null;
   const { code, rule } = timeline.reasons[reason];
@@ -109,7 +109,7 @@ function linksByMessage(timeline) {
  * @param {Timeline} timeline
  * @param {number} position
  */
-export function lastMessageAt(timeline, position) {
+function lastMessageAt(timeline, position) {
   const { position: positions, count } = timeline.messages;
   let low = 0;
   let high = count;
@@ -134,11 +134,6 @@ export function sizeChange(timeline, number, shown) {
 /** @param {readonly (readonly [number, number])[]} runs @returns {string} `#1–#3, #7` */
 export function runsText(runs) {
   return runs.map(([first, last]) => (first === last ? `#${first}` : `#${first}–#${last}`)).join(', ');
-}
-
-/** @param {readonly (readonly [number, number])[]} runs */
-export function messagesIn(runs) {
-  return counted(runs.reduce((sum, [first, last]) => sum + last - first + 1, 0), 'message');
 }
 
 /** @param {readonly number[]} numbers in rising order @returns {[number, number][]} */

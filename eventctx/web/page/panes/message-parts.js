@@ -29,17 +29,6 @@ export function readMessageParts(message) {
 }
 
 /**
- * The role of a message; the type of an item that has none.
- * @param {any} message
- * @returns {string}
- */
-export function roleOfMessage(message) {
-  if (!isJsonObject(message)) return '?';
-  if (typeof message.role === 'string' && message.role) return message.role;
-  return typeof message.type === 'string' ? message.type : '?';
-}
-
-/**
  * The parts of a result's content; blocks of types that no result has are `other`.
  * @param {MessagePart} part
  * @returns {MessagePart[]}

@@ -63,7 +63,7 @@ define('ctx-compare', (host) => {
  * @param {number} b
  * @param {number | null} position
  */
-export function partnerOf(now, b, position) {
+function partnerOf(now, b, position) {
   return position === null ? now.previousOf(b) : now.requestAt(position);
 }
 

@@ -16,7 +16,7 @@ const WORKER_PLACE = '/page/worker.js';
 /**
  * @returns {Worker | null} null where the browser or the page's rules allow none
  */
-export function startDecoder() {
+function startDecoder() {
   if (typeof Worker === 'undefined') return null;
   try {
     return new Worker(/** @type {string} */ (workerAddress()), { type: 'module' });

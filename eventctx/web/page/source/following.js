@@ -66,6 +66,11 @@ class Follower {
     stream.addEventListener('timeline', (event) => {
       this.take(JSON.parse(/** @type {MessageEvent} */ (event).data));
     });
+    stream.addEventListener('trouble', () => {
+      // The session was deleted, or cannot be read: asking again would not help.
+      this.tell('ended');
+      this.stop();
+    });
     stream.addEventListener('error', () => {
       this.tell('lost');
       // The browser tries again by itself unless the stream is closed.

@@ -83,7 +83,7 @@ import { ViewTable } from './views.js';
  * }} PackedDocument
  */
 
-export const DOCUMENT_FORMAT = 1;
+const DOCUMENT_FORMAT = 1;
 
 /** How each column is stored. Times are too great for 32 bits, tokens of one entry are not. */
 export const MESSAGE_COLUMNS = Object.freeze({
@@ -122,7 +122,7 @@ export const REQUEST_COLUMNS = Object.freeze({
   floor: Uint8Array,
 });
 
-export const CHANGE_COLUMNS = Object.freeze({
+const CHANGE_COLUMNS = Object.freeze({
   position: Int32Array,
   first: Int32Array,
   last: Int32Array,

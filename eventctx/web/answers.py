@@ -149,7 +149,8 @@ class PageAnswers:
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
         found = await self._apart.ask(partial(found_by, query=query, session=session, limit=limit))
-        return await self._shown(search_document(found))
+        keep = await self._names()
+        return await _sent(lambda: self._discretion.found(search_document(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
         asked = partial(stats_of, url=self._url, path=self._path, unread=Unread())

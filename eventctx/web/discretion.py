@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from eventctx.documents.encoding import builtins_of
 from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.messages.recall_text import text_of
+from eventctx.search.query import parse, snippet
 
 _COLUMNS: Final = frozenset(
     ("messages", "requests", "changes", "extras", "calls", "recounts", "updated")
@@ -26,6 +28,19 @@ class Discretion:
         if self.reveal:
             return value
         return self._redactor.document(builtins_of(value), frozenset(keep))
+
+    def found(self, rows: list[dict[str, Any]], query: str, keep: Collection[str]) -> Any:
+        """What a search found. A piece is cut from the redacted text: cut before, a secret may be
+        left without what it is recognised by.
+        """
+        if self.reveal:
+            return rows
+        terms = parse(query)
+        shown = self.document(rows, keep)
+        for row, whole in zip(shown, rows, strict=True):
+            if row["message"] != whole["message"]:
+                row["snippet"] = snippet(text_of(row["message"]), terms)
+        return shown
 
     def timeline(self, document: dict[str, Any]) -> dict[str, Any]:
         """A timeline's document: its few texts are names, and the errors of compactions."""

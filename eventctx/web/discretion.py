@@ -42,11 +42,14 @@ class Discretion:
                 row["snippet"] = snippet(text_of(row["message"]), terms)
         return shown
 
-    def timeline(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A timeline's document: its few texts are names, and the errors of compactions."""
+    def timeline(self, document: dict[str, Any], *, addresses: bool = True) -> dict[str, Any]:
+        """A timeline's document: its few texts are names, and the errors of compactions.
+
+        With ``addresses`` the names of sessions stay, as the page finds them by these.
+        """
         if self.reveal:
             return document
-        keep = frozenset((document["session"],))
+        keep = _sessions_in(document) if addresses else frozenset()
         return {
             name: part if name in _COLUMNS else self._redactor.document(part, keep)
             for name, part in document.items()
@@ -55,3 +58,10 @@ class Discretion:
     def text(self, text: str) -> str:
         """A text of our own that may quote one, such as an error's."""
         return text if self.reveal else self._redactor.text(text)
+
+
+def _sessions_in(document: dict[str, Any]) -> frozenset[str]:
+    found = {document["session"], *[one["session"] for one in document["links"]]}
+    return frozenset(
+        found if document["parent"] is None else {*found, document["parent"]["session"]}
+    )

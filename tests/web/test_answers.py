@@ -315,6 +315,19 @@ async def test_a_piece_that_a_search_shows_holds_no_part_of_a_secret(serving, tm
     assert served.get(target).document == revealed.get(target).document
 
 
+async def test_sessions_are_found_by_their_names_also_where_these_look_like_addresses(
+    serving, tmp_path
+) -> None:
+    path = tmp_path / "named.db"
+    async with eventctx.open(path) as engine:
+        await (await engine.session(MAIL)).add_message({"role": "user", "content": f"to {MAIL}"})
+        await engine.fork(MAIL, 1, "fork")
+    served = serving(path)
+    assert served.get("/api/s/fork/timeline").document["parent"] == {"session": MAIL, "at": 1}
+    assert MAIL not in served.get("/api/s/fork/bodies?at=1.0").body.decode()
+    assert served.get(f"/api/s/{MAIL}/timeline").document["session"] == MAIL
+
+
 def test_reveal_shows_them(serving, secretive) -> None:
     served = serving(secretive, reveal=True)
     said = served.get("/api/s/plain/transcript").body.decode()

@@ -79,8 +79,7 @@ async def write_file(
     if contents.structure:
         document = structure_of(document)
     else:
-        document = discretion.timeline(document)
-        document["session"] = discretion.text(session)
+        document = discretion.timeline(document, addresses=False)
     written = done = 0
     for part in _before_contents(document, contents):
         written += file.write(part)

@@ -217,7 +217,7 @@ test('a gap in which something was erased makes the timeline outdated', async ()
 });
 
 test('a stream that is refused because the session is gone makes the timeline outdated', async () => {
-  for (const status of [404, 400]) {
+  for (const status of [404, 400, 410]) {
     const port = new Port(opened());
     port.broken = status;
     port.fail({ closed: true });

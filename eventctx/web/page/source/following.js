@@ -7,7 +7,7 @@
  * the timeline's own head. A document that does not go on from there is never taken.
  *
  * Three things make all that a page holds outdated, texts included: messages were erased, the session
- * was deleted, or another log is served under its name. The timeline then grows no more.
+ * or its store was deleted, or another log is served under its name. The timeline then grows no more.
  */
 
 import { ERASED } from '../timeline/standing.js';
@@ -19,8 +19,8 @@ import { ERASED } from '../timeline/standing.js';
 const FIRST_WAIT_MS = 500;
 /** The server is on this machine: it is asked often, and it costs nothing. */
 const LONGEST_WAIT_MS = 4_000;
-/** The server's words for a session, or a position, that it does not have. */
-const NOT_THERE = [400, 404];
+/** The server's words for a position, a session or a store that it does not have any more. */
+const NOT_THERE = [400, 404, 410];
 
 /** @typedef {Pick<EventSource, 'addEventListener' | 'close' | 'readyState'>} EventStream */
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from eventctx.web.guard import HEADERS
@@ -41,18 +40,14 @@ class PatientConnection(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no request of HTTP."""
         body = msg.encode("ascii", "replace") + b"\n"
-        headers = [
+        headers = (
             (b"content-type", b"text/plain; charset=utf-8"),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
             *HEADERS,
-        ]
-        for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
-            h11.Data(data=body),
-            h11.EndOfMessage(),
-        ):
-            self.transport.write(self.conn.send(event) or b"")
+        )
+        lines = (b"HTTP/1.1 400 Bad Request", *[b"%b: %b" % one for one in headers], b"", body)
+        self.transport.write(b"\r\n".join(lines))
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:

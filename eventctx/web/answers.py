@@ -50,6 +50,7 @@ from eventctx.web.parameters import (
     session_of,
 )
 from eventctx.web.pictures import SessionPicture, session_picture
+from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
 _HITS: Final = 100
@@ -65,6 +66,7 @@ class PageAnswers:
         self._engine = engine
         self._url = url
         self._path = path
+        self._file = StoreFile(path)
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
         self._apart = Apart(url)
@@ -103,9 +105,21 @@ class PageAnswers:
             "verify": self._verify,
         }
         return [
-            *[Route(f"/api/{name}", answer) for name, answer in of_store.items()],
-            *[Route(f"/api/s/{{name}}/{name}", answer) for name, answer in of_session.items()],
+            *[Route(f"/api/{name}", self._sure(one)) for name, one in of_store.items()],
+            *[
+                Route(f"/api/s/{{name}}/{name}", self._sure(one))
+                for name, one in of_session.items()
+            ],
         ]
+
+    def _sure(self, answer: Answer) -> Answer:
+        """The answer, as long as the store is the one that was opened."""
+
+        async def checked(request: Request) -> Response:
+            self._file.check()
+            return await answer(request)
+
+        return checked
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -153,7 +167,8 @@ class PageAnswers:
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
         found = await self._apart.ask(partial(found_by, query=query, session=session, limit=limit))
-        return await self._shown(search_document(found))
+        keep = await self._names()
+        return await _sent(lambda: self._discretion.found(search_document(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
         asked = partial(stats_of, url=self._url, path=self._path, unread=Unread())
@@ -193,7 +208,7 @@ class PageAnswers:
             raise InvalidSetting(f"after: expected a position up to {info.head}, found {after}")
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
-        parts = (self._engine, self._timelines, self._discretion, self.streams)
+        parts = (self._engine, self._timelines, self._discretion, self.streams, self._file)
         return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------

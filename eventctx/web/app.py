@@ -29,6 +29,7 @@ from eventctx.web.answers import PageAnswers
 from eventctx.web.discretion import Discretion
 from eventctx.web.guard import App, Guard
 from eventctx.web.page_files import PageFile
+from eventctx.web.store_file import StoreGone
 
 SCREENS: Final = ("lost", "compare", "search", "integrity")
 """The screens of a session besides its own; the page itself finds out which one is asked for."""
@@ -115,6 +116,8 @@ def _status(error: Exception) -> int:
             return 400
         case LogCorrupted() | DecodeError():
             return 409
+        case StoreGone():
+            return 410
         case StoreError():
             return 500
     return 400

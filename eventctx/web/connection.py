@@ -2,6 +2,8 @@
 
 uvicorn waits for the rest of a request without a limit, so whoever sends one byte a minute holds a
 connection for ever. Here a request has some seconds from its first byte to its last header.
+
+What is answered before the application is asked gets the application's headers too.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import asyncio
 from typing import Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from eventctx.web.guard import HEADERS
 
 REQUEST_SECONDS: Final = 10.0
 """How long a request's line and headers may take, and a new connection may be silent."""
@@ -32,6 +36,19 @@ class PatientConnection(H11Protocol):
             self._wait()
         else:
             self._stop()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request of HTTP."""
+        body = msg.encode("ascii", "replace") + b"\n"
+        headers = (
+            (b"content-type", b"text/plain; charset=utf-8"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            *HEADERS,
+        )
+        lines = (b"HTTP/1.1 400 Bad Request", *[b"%b: %b" % one for one in headers], b"", body)
+        self.transport.write(b"\r\n".join(lines))
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""

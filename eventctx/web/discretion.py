@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from eventctx.documents.encoding import builtins_of
 from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.messages.recall_text import text_of
+from eventctx.search.query import parse, snippet
 
 _COLUMNS: Final = frozenset(
     ("messages", "requests", "changes", "extras", "calls", "recounts", "updated")
@@ -27,11 +29,27 @@ class Discretion:
             return value
         return self._redactor.document(builtins_of(value), frozenset(keep))
 
-    def timeline(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A timeline's document: its few texts are names, and the errors of compactions."""
+    def found(self, rows: list[dict[str, Any]], query: str, keep: Collection[str]) -> Any:
+        """What a search found. A piece is cut from the redacted text: cut before, a secret may be
+        left without what it is recognised by.
+        """
+        if self.reveal:
+            return rows
+        terms = parse(query)
+        shown = self.document(rows, keep)
+        for row, whole in zip(shown, rows, strict=True):
+            if row["message"] != whole["message"]:
+                row["snippet"] = snippet(text_of(row["message"]), terms)
+        return shown
+
+    def timeline(self, document: dict[str, Any], *, addresses: bool = True) -> dict[str, Any]:
+        """A timeline's document: its few texts are names, and the errors of compactions.
+
+        With ``addresses`` the names of sessions stay, as the page finds them by these.
+        """
         if self.reveal:
             return document
-        keep = frozenset((document["session"],))
+        keep = _sessions_in(document) if addresses else frozenset()
         return {
             name: part if name in _COLUMNS else self._redactor.document(part, keep)
             for name, part in document.items()
@@ -40,3 +58,10 @@ class Discretion:
     def text(self, text: str) -> str:
         """A text of our own that may quote one, such as an error's."""
         return text if self.reveal else self._redactor.text(text)
+
+
+def _sessions_in(document: dict[str, Any]) -> frozenset[str]:
+    found = {document["session"], *[one["session"] for one in document["links"]]}
+    return frozenset(
+        found if document["parent"] is None else {*found, document["parent"]["session"]}
+    )

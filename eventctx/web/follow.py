@@ -23,6 +23,7 @@ from eventctx.engine import Engine
 from eventctx.errors import EventctxError, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.web.discretion import Discretion
+from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
 BATCH_SECONDS: Final = 0.04
@@ -65,6 +66,7 @@ class SessionStream:
         timelines: Timelines,
         discretion: Discretion,
         streams: Streams,
+        file: StoreFile,
         session: str,
         position: int,
     ) -> None:
@@ -72,6 +74,7 @@ class SessionStream:
         self._timelines = timelines
         self._discretion = discretion
         self._streams = streams
+        self._file = file
         self._session = session
         self._position = position
 
@@ -133,6 +136,7 @@ class SessionStream:
             while True:
                 waiting = asyncio.ensure_future(anext(records))
                 while not (await asyncio.wait([waiting], timeout=PING_SECONDS))[0]:
+                    self._file.check()
                     await _put(send, b": still here\n\n")
                 if waiting.result().position > self._position:
                     yield

@@ -90,9 +90,12 @@ class Guard:
         if refusal is not None:
             await _refuse(guarded, scope, *refusal)
             return
-        # Only a GET uses the token up: a HEAD comes from programs that look at addresses.
         is_entry = scope["raw_path"] == b"/" and scope["method"] == "GET"
         if is_entry and (given := _tokens(scope)):
+            # A HEAD, or a browser's guess of what is opened next, does not use the token up.
+            if any(b"prefetch" in one.lower() for one in _purposes(headers)):
+                await _refuse(guarded, scope, 403, _NOT_BEFOREHAND)
+                return
             await self._exchange(guarded, scope, given[0])
             return
         if not self._access.holds(_values(headers, b"cookie")):
@@ -141,6 +144,7 @@ _NO_COOKIE: Final = (
     "this browser has no access: open the address that `eventctx inspect` printed, in the browser "
     "in which you want to look"
 )
+_NOT_BEFOREHAND: Final = "this address works once, so it is not to be read before it is opened"
 _USED: Final = (
     "this address was used already, or is that of an earlier run: end `eventctx inspect` and start "
     "it again, and it prints a new one"
@@ -152,7 +156,9 @@ def _unfit(scope: Scope) -> tuple[int, str] | None:
     path: bytes = scope["raw_path"]
     if scope["method"] not in ("GET", "HEAD"):
         return 405, "expected GET or HEAD: the inspector only reads"
-    if not path.startswith(b"/") or len(path) + len(scope["query_string"]) > MOST_TARGET:
+    if not path.startswith(b"/"):
+        return 400, "expected a path that begins with /, not a whole address"
+    if len(path) + len(scope["query_string"]) > MOST_TARGET:
         return 400, f"expected a path of at most {MOST_TARGET:,} bytes"
     return None
 
@@ -170,6 +176,10 @@ async def _refuse(send: Send, scope: Scope, status: int, text: str) -> None:
 
 def _values(headers: list[tuple[bytes, bytes]], wanted: bytes) -> list[bytes]:
     return [value for name, value in headers if name == wanted]
+
+
+def _purposes(headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+    return [*_values(headers, b"sec-purpose"), *_values(headers, b"purpose")]
 
 
 def _tokens(scope: Scope) -> list[str]:

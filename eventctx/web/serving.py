@@ -67,6 +67,8 @@ async def serve(
             ws="none",
             lifespan="off",
             log_config=None,
+            # Its warnings are of what clients send, which any page may do: the terminal stays ours.
+            log_level="error",
             access_log=False,
             server_header=False,
             limit_concurrency=MOST_CONNECTIONS,

@@ -202,7 +202,16 @@ _BLOCK: Final = re.compile(
     r"|[A-Za-z0-9+/=\s\\]*+)"
 )
 
-KEY_BLOCKS: Final = (FormGroup(("-----BEGIN",), (Form("private-key", ("-----BEGIN",), _BLOCK),)),)
+# The end of a key whose beginning was cut off, as in a shortened text.
+_BLOCK_END: Final = re.compile(
+    r"(?<![A-Za-z0-9+/=\s\\])[A-Za-z0-9+/=\s\\]++"
+    r"-----END [A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?-----"
+)
+
+KEY_BLOCKS: Final = (
+    FormGroup(("-----BEGIN",), (Form("private-key", ("-----BEGIN",), _BLOCK),)),
+    FormGroup(("-----END",), (Form("private-key", ("-----END",), _BLOCK_END),)),
+)
 KNOWN: Final = (
     *(_URLS, _COLON, _DASH, _UNDERSCORE, _DOT, _LOWER, _CAPITALS, _AZURE),
     FormGroup(("earer ", "asic "), (_SCHEMES,)),

@@ -47,6 +47,9 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
         if about.parent is None
         else {"session": about.parent[0], "at": about.parent[1]},
     }
+    if since is not None:
+        # Who holds the earlier document sees whether it is of the same log.
+        found["after_digest"] = since.digest.hex()
     if since is None:
         found["legends"] = {"kinds": KINDS, "known": KNOWN, "groups": GROUPS, "what": WHAT}
     compactions = CompactionColumns(state)

@@ -81,3 +81,26 @@ async def test_a_file_of_the_structure_holds_no_text(exported: Exported) -> None
     await expect(page.locator("ctx-sent")).to_be_visible()
     await page.keyboard.press("ArrowLeft")
     await expect(page).to_have_url(re.compile(r"at=\d+"))
+
+
+async def test_a_file_that_cannot_be_shown_says_so(
+    browser: Browser, store: Path, tmp_path: Path
+) -> None:
+    whole, cut = tmp_path / "whole.html", tmp_path / "cut.html"
+    await output_of("inspect", "--store", store, "--html", whole, "--", DEMO)
+    cut.write_bytes(whole.read_bytes()[:-2_000])
+    said = re.compile("the session cannot be shown: the file is not whole, or this browser is too")
+    old = await browser.new_context()
+    await old.add_init_script("delete globalThis.DecompressionStream;")
+    without_scripts = await browser.new_context(java_script_enabled=False)
+    today = await browser.new_context()
+    for context, file in ((old, whole), (without_scripts, whole), (today, cut)):
+        page = await context.new_page()
+        await page.goto(file.as_uri())
+        await expect(page.get_by_text(said)).to_be_visible()
+    page = await today.new_page()
+    await page.goto(whole.as_uri())
+    await settled(page)
+    await expect(page.get_by_text(said)).to_have_count(0)
+    for context in (old, without_scripts, today):
+        await context.close()

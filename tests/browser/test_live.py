@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
+import eventctx
 from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import Inspector, inspecting, path_of
 from tests.browser.settling import settled
@@ -109,3 +110,27 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live) -> Non
         held = await live.page.evaluate(_HELD)
         asked = await live.page.evaluate(_ASKED, f"/api/s/{SESSION}/timeline")
         assert held == asked
+
+
+async def test_words_that_were_erased_leave_the_page_and_all_that_it_holds(live: Live) -> None:
+    await live.page.get_by_text("word-3").first.click()
+    await expect(live.page.get_by_text("word-3").first).to_be_visible()
+    async with eventctx.open(live.store) as engine:
+        [number] = [
+            one.number for one in await engine.transcript(SESSION)
+            if "word-3" in str(one.message) and one.message["role"] == "user"
+        ]  # fmt: skip
+        await engine.erase(SESSION, [number])
+    await expect(live.page.locator("body")).not_to_contain_text("word-3")
+    await settled(live.page)
+    await expect(live.page.get_by_text("word-4").first).to_be_visible()
+    await expect(live.page.get_by_text("Erased").first).to_be_visible()
+
+
+async def test_a_session_that_was_deleted_leaves_the_page(live: Live) -> None:
+    live.watch.expected += ["404"]
+    await expect(live.page.get_by_text("word-4").first).to_be_visible()
+    async with eventctx.open(live.store) as engine:
+        await engine.delete(SESSION)
+    await expect(live.page.locator("body")).not_to_contain_text("word-", timeout=20_000)
+    await expect(live.page.get_by_text(f"no session '{SESSION}'")).to_be_visible()

@@ -265,3 +265,28 @@ def test_an_unknown_exception_keeps_its_traceback(run, store, monkeypatch):
     done = run("sessions", "--store", store)
     assert done.code == program.BUG
     assert "Traceback" in done.err and "RuntimeError: a bug" in done.err
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_program_that_is_ended_while_it_writes_leaves_no_half_of_a_file(tmp_path, name):
+    program = (
+        "import time\nfrom pathlib import Path\n"
+        "from eventctx.cli.output.whole_file import whole_file\n"
+        f"with whole_file(Path({str(tmp_path / 'out')!r})) as file:\n"
+        "    file.write(b'half')\n    print('writing', flush=True)\n    time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as child:
+        assert child.stdout.readline() == b"writing\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        number = getattr(signal, name)
+        child.send_signal(number)
+        assert child.wait(20) == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_whose_output_is_closed_ends_as_always(store):
+    command = [sys.executable, "-m", "eventctx.cli", "sessions", "--store", str(store)]
+    closed = ["sh", "-c", '"$@" >&-', "sh", *command]
+    done = subprocess.run(closed, capture_output=True, cwd=ROOT, check=False)
+    assert b"bug" not in done.stderr

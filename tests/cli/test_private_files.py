@@ -138,3 +138,24 @@ def test_the_index_and_the_losses_have_the_rights_of_their_store(tmp_path: Path,
     asyncio.run(searched())
     made = [tmp_path / "s.db.eventctx-recall", tmp_path / "s.db-losses.jsonl"]
     assert [rights(one) for one in made] == [mode, mode]
+
+
+@pytest.mark.parametrize("kind", ["export", "jaeger", "otlp", "html"])
+@pytest.mark.parametrize("way", ["itself", "a symbolic link", "a hard link", "its log"])
+def test_no_output_replaces_a_store(run: Callable[..., Outcome], store: Path, kind: str, way: str):
+    given = store.with_name("given")
+    match way:
+        case "a symbolic link":
+            given.symlink_to(store)
+        case "a hard link":
+            given.hardlink_to(store)
+        case "its log":
+            given = store.with_name(f"{store.name}-wal")
+        case _:
+            given = store
+    before = store.read_bytes()
+    told = {**outputs(store, given), "html": ["inspect", "work", "--html", given, "--store", store]}
+    done = run(*told[kind])
+    assert (done.code, "found a database; choose another path" in done.err) == (2, True)
+    assert store.read_bytes() == before
+    assert run("sessions", "--store", store).code == 0

@@ -150,6 +150,15 @@ def test_a_key_block_without_its_end_goes_as_far_as_it_was_cut() -> None:
     assert DEFAULT.text(f"private_key={begun}\nMIIE") == "private_key=[redacted:private-key]"
 
 
+def test_a_key_block_without_its_beginning_goes_from_where_it_was_cut() -> None:
+    ended = BLOCK.format("END")
+    assert DEFAULT.text(f"head\n[…]\nIBAA\nMIIEow==\n{ended}\n.") == (
+        "head\n[…][redacted:private-key]\n."
+    )
+    assert DEFAULT.text(f"[…]\\nIBAA==\\n{ended}.") == "[…][redacted:private-key]."
+    assert DEFAULT.text(f"of {ended}") == "[redacted:private-key]"
+
+
 @pytest.mark.parametrize("secret", ["sk-" + LETTERS[:5], "ghp_ab", "ann@exam", "AKIAAB"])
 def test_what_a_cut_left_of_a_secret_goes_too(secret: str) -> None:
     assert secret not in DEFAULT.text(f"{'x ' * 400}{secret}…")
@@ -399,6 +408,8 @@ HARD: dict[str, Callable[[int], str]] = {
     "commas": lambda n: "password=" + "," * n,
     "blanks": lambda n: "password" + " " * n + "=",
     "backslashes": lambda n: "password" + "\\" * n,
+    "key blocks that end": lambda n: BLOCK.format("END") * (n // 29),
+    "a key block's lines": lambda n: "ab/ " * (n // 4) + "-----END",
     "key blocks that begin": lambda n: BLOCK.format("BEGIN") * (n // 31),
     "flags": lambda n: "--a" * (n // 3) + "token",
     "urls": lambda n: "://a:" * (n // 5),

@@ -14,6 +14,7 @@ import pytest
 import eventctx
 from eventctx.errors import NotAStore, StoreUnavailable
 from eventctx.web import connection as connections
+from eventctx.web import follow
 from tests.web.conftest import Served, read_reply
 
 
@@ -193,4 +194,33 @@ def test_a_store_that_vanishes_is_told_and_the_page_stays(serving, store) -> Non
     store.write_bytes(b"")
     reply = served.get("/api/s/work/audit")
     assert reply.status in (200, 404, 409, 500)
+    assert served.get("/").status == 200
+
+
+@pytest.mark.parametrize("harm", ["removed", "moved", "replaced"])
+def test_a_store_whose_file_is_gone_is_not_shown_any_more(
+    serving, store, harm, monkeypatch
+) -> None:
+    monkeypatch.setattr(follow, "PING_SECONDS", 0.1)
+    served = serving(store)
+    assert served.get("/api/s/work/timeline").status == 200
+    assert served.get("/api/s/work/why?number=0").status == 200
+    stream = served.open_stream("/api/s/work/follow?after=-1")
+    assert stream.event().name == "timeline"
+    copy = store.with_name("copy.db")
+    shutil.copy(store, copy)
+    match harm:
+        case "removed":
+            store.unlink()
+        case "moved":
+            store.rename(store.with_name("elsewhere.db"))
+        case _:
+            copy.replace(store)
+    for question in ("bodies?at=1.0", "timeline", "why?number=0", "follow?after=0"):
+        reply = served.get(f"/api/s/work/{question}")
+        assert (reply.status, "start it again" in reply.document["error"]) == (410, True)
+    told = stream.event()
+    assert (told.name, "start it again" in told.data["error"]) == ("trouble", True)
+    assert stream.event() is None
+    stream.close()
     assert served.get("/").status == 200

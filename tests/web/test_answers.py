@@ -293,6 +293,42 @@ def test_secrets_are_redacted_in_every_answer(serving, secretive) -> None:
         assert f"[redacted:{kind}]" in whole
 
 
+async def test_a_piece_that_a_search_shows_holds_no_part_of_a_secret(serving, tmp_path) -> None:
+    path = tmp_path / "pieces.db"
+    before, after = "earlier " * 60, " later" * 60
+    key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEowIBAAKCAQEA\n" * 40
+    async with eventctx.open(path) as engine:
+        context = await engine.session("plain")
+        for number, secret in enumerate((
+            "password: hunter2hunter2", 'password = "' + "corr horse " * 12 + '"', key
+        )):  # fmt: skip
+            text = f"{before}{secret}; needle{number} {after}"
+            await context.add_message({"role": "user", "content": text})
+        await context.add_message({"role": "user", "content": f"{before}needle3{after}"})
+    served, revealed = serving(path), serving(path, reveal=True)
+    for number, part in enumerate(("hunter2", "horse", "MIIE")):
+        target = f"/api/search?q=needle{number}"
+        assert part in revealed.get(target).document[0]["snippet"]
+        [found] = served.get(target).document
+        assert part not in json.dumps(found)
+        assert f"needle{number}" in found["snippet"]
+    target = "/api/search?q=needle3"
+    assert served.get(target).document == revealed.get(target).document
+
+
+async def test_sessions_are_found_by_their_names_also_where_these_look_like_addresses(
+    serving, tmp_path
+) -> None:
+    path = tmp_path / "named.db"
+    async with eventctx.open(path) as engine:
+        await (await engine.session(MAIL)).add_message({"role": "user", "content": f"to {MAIL}"})
+        await engine.fork(MAIL, 1, "fork")
+    served = serving(path)
+    assert served.get("/api/s/fork/timeline").document["parent"] == {"session": MAIL, "at": 1}
+    assert MAIL not in served.get("/api/s/fork/bodies?at=1.0").body.decode()
+    assert served.get(f"/api/s/{MAIL}/timeline").document["session"] == MAIL
+
+
 def test_reveal_shows_them(serving, secretive) -> None:
     served = serving(secretive, reveal=True)
     said = served.get("/api/s/plain/transcript").body.decode()

@@ -245,6 +245,21 @@ async def test_a_structure_keeps_what_a_compaction_is_judged_by(tmp_path):
     assert kept["models"] == ["model 1"]
 
 
+async def test_a_structure_holds_no_id_of_a_call_in_what_a_digest_covers(tmp_path):
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s")
+        use = {"type": "tool_use", "id": "call_of_mr_smith", "name": "f", "input": {}}
+        await ctx.add_message({"role": "assistant", "content": [use]})
+        await ctx.add_message({"role": "user", "content": "go on"})
+        await ctx.get_messages_for_request()
+        whole = await exported(engine, "s", tmp_path / "w.html")
+        file = await exported(engine, "s", tmp_path / "s.html", Contents(structure=True))
+    assert b"mr_smith".hex() in json.dumps(whole.timeline["extras"])
+    assert b"mr_smith".hex() not in file.source
+    [made_up] = [one for one in file.timeline["extras"] if one["kind"] == "synthetic"]
+    assert (made_up["call"], made_up["mark"]) == ("call 1", "")
+
+
 async def test_a_structure_may_be_cut(tmp_path):
     async with session_of(["apples", "pears"]) as engine:
         both = Contents(structure=True, turns=(2, 2))

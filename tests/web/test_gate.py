@@ -182,6 +182,39 @@ def test_every_answer_has_the_headers_that_protect_the_page(served) -> None:
     assert "server" not in replies[0].headers
 
 
+@pytest.mark.parametrize(
+    "request_bytes",
+    [b"nonsense\r\n\r\n", b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", b"\x00\r\n\r\n"],
+)
+def test_what_is_no_request_is_refused_with_the_same_headers(served, request_bytes) -> None:
+    reply = served.raw(request_bytes)
+    assert reply.status == 400
+    for name, value in HEADERS:
+        assert reply.headers[name.decode()] == value.decode()
+
+
+def test_a_program_that_looks_at_the_address_beforehand_does_not_use_the_token_up(
+    serving, store
+) -> None:
+    served = serving(store, entered=False)
+    for header in ("Sec-Purpose: prefetch", "Sec-Purpose: prefetch;prerender", "Purpose: prefetch"):
+        assert served.get(f"/{served.target}", header).status == 403
+    assert served.enter().status == 303
+
+
+def test_a_page_that_sends_nonsense_writes_nothing_to_the_terminal(
+    serving, store, capfd, caplog
+) -> None:
+    served = serving(store)
+    served.raw(b"nonsense\r\n\r\n")
+    upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+    served.raw(GET.format(target="/", host="evil.example", more=upgrade))
+    assert served.get("/", "Connection: Upgrade", "Upgrade: websocket").status == 200
+    served.stop()
+    out, err = capfd.readouterr()
+    assert (out, err, caplog.text) == ("", "", "")
+
+
 def test_neither_secret_is_ever_written_down(serving, store, capfd, caplog) -> None:
     caplog.set_level("DEBUG")
     served = serving(store)

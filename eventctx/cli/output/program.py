@@ -98,7 +98,8 @@ class Program(click.Group):
         _accept_any_text()
         try:
             code = super().main(*args, **kwargs)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as it is where the caller closed it
+                sys.stdout.flush()
         except BaseException as error:
             code = _exit_code(error)
         sys.exit(code if isinstance(code, int) else OK)

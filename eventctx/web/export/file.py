@@ -22,6 +22,12 @@ from eventctx.web.export.structure import structure_of
 
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
+_ALONE: Final = (
+    "If this stays, the session cannot be shown: the file is not whole, or this browser is too old "
+    "or runs no scripts."
+)
+"""Goes away when the page is there."""
+
 
 class Contents(NamedTuple):
     """What a file holds of a session.
@@ -79,8 +85,7 @@ async def write_file(
     if contents.structure:
         document = structure_of(document)
     else:
-        document = discretion.timeline(document)
-        document["session"] = discretion.text(session)
+        document = discretion.timeline(document, addresses=False)
     written = done = 0
     for part in _before_contents(document, contents):
         written += file.write(part)
@@ -145,7 +150,7 @@ def _footer(document: Document, contents: Contents) -> str:
     ]
     receipt = f"<code>{_text(str(_receipt(document)))}</code>"
     return (
-        f'<footer class="file-note"><p>{_text(" ".join(words))}</p>'
+        f'<p id="alone">{_ALONE}</p>\n<footer class="file-note"><p>{_text(" ".join(words))}</p>'
         f"<p>Receipt: {receipt}</p></footer>\n"
     )
 

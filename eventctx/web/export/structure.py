@@ -40,6 +40,7 @@ _REQUEST_COLUMNS: Final = (
 )
 _CHANGE_COLUMNS: Final = ("position", "first", "last", "what", "reason", "compaction", "into")
 _EXTRA_NUMBERS: Final = ("group", "tokens", "number", "position", "index", "stands_for")
+_INSERTED: Final[tuple[str, ...]] = get_args(InsertionKind)
 _COMPACTION_NUMBERS: Final = (
     *("position", "turn", "iteration", "number", "before", "before_estimated", "after"),
     *("after_estimated", "recorded", "tokens_before", "tokens_after", "messages_before"),
@@ -108,13 +109,17 @@ class _Names:
 
 
 def _extra(extra: Document, names: _Names) -> Document:
+    # Beside digests, a mark holds ids of calls and an insertion's kind as they are.
+    is_told = (
+        extra.get("call") or extra.get("omit") or extra.get("name", "") not in ("", *_INSERTED)
+    )
     made: Document = {
         "kind": _one_of(get_args(ExtraKind))(extra["kind"]),
-        "mark": _hex(extra["mark"]),
+        "mark": "" if is_told else _hex(extra["mark"]),
     }
     made |= _numbers(extra, _EXTRA_NUMBERS)
     if "name" in extra:
-        made["name"] = _one_of(get_args(InsertionKind))(extra["name"])
+        made["name"] = _one_of(_INSERTED)(extra["name"])
     if "call" in extra:
         made["call"] = names.call(extra["call"])
     if "omit" in extra:

@@ -195,9 +195,16 @@ function keepUp(loaded) {
     }),
   ];
   if (source.can.live) {
-    ends.push(source.follow(loaded, (state) => (connection.value = state)));
+    ends.push(source.follow(loaded, heard));
   }
   return () => ends.forEach((end) => end());
+}
+
+/** @param {import('./source/source.js').FollowState} state */
+function heard(state) {
+  // Erased texts stand in many places by now; only a new page surely holds none of them.
+  if (state === 'outdated') location.reload();
+  else connection.value = state;
 }
 
 /** @param {Timeline} loaded */

@@ -129,7 +129,7 @@ export function documentOf(records, start, end) {
     if (fresh) rows[type].push({ position, ...row });
   });
   return {
-    format: 1, session: 'chaos', head: end - 1, digest: String(end), after: start - 1, records: end,
+    format: 1, session: 'chaos', head: end - 1, digest: String(end), after: start - 1, after_digest: String(start), records: end,
     mirror: null, source_format: null, parent: null,
     messages: { first: firsts.message, ...table(MESSAGES, rows.message) },
     extras: extras.slice(known),

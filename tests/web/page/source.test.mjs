@@ -5,6 +5,7 @@ import { BodyBlocks } from '../../../eventctx/web/page/source/blocks.js';
 import { TimelineDecoder } from '../../../eventctx/web/page/source/decoding.js';
 import { followTimeline } from '../../../eventctx/web/page/source/following.js';
 import { serverSource, sessionPlace } from '../../../eventctx/web/page/source/server.js';
+import { ERASED } from '../../../eventctx/web/page/timeline/standing.js';
 import { packDocument } from '../../../eventctx/web/page/timeline/packing.js';
 import { Timeline } from '../../../eventctx/web/page/timeline/timeline.js';
 import { chaos, documentOf, seeded } from './chaos.mjs';
@@ -98,7 +99,7 @@ class Port {
 
   since(after) {
     this.asked.push(after);
-    return this.broken ? Promise.reject(new Error('gone')) : Promise.resolve(documentOf(RECORDS, after + 1, END));
+    return this.broken ? Promise.reject(Object.assign(new Error('gone'), { status: this.broken })) : Promise.resolve(documentOf(RECORDS, after + 1, END));
   }
 
   later(run, milliseconds) {
@@ -110,8 +111,8 @@ class Port {
     return this.streams.at(-1);
   }
 
-  send(start, end) {
-    const data = JSON.stringify(documentOf(RECORDS, start, end));
+  send(start, end, otherwise = {}) {
+    const data = JSON.stringify({ ...documentOf(RECORDS, start, end), ...otherwise });
     this.stream.dispatchEvent(Object.assign(new Event('timeline'), { data }));
   }
 
@@ -204,6 +205,45 @@ test('a session that cannot be followed any more is not asked for again', () => 
   port.fail({ closed: true });
   assert.deepEqual(port.states, ['open', 'ended']);
   assert.deepEqual([port.stream.closed, port.streams.length, port.timers], [true, 1, []]);
+});
+
+test('an erasure, or another log of the same name, makes the timeline outdated and ends it', () => {
+  const run = { position: [6], first: [0], last: [0], what: [ERASED], reason: [-1], compaction: [-1], into: [-1] };
+  for (const otherwise of [{ changes: run }, { after_digest: 'another' }]) {
+    const timeline = opened();
+    const port = new Port(timeline);
+    port.send(5, 7, otherwise);
+    port.send(5, 7);
+    assert.deepEqual([timeline.head, port.states, port.stream.closed], [4, ['outdated'], true]);
+  }
+});
+
+test('a gap in which something was erased makes the timeline outdated', async () => {
+  const port = new Port(opened());
+  port.since = async () => ({ ...documentOf(RECORDS, 5, END), after_digest: 'another' });
+  port.send(7, 9);
+  await settled();
+  assert.deepEqual([port.states, port.timers], [['outdated'], []]);
+});
+
+test('a stream that is refused because the session is gone makes the timeline outdated', async () => {
+  for (const status of [404, 400, 410]) {
+    const port = new Port(opened());
+    port.broken = status;
+    port.fail({ closed: true });
+    await settled();
+    assert.deepEqual([port.states, port.timers], [['lost', 'outdated'], []]);
+  }
+});
+
+test('a stream that is refused for another reason is tried again', async () => {
+  for (const status of [403, 500, 503]) {
+    const port = new Port(opened());
+    port.broken = status;
+    port.fail({ closed: true });
+    await settled();
+    assert.deepEqual([port.states, port.timers.length], [['lost'], 1]);
+  }
 });
 
 test('who stopped following hears nothing more', async () => {

@@ -72,7 +72,8 @@ export async function verifiedLog(now, tell) {
 export async function verifiedViews(now, tell) {
   tell('Reading the digests of messages …');
   const marks = await source.digests(now.session);
-  if (marks.length < now.messages.count) {
+  const someLeftOut = now.extras.some(({ mark }) => mark === '');
+  if (someLeftOut || marks.length < now.messages.count) {
     return { good: null, nodes: ['The digests of the messages are not here; a page from `eventctx inspect` has them.'] };
   }
   const { checked, differ } = await checkViews(now, marks, (done, of) =>

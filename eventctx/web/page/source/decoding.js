@@ -67,7 +67,10 @@ export async function fetchText(address) {
     throw new Error('The server does not answer. Is `eventctx inspect` still running?');
   }
   const text = await response.text();
-  if (!response.ok) throw new Error(refusalOf(text) ?? `The server answered ${response.status}.`);
+  if (!response.ok) {
+    const words = refusalOf(text) ?? `The server answered ${response.status}.`;
+    throw Object.assign(new Error(words), { status: response.status });
+  }
   return text;
 }
 

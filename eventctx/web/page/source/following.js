@@ -5,7 +5,12 @@
  * document's head. A browser whose connection breaks asks again by itself and names the last id it
  * got. Where it gives up (the server refused, or was gone for long), a new stream is opened behind
  * the timeline's own head. A document that does not go on from there is never taken.
+ *
+ * Three things make all that a page holds outdated, texts included: messages were erased, the session
+ * or its store was deleted, or another log is served under its name. The timeline then grows no more.
  */
+
+import { ERASED } from '../timeline/standing.js';
 
 /** @import { Timeline } from '../timeline/timeline.js' */
 /** @import { TimelineDocument } from '../timeline/packing.js' */
@@ -14,6 +19,8 @@
 const FIRST_WAIT_MS = 500;
 /** The server is on this machine: it is asked often, and it costs nothing. */
 const LONGEST_WAIT_MS = 4_000;
+/** The server's words for a position, a session or a store that it does not have any more. */
+const NOT_THERE = [400, 404, 410];
 
 /** @typedef {Pick<EventSource, 'addEventListener' | 'close' | 'readyState'>} EventStream */
 
@@ -74,7 +81,9 @@ class Follower {
     stream.addEventListener('error', () => {
       this.tell('lost');
       // The browser tries again by itself unless the stream is closed.
-      if (stream.readyState === 2) this.openLater(stream);
+      if (stream.readyState !== 2) return;
+      void this.askWhy();
+      this.openLater(stream);
     });
   }
 
@@ -91,9 +100,31 @@ class Follower {
   take(document) {
     if (this.stopped || this.catching) return;
     const { head } = this.timeline;
-    if (document.after === head) this.timeline.append(document);
+    if (document.after === head) this.grow(document);
     // Sent twice, as after a broken connection, it holds nothing new.
     else if (document.head > head) void this.catchUp();
+  }
+
+  /** @param {TimelineDocument} document that goes on from the timeline's head */
+  grow(document) {
+    const goesOn = document.after_digest === this.timeline.digest;
+    if (!goesOn || document.changes.what.includes(ERASED)) this.end();
+    else this.timeline.append(document);
+  }
+
+  /** Finds out whether the server refused because it does not have what this page shows. */
+  async askWhy() {
+    try {
+      const missing = await this.port.since(this.timeline.head);
+      if (missing.after_digest !== this.timeline.digest) this.end();
+    } catch (error) {
+      if (NOT_THERE.includes(/** @type {any} */ (error).status)) this.end();
+    }
+  }
+
+  end() {
+    this.tell('outdated');
+    this.stop();
   }
 
   /** Asks for what is missing; what the stream sends meanwhile is in the answer, or comes again. */
@@ -101,7 +132,7 @@ class Follower {
     this.catching = true;
     try {
       const missing = await this.port.since(this.timeline.head);
-      if (!this.stopped && missing.after === this.timeline.head) this.timeline.append(missing);
+      if (!this.stopped && missing.after === this.timeline.head) this.grow(missing);
       this.catching = false;
     } catch {
       this.catching = false;

@@ -23,7 +23,9 @@
 
 /** @typedef {{version: string, reveal: boolean, live: boolean, store: string, option: string | null, writable: boolean}} About */
 
-/** How a live session is followed. @typedef {'open' | 'lost' | 'ended'} FollowState */
+/** How a live session is followed; `outdated`: nothing that the page holds of it may be shown any more.
+ * @typedef {'open' | 'lost' | 'ended' | 'outdated'} FollowState
+ */
 
 /**
  * `answers`: every question of the command line; `live`: sessions grow; `search`: over all texts.

@@ -39,7 +39,7 @@ export class MessageMarks {
 }
 
 /**
- * The digest (hex) of a request's view. Throws an Error where the mark of a message is not known.
+ * The digest (hex) of a request's view. Throws an Error where a mark is not known.
  * @param {Timeline} timeline
  * @param {number} request
  * @param {MessageMarks} marks
@@ -51,6 +51,8 @@ export async function viewDigest(timeline, request, marks) {
   for (const id of timeline.view(request)) {
     if (id < 0) {
       const { mark } = timeline.extras[-id - 1];
+      // A file of the structure leaves out those in which ids of calls stand.
+      if (mark === '') throw new Error(`digest: the mark of entry ${id} is left out`);
       const bytes = new Uint8Array(mark.length / 2);
       writeHex(mark, bytes, 0);
       parts.push(bytes);

@@ -49,7 +49,8 @@ import { ViewTable } from './views.js';
 
 /**
  * @typedef {{
- *   session: string, head: number, digest: string, after: number, records: number,
+ *   session: string, head: number, digest: string, after: number, after_digest?: string,
+ *   records: number,
  *   mirror: string | null, source_format?: string | null,
  *   parent: {session: string, at: number} | null,
  *   extras: ExtraEntry[], models: string[], compactions: CompactionEntry[], reasons: ReasonEntry[],

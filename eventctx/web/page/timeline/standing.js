@@ -44,6 +44,9 @@ export const CHANGE_KINDS = Object.freeze([
   'erased',
 ]);
 
+/** Behind such a change nothing may be shown that was asked for before it. */
+export const ERASED = CHANGE_KINDS.indexOf('erased');
+
 /**
  * The standing that a kind of change leaves a message with while it is out of view. Who was restored
  * and still is not there was left out as a result without its call.

@@ -7,7 +7,8 @@ import msgspec
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, numbering, usage
 from eventctx.projections.estimate_errors import EstimateErrors
-from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.projections.timeline.fold import TimelineState
+from eventctx.queries.timelines.key_frames import key_frames, timeline_at
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -24,9 +25,28 @@ class Audit(msgspec.Struct, frozen=True):
     errors: EstimateErrors
 
 
+class _Kept:
+    """The last audit of a session, for as long as nothing came to it."""
+
+    def __init__(self) -> None:
+        self.digest = b""
+        self.audit: Audit | None = None
+
+    def __len__(self) -> int:
+        return 0 if self.audit is None else len(self.audit.requests)
+
+
 async def audited(store: EventStore, session: str) -> Audit:
     """Fold a session into its audit. Raises StreamNotFound."""
     now = await timeline_at(store, session)
+    kept = key_frames(store).beside(session, now.changes, _Kept)
+    if kept.audit is None or kept.digest != now.digest:
+        kept.audit, kept.digest = _audit(session, now), now.digest
+    # The caller may change the dict, which must not reach the next answer.
+    return msgspec.structs.replace(kept.audit, usage=dict(kept.audit.usage))
+
+
+def _audit(session: str, now: TimelineState) -> Audit:
     state = now.audit
     found = audit.rows(state)
     return Audit(

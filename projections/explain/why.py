@@ -138,6 +138,10 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
         return self.standing in ("whole", "shortened")
 
 
+_FEW: Final = 8
+"""Messages for which one pass over all changes each is cheaper than an index of all."""
+
+
 class ViewHistory:
     """One view, indexed for explanations: its entries, and the changes to every message.
 
@@ -156,6 +160,7 @@ class ViewHistory:
         }
         self._visible = {ref.number: ref for ref in state.view.layout.refs}
         self._figures = figures
+        self._asked = 0
 
     @cached_property
     def _by_number(self) -> dict[int, list[Change]]:
@@ -166,7 +171,11 @@ class ViewHistory:
 
     def _changes(self, number: int) -> list[Change]:
         """The changes to one message, with the figures of the compactions that caused them."""
-        found = self._by_number.get(number, [])
+        self._asked += 1
+        if self._asked > _FEW:
+            found = self._by_number.get(number, [])
+        else:
+            found = [change for change in self.state.changes if change.number == number]
         known = self._figures
         if known is None:
             return found

@@ -48,6 +48,8 @@ async def make(folder: Path) -> list[Path]:
         # The receipts of a store that nobody keeps stay out of the user's own folder.
         os.environ["XDG_STATE_HOME"] = place
         store = Path(place) / "demo.db"
+        # The user's own store, as it were: then no command on the page has to name it.
+        os.environ["EVENTCTX_STORE"] = str(store)
         await output_of("demo", "--store", store)
         async with (
             inspecting(store) as inspector,

@@ -47,9 +47,8 @@ async def test_a_permanent_link_gives_the_same_place_again(visit: Visit) -> None
     where = page.get_by_role("group", name="The request at the cursor")
     await expect(where).to_contain_text("turn 12, iteration 4")
     again = await settled(await visit(page.url))
-    await expect(again.get_by_role("group", name="The request at the cursor")).to_contain_text(
-        where
-    )
+    there = again.get_by_role("group", name="The request at the cursor")
+    await expect(there).to_contain_text("turn 12, iteration 4")
     assert again.url == page.url
 
 

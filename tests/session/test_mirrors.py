@@ -106,8 +106,9 @@ ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign"}
 
 ENGINE_READS: Final = {
     *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
-    *("request_view", "verify", "verify_store", "backup", "why", "diff", "lost", "dry_run"),
-    *("losses", "close_session", "close", "mirror_of", "instructions", "compare"),
+    *("verify", "verify_store", "backup", "why", "diff", "lost", "dry_run", "timeline"),
+    *("request_view", "losses", "close_session", "close", "mirror_of", "instructions"),
+    "compare",
 }
 
 

@@ -197,12 +197,13 @@ test('a gap that cannot be filled is tried again', async () => {
   assert.equal(timeline.head, END - 1);
 });
 
-test('a session that cannot be followed any more is not asked for again', () => {
+test('a session that cannot be followed any more is not asked for again', async () => {
   const timeline = opened();
   const port = new Port(timeline);
   port.say('open');
   port.say('trouble');
   port.fail({ closed: true });
+  await settled();
   assert.deepEqual(port.states, ['open', 'ended']);
   assert.deepEqual([port.stream.closed, port.streams.length, port.timers], [true, 1, []]);
 });

@@ -144,7 +144,9 @@ function overviewWords() {
   }
   const compactions = now.compactions.filter(({ number }) => number > 0).length;
   return [
-    `All ${countText(count)} requests: ${shortTokens(least)} to ${shortTokens(most)} tokens`,
+    count === 1
+      ? `One request: ${shortTokens(most)} tokens`
+      : `All ${countText(count)} requests: ${shortTokens(least)} to ${shortTokens(most)} tokens`,
     `${countText(compactions)} ${compactions === 1 ? 'compaction' : 'compactions'}`,
     `window ${now.name(first)} to ${now.name(last)}`,
   ].join(' · ');

@@ -66,7 +66,7 @@ define('ctx-search', (host) => {
 function searchForm(host, everywhere) {
   const field = h('input', {
     type: 'search', class: 'search-field', 'aria-label': 'Search for', value: place.peek().query,
-    autocomplete: 'off', spellcheck: 'false', autofocus: true,
+    autocomplete: 'off', spellcheck: 'false',
     on: { input: () => later() },
   });
   /** @type {ReturnType<typeof setTimeout> | undefined} */
@@ -106,6 +106,10 @@ function searchForm(host, everywhere) {
  * @returns {Promise<SearchHit[] | null>}
  */
 async function answered(now, query, all, tell) {
+  if (!source.can.search && !source.can.live) {
+    tell('This file was written without texts, so there is nothing to search.');
+    return null;
+  }
   tell('Searching …');
   try {
     if (source.can.search) return await source.search(query, all || now === null ? null : now.session);

@@ -73,18 +73,27 @@ class Follower {
     stream.addEventListener('timeline', (event) => {
       this.take(JSON.parse(/** @type {MessageEvent} */ (event).data));
     });
-    stream.addEventListener('trouble', () => {
-      // The session was deleted, or cannot be read: asking again would not help.
-      this.tell('ended');
-      this.stop();
-    });
+    stream.addEventListener('trouble', () => void this.troubled(stream));
     stream.addEventListener('error', () => {
+      if (stream !== this.stream) return;
       this.tell('lost');
       // The browser tries again by itself unless the stream is closed.
       if (stream.readyState !== 2) return;
       void this.askWhy();
       this.openLater(stream);
     });
+  }
+
+  /**
+   * The session was deleted, or cannot be read: following it again would not help.
+   * @param {EventStream} stream
+   */
+  async troubled(stream) {
+    stream.close();
+    this.stream = null;
+    await this.askWhy();
+    this.tell('ended');
+    this.stop();
   }
 
   /** @param {EventStream} stream that is closed */

@@ -9,19 +9,22 @@ off between them.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from eventctx.comparison.compare import RunOver, run_all
 from eventctx.comparison.contenders import Contender, contenders, with_hindsight
 from eventctx.comparison.defaults import BUDGETS
+from eventctx.comparison.drive import play
 from eventctx.comparison.figures import RunFigures
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.statistics import at_equal_cost, draws, interval
 from eventctx.comparison.stored import recordings_of
 from eventctx.importers.load import import_file
-from eventctx.policies.named import DEFAULT
+from eventctx.policies.named import DEFAULT, policy_named
 from eventctx.stores.memory import MemoryStore
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
@@ -45,12 +48,30 @@ async def measure(place: Place) -> list[Row]:
         tuned = int(digest_of(path)[0], 16) < 8
         halves["tuned on" if tuned else "reported"] += await _read(path)
     budgets = BUDGETS if not place.quick else BUDGETS[1:2]
-    return [
+    rows = [
         row
         for half, recordings in halves.items()
         if recordings
         for row in await _of_half(half, recordings, budgets)
     ]
+    longest = max(chain(*halves.values()), key=lambda one: len(one.needs))
+    return [*rows, _speed(longest)]
+
+
+def _speed(recording: Recording) -> Row:
+    """How fast a session is played and judged, in processor time; 500 requests a second wanted."""
+    assert recording.needs  # read first, since that is not what is measured
+    began = time.process_time()
+    played = play(recording, policy_named("ladder"), 50_000)
+    spent = time.process_time() - began
+    return Row(
+        figure=FIGURE,
+        name="a request played and judged, ladder at 50,000 tokens",
+        value=spent / len(played.requests) * 1e3,
+        unit="ms",
+        limit=2.0,
+        note=f"{len(played.requests):,} requests of the longest session",
+    )
 
 
 def digest_of(path: Path) -> str:

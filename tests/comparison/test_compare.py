@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import pytest
 
 from eventctx.comparison.contenders import budgets_of, contenders
-from eventctx.comparison.drive import play
-from eventctx.comparison.recording import Recording
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.policies.named import policy_named
@@ -20,7 +16,6 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.testing import compare_policies
 from tests.comparison.given import session, user
 from tests.policies.advisers import Scripted
-from tests.test_recorded_policies import recorded
 
 
 async def store_of(*sessions: list[dict[str, Any]], budget: int = 1_000_000) -> Engine:
@@ -229,15 +224,3 @@ async def test_a_users_own_policy_is_measured_over_transcripts() -> None:
         found.row("latest", 1)
     with pytest.raises(InvalidSetting, match="transcript 2: expected an answer"):
         await compare_policies([session(), [user("?")]], ["ladder"])
-
-
-# -- speed ---------------------------------------------------------------------------------------
-
-
-async def test_500_requests_a_second_are_played_and_judged(recorded_sessions: Path) -> None:
-    found = await recorded(recorded_sessions / "pi/large-session.jsonl")
-    recording = Recording(found.messages)
-    assert recording.needs
-    started = perf_counter()
-    played = play(recording, policy_named("ladder"), 50_000)
-    assert len(played.requests) / (perf_counter() - started) >= 500

@@ -208,6 +208,15 @@ test('a session that cannot be followed any more is not asked for again', async 
   assert.deepEqual([port.stream.closed, port.streams.length, port.timers], [true, 1, []]);
 });
 
+test('a session that is gone when its stream says trouble makes the timeline outdated', async () => {
+  const port = new Port(opened());
+  port.say('open');
+  port.since = async () => { throw Object.assign(new Error('no session'), { status: 404 }); };
+  port.say('trouble');
+  await settled();
+  assert.deepEqual([port.states, port.streams.length, port.timers], [['open', 'outdated'], 1, []]);
+});
+
 test('an erasure, or another log of the same name, makes the timeline outdated and ends it', () => {
   const run = { position: [6], first: [0], last: [0], what: [ERASED], reason: [-1], compaction: [-1], into: [-1] };
   for (const otherwise of [{ changes: run }, { after_digest: 'another' }]) {

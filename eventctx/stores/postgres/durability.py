@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from eventctx.errors import StoreUnsafe
 
 if TYPE_CHECKING:
-    from psycopg import Connection
+    from psycopg import Connection, Cursor
 
 Wanted = Literal["local", "replicated"]
 
@@ -58,8 +58,7 @@ _UNLOGGED: Final = (
     " AND relkind = 'r' AND relpersistence <> 'p' ORDER BY relname"
 )
 
-# The log's end is asked for once, before any standby is looked at; the function behind
-# pg_stat_replication is a third of that view's cost.
+# The function behind pg_stat_replication; the view joins it with users and activity.
 _REPLICATED: Final = (
     "SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),"
     " current_setting('fsync'), current_setting('full_page_writes'), log_end,"
@@ -148,30 +147,37 @@ class Durability:
         if self._doubted:
             self.prepare(connection)
 
-    def confirm(self, connection: Connection[Any]) -> None:
+    def look(self, connection: Connection[Any]) -> Cursor[Any] | None:
+        """Ask for what `confirm` needs, without waiting for the answer in a pipeline.
+
+        Behind a commit in the same pipeline it saves `confirm` a journey to the server.
+        """
+        return None if self.wanted == "local" else connection.execute(_REPLICATED, (None,))
+
+    def confirm(self, connection: Connection[Any], looked: Cursor[Any] | None = None) -> None:
         """Return when what was committed on this connection survives what it has to.
 
-        To be called after a commit, outside of a transaction, before anybody is told of it. It
-        asks the server only for ``replicated``.
+        To be called after a commit, outside of a transaction, before anybody is told of it.
+        ``looked`` is the result of a `look` that followed the commit; without one it looks itself.
 
         Raises:
             StoreUnsafe: the commit is on this server, but not where it has to be, and was not
                 acknowledged. Appending the same records again settles it.
         """
-        if self.wanted == "local":
+        looked = looked or self.look(connection)
+        if looked is None:
             return
         try:
-            self._wait_for_standbys(connection)
+            self._wait_for_standbys(connection, looked)
         except BaseException:
             self._doubted = True
             raise
 
-    def _wait_for_standbys(self, connection: Connection[Any]) -> None:
+    def _wait_for_standbys(self, connection: Connection[Any], looked: Cursor[Any]) -> None:
         until = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
-        log_end: str | None = None
         while True:
-            row = connection.execute(_REPLICATED, (log_end,)).fetchone()
+            row = looked.fetchone()
             assert row is not None  # noqa: S101 - tells the type checker
             commits, names, fsync, full_pages, log_end, having = row
             _check_disk(fsync, full_pages)
@@ -188,6 +194,8 @@ class Durability:
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+            # Others write meanwhile, so the log's end is the one that the first look found.
+            looked = connection.execute(_REPLICATED, (log_end,))
 
     def facts(self, connection: Connection[Any]) -> dict[str, str]:
         """The settings and standbys on which the durability rests, for people."""

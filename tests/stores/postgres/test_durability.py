@@ -185,6 +185,23 @@ def test_what_the_standby_has_is_confirmed(primary: Server) -> None:
         assert durability.facts(connection)["standby s1"].startswith("streaming, quorum")
 
 
+def test_the_look_may_travel_with_the_commit(primary: Server, standby: Server) -> None:
+    durability = Durability("replicated", patience=0.3)
+    with session(primary) as connection:
+        durability.prepare(connection)
+        with connection.pipeline():
+            connection.execute("INSERT INTO written VALUES (8)")
+            looked = durability.look(connection)
+        durability.confirm(connection, looked)
+        standby.pause()
+        connection.execute("SET synchronous_commit = local")
+        with connection.pipeline():
+            connection.execute("INSERT INTO written VALUES (9)")
+            looked = durability.look(connection)
+        with pytest.raises(StoreUnsafe, match=r"found 0 after 0\.3 s"):
+            durability.confirm(connection, looked)
+
+
 def test_a_role_that_cannot_see_the_standbys_is_told_what_it_needs(primary: Server) -> None:
     with session(primary, user="plain") as connection:
         with pytest.raises(StoreUnsafe, match="GRANT pg_read_all_stats"):

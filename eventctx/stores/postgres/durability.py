@@ -150,7 +150,9 @@ class Durability:
     def look(self, connection: Connection[Any]) -> Cursor[Any] | None:
         """Ask for what `confirm` needs, without waiting for the answer in a pipeline.
 
-        Behind a commit in the same pipeline it saves `confirm` a journey to the server.
+        Behind a COMMIT in the same pipeline it saves `confirm` a journey to the server. The
+        COMMIT must be a statement: what a pipeline commits by itself is committed at its end,
+        behind the look.
         """
         return None if self.wanted == "local" else connection.execute(_REPLICATED, (None,))
 

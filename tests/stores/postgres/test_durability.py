@@ -190,13 +190,17 @@ def test_the_look_may_travel_with_the_commit(primary: Server, standby: Server) -
     with session(primary) as connection:
         durability.prepare(connection)
         with connection.pipeline():
+            connection.execute("BEGIN")
             connection.execute("INSERT INTO written VALUES (8)")
+            connection.execute("COMMIT")
             looked = durability.look(connection)
         durability.confirm(connection, looked)
         standby.pause()
         connection.execute("SET synchronous_commit = local")
         with connection.pipeline():
+            connection.execute("BEGIN")
             connection.execute("INSERT INTO written VALUES (9)")
+            connection.execute("COMMIT")
             looked = durability.look(connection)
         with pytest.raises(StoreUnsafe, match=r"found 0 after 0\.3 s"):
             durability.confirm(connection, looked)

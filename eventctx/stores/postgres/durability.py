@@ -55,6 +55,7 @@ _SETTINGS: Final = (
 
 _UNLOGGED: Final = (
     "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s)"
+    " AND relname IN ('meta', 'streams', 'types', 'records', 'bodies')"
     " AND relkind = 'r' AND relpersistence <> 'p' ORDER BY relname"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -115,6 +116,7 @@ def test_a_level_that_waits_for_this_disk_is_left_as_it_is(
 def test_tables_that_a_crash_empties_are_refused(server: Server) -> None:
     server.execute("CREATE SCHEMA fragile")
     server.execute("CREATE UNLOGGED TABLE fragile.records(one int)")
+    server.execute("CREATE UNLOGGED TABLE fragile.snapshots(one int)")  # may be lost
     with session(server) as connection:
         with pytest.raises(StoreUnsafe, match="unlogged and empty after a crash: records"):
             Durability("local", schema="fragile").prepare(connection)
@@ -165,6 +167,14 @@ def require(primary: Server, names: str) -> None:
         connection.execute("SET synchronous_commit = local")
         connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'".encode())
         connection.execute("SELECT pg_reload_conf()")
+        until_it_shows(connection, names)
+
+
+def until_it_shows(connection: Any, names: str) -> None:
+    """A session reads the settings anew between two statements, some time after the signal."""
+    until = time.monotonic() + 20
+    while connection.execute("SHOW synchronous_standby_names").fetchone() != (names,):
+        assert time.monotonic() < until
 
 
 @pytest.mark.parametrize("level", ["off", "local", "remote_write", "on", "remote_apply"])
@@ -242,6 +252,7 @@ def test_an_append_is_not_acknowledged_when_the_failover_manager_gave_up_its_sta
             durability.check(connection)
         standby.resume()
         require(primary, QUORUM)
+        until_it_shows(connection, QUORUM)
         durability.check(connection)
         connection.execute("INSERT INTO written VALUES (3)")
         durability.confirm(connection)
@@ -294,6 +305,7 @@ def test_as_many_standbys_are_wanted_as_the_server_asks_for(primary: Server) -> 
     with session(primary) as connection:
         durability.prepare(connection)
         require(primary, "ANY 2 (s1, s2)")
+        until_it_shows(connection, "ANY 2 (s1, s2)")
         connection.execute("SET synchronous_commit = local")
         connection.execute("INSERT INTO written VALUES (7)")
         with pytest.raises(StoreUnsafe, match=r"expected 2 standbys .* found 1 after"):

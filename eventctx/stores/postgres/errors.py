@@ -1,7 +1,8 @@
 """Translates the server's errors to ``eventctx.errors``; what a driver raises is only their cause.
 
-Two exceptions stay inside of this folder. ``Lost``: the connection is gone, and what was under way
-may have happened or not. ``Refused``: the server answered with an error, so nothing happened.
+Two exceptions stay inside of this folder. ``ConnectionLost``: the connection is gone, and what
+was under way may have happened or not. ``Refused``: the server answered with an error, so nothing
+happened.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eventctx.errors import (
 )
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection broke, or could not be made; the fate of what was under way is unknown."""
 
 
@@ -82,7 +83,7 @@ def translated(error: Exception, place: str) -> EventctxError:
 
 
 def _named(error: Exception, place: str) -> EventctxError:
-    if isinstance(error, Lost):
+    if isinstance(error, ConnectionLost):
         return StoreUnavailable(f"{place}: the server cannot be reached: {error}")
     if not isinstance(error, Refused):
         return InvalidSetting(f"{place}: an argument cannot be stored: {error}")

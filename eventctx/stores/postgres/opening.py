@@ -1,7 +1,7 @@
 """Connects to a server, checks it, and says what it is.
 
 Here is the place for what must hold of every connection before it is used (``checked``), and of
-every commit before it is acknowledged (``Opened.check_commit``).
+every commit before it is acknowledged (``OpenedSchema.check_commit``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from eventctx.log.store import StoreDescription
-from eventctx.stores.postgres.connections import Connection, Target
-from eventctx.stores.postgres.errors import Lost, Refused, loses_connection
-from eventctx.stores.postgres.queries import Queries
+from eventctx.stores.postgres.connections import Destination, ServerConnection
+from eventctx.stores.postgres.errors import ConnectionLost, Refused, loses_connection
+from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.postgres.schema import prepare_schema
 
 _PAUSE: Final = 0.2
@@ -23,51 +23,55 @@ _SHOWN: Final = (
 )  # fmt: skip
 
 
-class Opened(NamedTuple):
+class OpenedSchema(NamedTuple):
     """A store's first connection, and what is known of the store behind it."""
 
-    connection: Connection
+    connection: ServerConnection
     store_id: str
     read_only: bool
     durability: str
-    check_commit: Callable[[Connection], None]
+    check_commit: Callable[[ServerConnection], None]
 
 
 def open_target(
-    target: Target, *, durability: str, create: bool, read_only: bool, patience: float
-) -> Opened:
+    target: Destination, *, durability: str, create: bool, read_only: bool, patience: float
+) -> OpenedSchema:
     """Connect, and make the schema ready. Blocks, and waits for a server that is starting.
 
-    Raises Lost, Refused, NotAStore, StoreTooNew, StoreUnavailable.
+    Raises ConnectionLost, Refused, NotAStore, StoreTooNew, StoreUnavailable.
     """
     end = time.monotonic() + patience
     while True:
         try:
-            connection = Connection(target)
+            connection = ServerConnection(target)
             try:
                 return _prepared(connection, durability, create, read_only)
             except BaseException:
                 connection.close()
                 raise
-        except (Lost, Refused) as error:
-            passing = isinstance(error, Lost) or loses_connection(error)
+        except (ConnectionLost, Refused) as error:
+            passing = isinstance(error, ConnectionLost) or loses_connection(error)
             if not passing or time.monotonic() > end:
                 raise
             time.sleep(_PAUSE)
 
 
-def _prepared(connection: Connection, durability: str, create: bool, read_only: bool) -> Opened:
+def _prepared(
+    connection: ServerConnection, durability: str, create: bool, read_only: bool
+) -> OpenedSchema:
     # A user's ``default_transaction_read_only`` counts as well as a standby's recovery.
     ((setting,),) = connection.rows("SHOW transaction_read_only")
     standby = setting == "on"
     reading = read_only or standby
     store_id = prepare_schema(connection, create=create and not standby, writable=not reading)
-    return Opened(connection, store_id, reading, durability, check_commit)
+    return OpenedSchema(connection, store_id, reading, durability, check_commit)
 
 
-def connect_again(target: Target, opened: Opened, *, reading: bool = False) -> Connection:
-    """One more connection, to the same store. Raises Lost, Refused, EventctxError."""
-    connection = Connection(target)
+def connect_again(
+    target: Destination, opened: OpenedSchema, *, reading: bool = False
+) -> ServerConnection:
+    """One more connection, to the same store. Raises ConnectionLost, Refused, EventctxError."""
+    connection = ServerConnection(target)
     try:
         if not reading:
             ((setting,),) = connection.rows("SHOW transaction_read_only")
@@ -80,12 +84,12 @@ def connect_again(target: Target, opened: Opened, *, reading: bool = False) -> C
     return connection
 
 
-def check_commit(connection: Connection) -> None:
+def check_commit(connection: ServerConnection) -> None:
     """Called after a commit and before its acknowledgement; raises if it does not count."""
     connection.notices.clear()
 
 
-def describe(queries: Queries, opened: Opened) -> StoreDescription:
+def describe(queries: ServerQueries, opened: OpenedSchema) -> StoreDescription:
     """What the store is, and what an acknowledged append survives."""
     connection = queries.connection
     facts = {"durability": opened.durability}

@@ -24,10 +24,10 @@ from weakref import WeakSet
 from eventctx.errors import EventctxError
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.mailbox import Job, Mailbox
-from eventctx.stores.postgres.append import Appending, Types, Waiting
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.append import Appending, Types, WaitingAppend
+from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.errors import (
-    Lost,
+    ConnectionLost,
     Refused,
     begins_again,
     closed,
@@ -36,7 +36,7 @@ from eventctx.stores.postgres.errors import (
     unknown_fate,
 )
 from eventctx.stores.postgres.heads import Heads
-from eventctx.stores.postgres.log import Log
+from eventctx.stores.postgres.log import ServerLog
 from eventctx.stores.postgres.scrubbing import scrub, unscrubbed
 
 _log = logging.getLogger("eventctx.stores")
@@ -48,8 +48,8 @@ BATCH_BYTES: Final = 4 * 2**20
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between two attempts to find a server again."""
 
-Connect = Callable[[], Connection]
-Check = Callable[[Connection], None]
+Connect = Callable[[], ServerConnection]
+Check = Callable[[ServerConnection], None]
 
 
 def append(*_: Any) -> None:
@@ -57,8 +57,8 @@ def append(*_: Any) -> None:
     raise NotImplementedError
 
 
-class Writer:
-    """Runs appends, and functions of a ``Log``, in the order of ``submit``.
+class GroupWriter:
+    """Runs appends, and functions of a ``ServerLog``, in the order of ``submit``.
 
     ``connect`` makes a connection and checks the server behind it. ``check_commit`` is called after
     every commit and before its acks; what it raises fails them. ``committed`` is called after every
@@ -67,7 +67,7 @@ class Writer:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         connect: Connect,
         patience: float,
         check_commit: Check,
@@ -109,15 +109,15 @@ class Writer:
         self._mailbox.close()
         self._thread.join()
 
-    def _use(self, connection: Connection) -> None:
+    def _use(self, connection: ServerConnection) -> None:
         self._connection = connection
         self._heads.forget()
         self._appending = Appending(connection, self._heads, self._types)
-        self._own = Log(connection, self._heads, self._types)
+        self._own = ServerLog(connection, self._heads, self._types)
         self._lost = False
 
     def _run(self) -> None:
-        with suppress(Lost, Refused):
+        with suppress(ConnectionLost, Refused):
             self._unscrubbed = bool(unscrubbed(self._connection))
             if self._unscrubbed:
                 self._scrub()
@@ -127,17 +127,17 @@ class Writer:
                     (n for n, job in enumerate(jobs) if job.function is not append), len(jobs)
                 )
                 if count:
-                    self._append([Waiting(job.ack, *job.args) for job in jobs[:count]])
+                    self._append([WaitingAppend(job.ack, *job.args) for job in jobs[:count]])
                 else:
                     self._do(jobs[0])
                     count = 1
                 del jobs[:count]
         if self._unscrubbed:
-            with suppress(Lost, Refused):
+            with suppress(ConnectionLost, Refused):
                 self._scrub()
         self._connection.close()
 
-    def _append(self, waiting: list[Waiting]) -> None:
+    def _append(self, waiting: list[WaitingAppend]) -> None:
         """Append in rounds until all is decided. Settles their acks."""
         self._appending.forget_fresh()
         patience = _Patience(self._patience, lambda: self._stopped_at)
@@ -150,7 +150,7 @@ class Writer:
             except Exception as error:
                 if self._again(error, patience):
                     continue
-                if len(waiting) > 1 and not isinstance(error, Lost):
+                if len(waiting) > 1 and not isinstance(error, ConnectionLost):
                     # One of them cannot be stored; alone it fails alone.
                     for one in waiting:
                         self._append([one])
@@ -172,7 +172,7 @@ class Writer:
                 settle([(job.ack, None, error)])
                 return
             except Exception as error:
-                tried += isinstance(error, Lost)
+                tried += isinstance(error, ConnectionLost)
                 if self._again(error, patience):
                     continue
                 settle([(job.ack, None, self._failure(error))])
@@ -180,7 +180,7 @@ class Writer:
         if self._own.erased:
             self._own.erased = False
             self._unscrubbed = True
-            with suppress(Lost, Refused):
+            with suppress(ConnectionLost, Refused):
                 self._scrub()
         self._settle([(job.ack, done, None)])
 
@@ -196,7 +196,9 @@ class Writer:
 
     def _again(self, error: Exception, patience: _Patience) -> bool:
         """Whether to try the same again: after a pause, and perhaps on a new connection."""
-        if isinstance(error, Lost) or (isinstance(error, Refused) and loses_connection(error)):
+        if isinstance(error, ConnectionLost) or (
+            isinstance(error, Refused) and loses_connection(error)
+        ):
             if not self._lost:
                 _log.warning("%s: lost the server (%s); looking for it again", self._place, error)
             self._lost = True
@@ -208,13 +210,13 @@ class Writer:
         return False
 
     def _find_server(self, patience: _Patience) -> None:
-        """Connect again if the connection was lost. Raises Lost, Refused, EventctxError."""
+        """Connect again if need be. Raises ConnectionLost, Refused, EventctxError."""
         if self._lost:
             self._use(self._connect())
             _log.warning("%s: found the server again", self._place)
 
     def _failure(self, error: Exception) -> EventctxError:
-        if isinstance(error, Lost):
+        if isinstance(error, ConnectionLost):
             return unknown_fate(self._place, error, self._patience)
         return translated(error, self._place)
 
@@ -248,7 +250,7 @@ class _Patience:
         return True
 
 
-_running: WeakSet[Writer] = WeakSet()
+_running: WeakSet[GroupWriter] = WeakSet()
 
 if hasattr(os, "register_at_fork"):
     # The threads are the parent's.

@@ -13,9 +13,12 @@ import pytest
 
 from eventctx.errors import StoreUnavailable
 from eventctx.log.store import ANY, NO_STREAM
+from eventctx.stores.postgres.batch import Batch
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
 from eventctx.stores.postgres.encoding import INT8, int8
+from eventctx.stores.postgres.errors import DISORDER, Refused
 from eventctx.stores.postgres.store import PostgresStore
+from eventctx.stores.rules import chain
 
 
 @pytest.fixture
@@ -162,6 +165,26 @@ async def test_the_records_of_a_stream_rise_in_the_order_of_the_log_too(
         assert [r.position for r in found if r.stream == f"s{n}"] == list(range(160))
     for store in stores:
         await store.close()
+
+
+async def test_a_transaction_that_is_older_than_the_record_before_its_own_begins_again(
+    store, draft, postgres_place
+):
+    done = await store.append("slow", [draft()], NO_STREAM)
+    slow = Slow(postgres_place)
+    slow.begin()
+    before = (await store.append("slow", [draft()], 0)).receipt
+    ((stream, kind),) = slow.connection.rows(
+        "SELECT r.stream, r.type FROM eventctx.records r WHERE r.position = 0"
+    )
+    batch, late = Batch(made=[0]), draft()
+    run = batch.run(stream, "slow", 0, 2, before.digest)
+    batch.add(run, 2, [late], [kind], chain("slow", before.digest, 2, [late]))
+    with pytest.raises(Refused) as caught:
+        batch.send(slow.connection)
+    assert caught.value.code == DISORDER
+    slow.connection.close()
+    assert (await store.head("slow")).head == done.receipt.position + 1
 
 
 async def test_a_notification_comes_only_while_somebody_listens(store, draft, postgres_place):

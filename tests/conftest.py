@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.services.fixtures import jaeger as jaeger
+from tests.services.fixtures import jetstream as jetstream
 from tests.services.fixtures import phoenix as phoenix
 
 # Receipts of the stores that tests make stay out of the user's own state folder.

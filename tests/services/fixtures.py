@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import jaeger as jaeger_process
+from tests.services import nats_server
 from tests.services import phoenix as phoenix_process
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.phoenix_environment import OPT_IN, wanted
@@ -42,3 +43,20 @@ def phoenix() -> Iterator[phoenix_process.Phoenix]:
         pytest.skip(OPT_IN)
     with phoenix_process.start(build_phoenix()) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def jetstream() -> Iterator[nats_server.Cluster]:
+    """A real cluster of three NATS servers, one for all tests of this process.
+
+    Give your store a ``name`` of its own: ``jetstream.url(name=...)``. Who stops or pauses servers
+    starts a cluster of their own. Without a binary the tests are skipped, but fail with CI=true.
+    """
+    try:
+        binary = nats_server.find()
+    except nats_server.NatsMissing as missing:
+        if os.environ.get("CI") != "true":
+            pytest.skip(str(missing))
+        raise
+    with nats_server.running(binary=binary) as cluster:
+        yield cluster

@@ -79,9 +79,7 @@ class Seen(NamedTuple):
     @classmethod
     def of(cls, record: Record) -> Seen:
         """What a subscriber notes of a record."""
-        return cls(
-            record.stream, record.position, record.global_position, record.id, record.digest
-        )
+        return cls(record.stream, record.position, record.global_position, record.id, record.digest)
 
 
 class Look(msgspec.Struct, frozen=True):

@@ -44,9 +44,7 @@ def sound() -> tuple[History, Stored]:
     """Two streams: of ``a`` an append of two records and two of one, of ``b`` three of one."""
     streams = {"a": chained("a", 4, 0), "b": chained("b", 3, 1)}
     a, b = streams["a"], streams["b"]
-    log = sorted(
-        (Seen.of(one) for one in (*a, *b)), key=lambda one: one.global_position
-    )
+    log = sorted((Seen.of(one) for one in (*a, *b)), key=lambda one: one.global_position)
     history = History(
         appends=[
             appended(a[0], a[1]),

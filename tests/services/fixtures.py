@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import jaeger as jaeger_process
+from tests.services import nats_server
 from tests.services import phoenix as phoenix_process
+from tests.services import postgres_server
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.phoenix_environment import OPT_IN, wanted
 from tests.services.phoenix_environment import build as build_phoenix
+from tests.services.postgres_binaries import PostgresMissing
 
 
 @pytest.fixture(scope="session")
@@ -42,3 +45,44 @@ def phoenix() -> Iterator[phoenix_process.Phoenix]:
         pytest.skip(OPT_IN)
     with phoenix_process.start(build_phoenix()) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """A real PostgreSQL, one for all tests of a process: give yours a database of its own.
+
+    Without its programs the tests are skipped, but with CI=true they fail.
+    """
+    try:
+        server = postgres_server.Server()
+    except PostgresMissing as missing:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: postgres_server.Server) -> Iterator[str]:
+    """The URL of an empty database; it is dropped behind the test."""
+    name = postgres.new_database()
+    yield postgres.url(name)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def jetstream() -> Iterator[nats_server.Cluster]:
+    """A real cluster of three NATS servers, one for all tests of this process.
+
+    Give your store a ``name`` of its own: ``jetstream.url(name=...)``. Who stops or pauses servers
+    starts a cluster of their own. Without a binary the tests are skipped, but fail with CI=true.
+    """
+    try:
+        binary = nats_server.find()
+    except nats_server.NatsMissing as missing:
+        if os.environ.get("CI") != "true":
+            pytest.skip(str(missing))
+        raise
+    with nats_server.running(binary=binary) as cluster:
+        yield cluster

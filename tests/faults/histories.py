@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -109,7 +110,7 @@ class History(msgspec.Struct):
         moments = sorted(one.ended for one in self.acknowledged() if one.ended >= since)
         if since:
             moments.insert(0, since)
-        return max((b - a for a, b in zip(moments, moments[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in pairwise(moments)), default=0.0)
 
 
 class Stored(NamedTuple):
@@ -209,13 +210,13 @@ def _check_appends(history: History, stored: Stored) -> Iterator[Finding]:
 def _check_log(stored: Stored) -> Iterator[Finding]:
     """The log of the whole store holds every record of every stream once, and rises."""
     places = [one.global_position for one in stored.log]
-    if any(a >= b for a, b in zip(places, places[1:], strict=False)):
+    if any(a >= b for a, b in pairwise(places)):
         yield Finding("log is not the streams", "global positions do not rise")
     log = Counter(stored.log)
     streams = Counter(Seen.of(one) for records in stored.streams.values() for one in records)
-    for one in (streams - log).keys():
+    for one in streams - log:
         yield Finding("log is not the streams", f"not in the log: {one.stream}@{one.position}")
-    for one in (log - streams).keys():
+    for one in log - streams:
         yield Finding("log is not the streams", f"only in the log: {one.stream}@{one.position}")
 
 
@@ -287,5 +288,5 @@ def _check_subscribers(history: History, stored: Stored) -> Iterator[Finding]:
         for one in times.keys() - set(there):
             yield Finding("delivered and not there", f"{name}: {one.stream}@{one.position}")
         place = [one.position if stream else one.global_position for one in got]
-        if any(a > b for a, b in zip(place, place[1:], strict=False)):
+        if any(a > b for a, b in pairwise(place)):
             yield Finding("delivered out of order", name)

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import jaeger as jaeger_process
-from tests.services import nats_server
+from tests.services import nats_server, postgres_server
 from tests.services import phoenix as phoenix_process
-from tests.services import postgres_server
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.phoenix_environment import OPT_IN, wanted
 from tests.services.phoenix_environment import build as build_phoenix

@@ -21,6 +21,10 @@ class Machines(Protocol):
         """The store, as a client of all machines."""
         ...
 
+    def fresh(self) -> None:
+        """From now on ``open`` means another store, an empty one."""
+        ...
+
     def leader(self) -> int:
         """The machine that takes writes now; waits until there is one."""
         ...

@@ -6,6 +6,7 @@ than 20 s: so long nobody leads after a machine is gone. When PostgreSQL alone d
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pwd
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, build_opener
 
 import psycopg
-import pytest
 
 from eventctx.log.store import EventStore
 from tests.faults.servers import trees
+from tests.faults.servers.networks import Network
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.process import ServiceFailed, free_ports
 
@@ -35,7 +36,9 @@ DATABASE = "faults"
 LEASE = 20
 """Seconds; Patroni takes no shorter one."""
 
-_WATCH = 'read _; kill -9 "$@"; for one in $FOLDERS; do kill -QUIT $(head -1 $one/postmaster.pid); done'
+_WATCH = (
+    'read _; kill -9 "$@"; for one in $FOLDERS; do kill -QUIT $(head -1 $one/postmaster.pid); done'
+)
 
 _PARAMETERS = {
     "shared_buffers": "16MB",
@@ -57,8 +60,10 @@ _direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not
 class _Node:
     """One machine: Patroni and its PostgreSQL."""
 
-    def __init__(self, number: int, folder: Path) -> None:
+    def __init__(self, number: int, folder: Path, host: str, prefix: Sequence[str]) -> None:
         self.name = f"n{number}"
+        self.host = host
+        self.prefix = prefix
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "log"
@@ -79,7 +84,7 @@ class _Node:
     def ask(self, path: str) -> tuple[int, dict[str, Any]]:
         """The status and the answer of Patroni; (0, {}) without one."""
         try:
-            with _direct.open(f"http://127.0.0.1:{self.rest}/{path}", timeout=2) as answer:
+            with _direct.open(f"http://{self.host}:{self.rest}/{path}", timeout=2) as answer:
                 return answer.status, dict(json.loads(answer.read() or b"{}"))
         except HTTPError as error:
             return error.code, {}
@@ -93,17 +98,22 @@ class PatroniCluster:
     name = "PostgreSQL, Patroni"
     size = 3
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: Network | None = None) -> None:
         self.binaries: Binaries = find()
-        self.options: dict[str, str] = {"durability": "replicated"}
+        self.options = {"durability": "replicated"}
+        self._names = itertools.count(1)
+        self.fresh()
         self._folder = folder
         self._etcd: subprocess.Popen[bytes] | None = None
         self._votes, self._peers = free_ports(2)
+        self._gate = network.gate if network else "127.0.0.1"
+        hosts = network.hosts if network else ["127.0.0.1"] * self.size
+        prefixes: list[list[str]] = network.prefixes if network else [[]] * self.size
         self.nodes = []
         for number in range(self.size):
             place = folder / f"n{number}"
             place.mkdir(parents=True)
-            self.nodes.append(_Node(number, place))
+            self.nodes.append(_Node(number, place, hosts[number], prefixes[number]))
         self._watches: list[subprocess.Popen[bytes]] = []
 
     # -- life --------------------------------------------------------------------------------------
@@ -117,7 +127,7 @@ class PatroniCluster:
         self._wait_until_whole()
         leader = self.nodes[self.leader()]
         with psycopg.connect(
-            f"postgresql://postgres@127.0.0.1:{leader.port}/postgres", autocommit=True
+            f"postgresql://postgres@{leader.host}:{leader.port}/postgres", autocommit=True
         ) as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}".encode())
 
@@ -139,9 +149,13 @@ class PatroniCluster:
 
     def url(self) -> str:
         """The URL of whichever machine takes writes."""
-        places = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        places = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
         options = {"target_session_attrs": "read-write", "connect_timeout": "2", **self.options}
         return f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
+
+    def fresh(self) -> None:
+        """See ``Machines.fresh``."""
+        self.options["schema"] = f"faults{next(self._names)}"
 
     # -- what faults do ----------------------------------------------------------------------------
 
@@ -200,7 +214,7 @@ class PatroniCluster:
 
     def _start_etcd(self) -> None:
         binary = _program("etcd")
-        here, peers = f"http://127.0.0.1:{self._votes}", f"http://127.0.0.1:{self._peers}"
+        here, peers = f"http://{self._gate}:{self._votes}", f"http://127.0.0.1:{self._peers}"
         with (self._folder / "etcd.log").open("ab") as out:
             self._etcd = subprocess.Popen(
                 [
@@ -221,10 +235,10 @@ class PatroniCluster:
             "scope": "faults",
             "name": node.name,
             "restapi": {
-                "listen": f"127.0.0.1:{node.rest}",
-                "connect_address": f"127.0.0.1:{node.rest}",
+                "listen": f"{node.host}:{node.rest}",
+                "connect_address": f"{node.host}:{node.rest}",
             },
-            "etcd3": {"host": f"127.0.0.1:{self._votes}"},
+            "etcd3": {"host": f"{self._gate}:{self._votes}"},
             "bootstrap": {
                 "dcs": {
                     "ttl": LEASE,
@@ -244,8 +258,8 @@ class PatroniCluster:
                 ],
             },
             "postgresql": {
-                "listen": f"127.0.0.1:{node.port}",
-                "connect_address": f"127.0.0.1:{node.port}",
+                "listen": f"{node.host}:{node.port}",
+                "connect_address": f"{node.host}:{node.port}",
                 "data_dir": str(node.data),
                 "bin_dir": str(self.binaries.folder),
                 "pgpass": str(node.folder / "pgpass"),
@@ -257,8 +271,8 @@ class PatroniCluster:
                 "parameters": {"unix_socket_directories": str(node.folder)},
                 "pg_hba": [
                     "local all all trust",
-                    "host all all 127.0.0.1/32 trust",
-                    "host replication all 127.0.0.1/32 trust",
+                    "host all all all trust",
+                    "host replication all all trust",
                 ],
             },
             "watchdog": {"mode": "off"},
@@ -267,9 +281,17 @@ class PatroniCluster:
         self.binaries.give(node.folder)
 
     def _start(self, node: _Node) -> None:
+        settings = node.folder / "patroni.yml"
         with node.log.open("ab") as out:
             node.patroni = subprocess.Popen(
-                [*self._as_user(), sys.executable, "-m", "patroni", node.folder / "patroni.yml"],
+                [
+                    *node.prefix,
+                    *self._as_user(),
+                    sys.executable,
+                    "-m",
+                    "patroni",
+                    node.folder / "patroni.yml",
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -335,26 +357,20 @@ def _program(name: str) -> str:
     own = Path(sysconfig.get_path("scripts")) / name
     found = str(own) if own.is_file() else shutil.which(name)
     if found is None:
-        _missing(f"no {name} here: install the extra `dev`, or put it on the PATH")
-    return str(found)
-
-
-def _missing(problem: str) -> None:
-    if os.environ.get("CI") == "true":
-        raise ServiceFailed(problem)
-    pytest.skip(problem)
+        trees.missing(f"no {name} here: install the extra `dev`, or put it on the PATH")
+    return found
 
 
 @contextmanager
-def patroni(folder: Path) -> Iterator[PatroniCluster]:
+def patroni(folder: Path, network: Network | None = None) -> Iterator[PatroniCluster]:
     """Three machines with Patroni that run until the end of the block."""
     try:
         __import__("patroni")
     except ImportError:
-        _missing("no Patroni here: install the extra `dev`")
+        trees.missing("no Patroni here: install the extra `dev`")
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
-        _missing("as root, Patroni needs setpriv (util-linux) to run as another user")
-    machines = PatroniCluster(folder)
+        trees.missing("as root, Patroni needs setpriv (util-linux) to run as another user")
+    machines = PatroniCluster(folder, network)
     try:
         machines.create()
         yield machines

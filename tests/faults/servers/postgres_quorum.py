@@ -5,16 +5,20 @@ A script here promotes a standby, as an operator's would. test_patroni.py lets P
 
 from __future__ import annotations
 
+import itertools
+import pwd
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import psycopg
 
 from eventctx.log.store import EventStore
+from tests.faults.servers.networks import Network
 from tests.services.postgres_binaries import Binaries
 from tests.services.postgres_server import Server
 from tests.services.process import ServiceFailed
@@ -37,27 +41,71 @@ _SETTINGS = {
 }
 
 
+class _BinariesElsewhere(Binaries):
+    """Programs that run behind the words of a prefix, as in a network namespace.
+
+    These words need root, so the programs change their user behind them.
+    """
+
+    prefix: Sequence[str] = ()
+
+    def command(self, program: str, *arguments: object) -> list[str]:
+        entry = pwd.getpwnam(str(self.user))
+        user = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups")
+        return [*self.prefix, *user, *super().command(program, *arguments)]
+
+    def as_user(self) -> dict[str, object]:
+        return {}
+
+
+class _ServerElsewhere(Server):
+    """A server with an address of its own."""
+
+    def __init__(self, host: str, prefix: Sequence[str], **options: Any) -> None:
+        super().__init__(**options)
+        self.host = host
+        self.binaries = _BinariesElsewhere(*self.binaries)
+        self.binaries.prefix = prefix
+        self._settings["listen_addresses"] = host
+
+    def create(self) -> None:
+        super().create()
+        self.allow(
+            "local all all trust", "host all all all trust", "host replication all all trust"
+        )
+
+    def url(self, *arguments: Any, **options: Any) -> str:
+        return super().url(*arguments, **options).replace("@127.0.0.1:", f"@{self.host}:")
+
+
 class Quorum:
     """``Machines`` with PostgreSQL and a scripted promotion; machine 0 leads first."""
 
     name = "PostgreSQL, quorum"
     size = 3
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.options: dict[str, str] = {"durability": "replicated"}
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self.options = {"durability": "replicated"}
+        self._names = itertools.count(1)
+        self.fresh()
         self._leader = 0
+        self._network = network
         self.nodes = [self._server(folder, number, settings or {}) for number in range(self.size)]
 
     def _server(self, folder: Path, number: int, settings: Mapping[str, str]) -> Server:
         place = folder / f"n{number}"
         place.mkdir(parents=True)
         named = {"cluster_name": f"n{number}"}
-        return Server(settings={**_SETTINGS, **named, **settings}, folder=place)
-
-    @property
-    def binaries(self) -> Binaries:
-        """The programs of the servers."""
-        return self.nodes[0].binaries
+        settings = {**_SETTINGS, **named, **settings}
+        if self._network is None:
+            return Server(settings=settings, folder=place)
+        host, prefix = self._network.hosts[number], self._network.prefixes[number]
+        return _ServerElsewhere(host, prefix, settings=settings, folder=place)
 
     def create(self) -> None:
         """Make the first leader and its standbys, start them, and let commits wait for them."""
@@ -87,6 +135,10 @@ class Quorum:
     @staticmethod
     def _host(node: Server) -> str:
         return getattr(node, "host", "127.0.0.1")
+
+    def fresh(self) -> None:
+        """See ``Machines.fresh``."""
+        self.options["schema"] = f"faults{next(self._names)}"
 
     # -- what faults do ----------------------------------------------------------------------------
 
@@ -156,8 +208,8 @@ class Quorum:
         """Make a machine a new standby of the leader, and start it."""
         node, leader = self.nodes[number], self.nodes[self._leader]
         shutil.rmtree(node.data, ignore_errors=True)
-        self.binaries.give(node.folder)
-        self.binaries.run(
+        node.binaries.give(node.folder)
+        node.binaries.run(
             "pg_basebackup",
             "--dbname=" + self._upstream(number, leader),
             f"--pgdata={node.data}",
@@ -218,9 +270,11 @@ def _until(true: object, problem: str, seconds: float = 30.0) -> None:
 
 
 @contextmanager
-def quorum(folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Quorum]:
-    """Three machines that run until the end of the block."""
-    machines = Quorum(folder, settings)
+def quorum(
+    folder: Path, settings: Mapping[str, str] | None = None, network: Network | None = None
+) -> Iterator[Quorum]:
+    """Three machines that run until the end of the block, each on its own disk and address."""
+    machines = Quorum(folder, settings, network)
     try:
         machines.create()
         yield machines

@@ -1,0 +1,101 @@
+"""NATS JetStream on three machines: every stream has three replicas, which elect their leader."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from eventctx.log.store import EventStore
+from tests.faults.servers import trees
+from tests.faults.servers.networks import Network
+from tests.services.nats_server import Cluster, NatsMissing, find
+from tests.services.process import PortTaken
+
+
+class JetStream:
+    """``Machines`` with NATS JetStream."""
+
+    name = "JetStream, R3"
+    size = 3
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._names = itertools.count(1)
+        self.prefix = ""
+        self.fresh()
+
+    def fresh(self) -> None:
+        """See ``Machines.fresh``."""
+        self.prefix = f"FAULTS{next(self._names)}"
+
+    async def open(self, *, patience: float = 60.0) -> EventStore:
+        """See ``Machines.open``."""
+        from eventctx.stores.jetstream.store import JetStreamStore
+
+        return await JetStreamStore.open(self.cluster.url(self.prefix), patience=patience)
+
+    @property
+    def stream(self) -> str:
+        """The stream of the only shard."""
+        return f"{self.prefix}_0"
+
+    def leader(self) -> int:
+        """See ``Machines.leader``."""
+        return self.cluster.leader(self.stream)
+
+    def kill(self, *numbers: int) -> None:
+        """See ``Machines.kill``."""
+        self.cluster.kill(*numbers)
+
+    def pause(self, number: int) -> None:
+        """See ``Machines.pause``."""
+        self.cluster.pause(number)
+
+    def resume(self, number: int) -> None:
+        """See ``Machines.resume``."""
+        self.cluster.resume(number)
+
+    def processes(self) -> list[int]:
+        """See ``Machines.processes``."""
+        return trees.tree([one.process.pid for one in self.cluster.nodes if one.process])
+
+    def fail_over(self, old: int) -> None:
+        """Return: the servers that are left elect a leader, and clients wait for it by themselves.
+
+        A server that is only away takes itself for the leader for a while, and says so.
+        """
+
+    def mend(self) -> None:
+        """See ``Machines.mend``."""
+        self.cluster.start()
+        self.leader()
+
+
+@contextmanager
+def jetstream(
+    folder: Path, network: Network | None = None, *, sync: str | None = "always"
+) -> Iterator[JetStream]:
+    """Three servers that run until the end of the block."""
+    try:
+        binary = find()
+    except NatsMissing as missing:
+        trees.missing(str(missing))
+    for attempt in itertools.count():
+        settings: dict[str, Any] = {"binary": binary, "sync": sync}
+        if network is not None:
+            settings |= {"hosts": network.hosts, "prefixes": network.prefixes}
+        cluster = Cluster(folder / f"nats{attempt}", **settings)
+        try:
+            try:
+                cluster.start()
+            except PortTaken:
+                if attempt == 4:
+                    raise
+                continue
+            yield JetStream(cluster)
+            return
+        finally:
+            cluster.kill()

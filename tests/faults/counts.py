@@ -35,6 +35,8 @@ COUNTS = {
     # Three machines each. None in a small run: they need root, or take very long.
     "quorum leaders killed": Trials(1, 5),
     "quorum all killed": Trials(1, 5),
+    "quorum leaders killed alone": Trials(1, 5),
+    "quorum commits halted": Trials(1, 3),
     "quorum leaders halted": Trials(0, 3),
     "quorum leaders replaced": Trials(0, 3),
     "quorum leaders cut off": Trials(0, 3),
@@ -48,6 +50,7 @@ COUNTS = {
     "patroni leaders cut off": Trials(0, 2),
     "jetstream leaders killed": Trials(1, 5),
     "jetstream all killed": Trials(1, 5),
+    "jetstream leaders killed alone": Trials(0, 5),
     "jetstream leaders halted": Trials(0, 3),
     "jetstream leaders cut off": Trials(0, 3),
     "jetstream leaders parted": Trials(0, 3),

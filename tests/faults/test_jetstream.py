@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.counts import trials
-from tests.faults.disks import loop_disk
 from tests.faults.servers.jetstream import JetStream, jetstream
-from tests.faults.servers.machines import cut_power
+from tests.faults.servers.machines import cut_power, disk_for_machines
 from tests.faults.servers.networks import network
 from tests.faults.servers.places import place, skip_unless
 from tests.faults.servers.trials import (
@@ -17,6 +16,7 @@ from tests.faults.servers.trials import (
     halt_leader,
     kill_all,
     kill_leader,
+    kill_lonely_leader,
     try_out,
 )
 from tests.faults.workload import Load
@@ -40,6 +40,15 @@ async def test_a_leader_that_dies_loses_nothing(machines: JetStream) -> None:
 async def test_all_that_die_at_once_lose_nothing(machines: JetStream) -> None:
     count = skip_unless(trials("jetstream all killed"))
     assert not await try_out(machines, lambda: kill_all(machines), "all killed", count, LOAD)
+
+
+async def test_a_leader_that_dies_while_nobody_listens_had_acknowledged_nothing(
+    machines: JetStream,
+) -> None:
+    count = skip_unless(trials("jetstream leaders killed alone"))
+    assert not await try_out(
+        machines, lambda: kill_lonely_leader(machines), "leader killed alone", count, LOAD
+    )
 
 
 async def test_a_leader_that_is_halted_for_a_while_loses_nothing(machines: JetStream) -> None:
@@ -77,7 +86,7 @@ async def test_a_leader_with_its_clients_alone_acknowledges_nothing() -> None:
 
 async def test_a_power_cut_of_all_loses_nothing() -> None:
     count = skip_unless(trials("jetstream power cuts"))
-    with loop_disk(768) as disk, jetstream(disk.folder) as machines:
+    with disk_for_machines() as disk, jetstream(disk.folder) as machines:
         assert not await try_out(
             machines, lambda: cut_power(machines, disk), "power cut of all", count, LOAD
         )

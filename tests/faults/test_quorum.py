@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.counts import trials
-from tests.faults.disks import loop_disk
-from tests.faults.servers.machines import cut_power
+from tests.faults.servers.machines import cut_power, disk_for_machines
 from tests.faults.servers.networks import network
 from tests.faults.servers.places import place, skip_unless
 from tests.faults.servers.postgres_quorum import Quorum, quorum
@@ -17,6 +16,7 @@ from tests.faults.servers.trials import (
     halt_leader,
     kill_all,
     kill_leader,
+    kill_lonely_leader,
     replace_halted_leader,
     try_out,
 )
@@ -41,6 +41,20 @@ async def test_a_leader_that_dies_loses_nothing(machines: Quorum) -> None:
 async def test_all_that_die_at_once_lose_nothing(machines: Quorum) -> None:
     count = skip_unless(trials("quorum all killed"))
     assert not await try_out(machines, lambda: kill_all(machines), "all killed", count, LOAD)
+
+
+async def test_a_leader_that_dies_while_nobody_listens_had_acknowledged_nothing(
+    machines: Quorum,
+) -> None:
+    count = skip_unless(trials("quorum leaders killed alone"))
+    assert not await try_out(
+        machines, lambda: kill_lonely_leader(machines), "leader killed alone", count, LOAD
+    )
+
+
+async def test_a_commit_that_takes_long_is_skipped_by_no_subscriber(machines: Quorum) -> None:
+    count = skip_unless(trials("quorum commits halted"))
+    assert not await try_out(machines, machines.halt_commits, "commits halted", count, LOAD)
 
 
 async def test_a_leader_that_is_halted_for_a_while_loses_nothing(machines: Quorum) -> None:
@@ -78,9 +92,7 @@ async def test_a_leader_with_its_clients_alone_acknowledges_nothing() -> None:
 
 async def test_a_power_cut_of_all_loses_nothing() -> None:
     count = skip_unless(trials("quorum power cuts"))
-    with loop_disk(768) as disk:
-        disk.folder.chmod(0o755)
-        with quorum(disk.folder / "machines") as machines:
-            assert not await try_out(
-                machines, lambda: cut_power(machines, disk), "power cut of all", count, LOAD
-            )
+    with disk_for_machines() as disk, quorum(disk.folder / "machines") as machines:
+        assert not await try_out(
+            machines, lambda: cut_power(machines, disk), "power cut of all", count, LOAD
+        )

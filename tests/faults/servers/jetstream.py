@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,10 @@ class JetStream:
     def stream(self) -> str:
         """The stream of the only shard."""
         return f"{self.prefix}_0"
+
+    def settle(self) -> None:
+        """See ``Machines.settle``."""
+        os.sync()
 
     def leader(self) -> int:
         """See ``Machines.leader``."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from eventctx.log.store import EventStore
-from tests.faults.disks import LoopDisk
+from tests.faults.disks import LoopDisk, loop_disk
 
 
 class Machines(Protocol):
@@ -23,6 +24,10 @@ class Machines(Protocol):
 
     def fresh(self) -> None:
         """From now on ``open`` means another store, an empty one."""
+        ...
+
+    def settle(self) -> None:
+        """Return when all that was done until now is on every disk, acknowledged or not."""
         ...
 
     def leader(self) -> int:
@@ -52,6 +57,14 @@ class Machines(Protocol):
     def processes(self) -> list[int]:
         """Every process of every machine."""
         ...
+
+
+@contextmanager
+def disk_for_machines(megabytes: int = 768) -> Iterator[LoopDisk]:
+    """A disk that any user may enter. Skips the test where none can be made."""
+    with loop_disk(megabytes) as disk:
+        disk.folder.chmod(0o755)
+        yield disk
 
 
 def cut_power(machines: Machines, disk: LoopDisk) -> None:

@@ -29,6 +29,7 @@ import psycopg
 from eventctx.log.store import EventStore
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
+from tests.faults.servers.postgres_quorum import settle
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.process import ServiceFailed, free_ports
 
@@ -157,6 +158,11 @@ class PatroniCluster:
         """See ``Machines.fresh``."""
         self.options["schema"] = f"faults{next(self._names)}"
 
+    def settle(self) -> None:
+        """See ``Machines.settle``."""
+        leader = self.nodes[self.leader()]
+        settle(f"postgresql://postgres@{leader.host}:{leader.port}/postgres")
+
     # -- what faults do ----------------------------------------------------------------------------
 
     def leader(self) -> int:
@@ -281,17 +287,10 @@ class PatroniCluster:
         self.binaries.give(node.folder)
 
     def _start(self, node: _Node) -> None:
-        settings = node.folder / "patroni.yml"
+        settings = str(node.folder / "patroni.yml")
         with node.log.open("ab") as out:
             node.patroni = subprocess.Popen(
-                [
-                    *node.prefix,
-                    *self._as_user(),
-                    sys.executable,
-                    "-m",
-                    "patroni",
-                    node.folder / "patroni.yml",
-                ],
+                [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", settings],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

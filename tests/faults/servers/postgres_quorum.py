@@ -6,8 +6,10 @@ A script here promotes a standby, as an operator's would. test_patroni.py lets P
 from __future__ import annotations
 
 import itertools
+import os
 import pwd
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from urllib.parse import urlencode
 import psycopg
 
 from eventctx.log.store import EventStore
+from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
 from tests.services.postgres_binaries import Binaries
 from tests.services.postgres_server import Server
@@ -76,6 +79,20 @@ class _ServerElsewhere(Server):
 
     def url(self, *arguments: Any, **options: Any) -> str:
         return super().url(*arguments, **options).replace("@127.0.0.1:", f"@{self.host}:")
+
+
+def settle(leader: str) -> None:
+    """Let a leader, by its URL, flush all it has; wait for its standbys; flush all disks."""
+    behind = """
+        SELECT count(*) FROM pg_stat_replication
+        WHERE state <> 'streaming' OR replay_lsn < %s::pg_lsn"""
+    with psycopg.connect(leader, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+        (here,) = connection.execute("SELECT pg_current_wal_flush_lsn()").fetchone() or ("0/0",)
+        _until(
+            lambda: connection.execute(behind, (here,)).fetchone() == (0,), "standbys stay behind"
+        )
+    os.sync()
 
 
 class Quorum:
@@ -140,6 +157,10 @@ class Quorum:
         """See ``Machines.fresh``."""
         self.options["schema"] = f"faults{next(self._names)}"
 
+    def settle(self) -> None:
+        """See ``Machines.settle``."""
+        settle(self.nodes[self._leader].url())
+
     # -- what faults do ----------------------------------------------------------------------------
 
     def leader(self) -> int:
@@ -164,6 +185,25 @@ class Quorum:
         """See ``Machines.processes``."""
         running = [node for node in self.nodes if node.running]
         return [pid for node in running for pid in (node.pid, *node.children())]
+
+    def halt_commits(self, times: int = 20, seconds: float = 0.15) -> None:
+        """Halt one commit after the other: it has its place in the log, and nobody sees it yet.
+
+        Meanwhile others commit behind it. Whoever reads up to them has to come back for it.
+        """
+        leader = self.nodes[self._leader]
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1"
+        halted = 0
+        with leader.connection() as connection:
+            while halted < times:
+                if (found := connection.execute(waiting).fetchone()) is None:
+                    continue
+                trees.send(found, signal.SIGSTOP)
+                try:
+                    time.sleep(seconds)
+                finally:
+                    trees.send(found, signal.SIGCONT)
+                halted += 1
 
     def fail_over(self, old: int) -> None:
         """Promote the standby that has received most; nobody listens to the old leader any more.

@@ -50,6 +50,9 @@ async def try_out(
 ) -> Counter[str]:
     """Try a fault so often; returns how often each rule of histories was broken.
 
+    Each trial has an empty store, which was made before and is on the disks: the fault strikes
+    what is appended, not the making of tables.
+
     Raises what ``run`` raises.
     """
     found: Counter[str] = Counter()
@@ -57,6 +60,8 @@ async def try_out(
     stall = 0.0
     for trial in range(trials):
         machines.fresh()
+        await (await machines.open()).close()
+        await asyncio.to_thread(machines.settle)
         done = await run(
             machines.open, lambda: asyncio.to_thread(fault), load, seed=seed * 1000 + trial
         )
@@ -117,6 +122,22 @@ def kill_leader(machines: Machines) -> None:
 def kill_all(machines: Machines) -> None:
     """All die at once, and start again."""
     machines.kill()
+    machines.mend()
+
+
+def kill_lonely_leader(machines: Machines) -> None:
+    """The others are halted for a second, so that nobody has what the leader writes; it dies."""
+    old = machines.leader()
+    others = [number for number in range(machines.size) if number != old]
+    for number in others:
+        machines.pause(number)
+    try:
+        time.sleep(1.0)
+        machines.kill(old)
+    finally:
+        for number in others:
+            machines.resume(number)
+    machines.fail_over(old)
     machines.mend()
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from eventctx.log.store import EventStore
+from eventctx.stores.location import open_store
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
 from tests.services.nats_server import Cluster, NatsMissing, find
@@ -34,9 +38,7 @@ class JetStream:
 
     async def open(self, *, patience: float = 60.0) -> EventStore:
         """See ``Machines.open``."""
-        from eventctx.stores.jetstream.store import JetStreamStore
-
-        return await JetStreamStore.open(self.cluster.url(self.prefix), patience=patience)
+        return await open_store(self.cluster.url(self.prefix), patience=patience)
 
     @property
     def stream(self) -> str:
@@ -72,6 +74,23 @@ class JetStream:
 
         A server that is only away takes itself for the leader for a while, and says so.
         """
+
+    async def let_lead(self, number: int, seconds: float = 20.0) -> bool:
+        """Ask the cluster to let this machine lead; whether it came to that in time."""
+        import nats
+
+        client = await nats.connect(self.cluster.servers)
+        name = self.cluster.nodes[number].name
+        wanted = json.dumps({"placement": {"preferred": name}}).encode()
+        until = time.monotonic() + seconds
+        try:
+            while (led := self.leader() == number) is False and time.monotonic() < until:
+                subject = f"$JS.API.STREAM.LEADER.STEPDOWN.{self.stream}"
+                await client.request(subject, wanted, timeout=5)
+                await asyncio.sleep(0.5)
+        finally:
+            await client.close()
+        return led
 
     def mend(self) -> None:
         """See ``Machines.mend``."""

@@ -27,6 +27,7 @@ from urllib.request import ProxyHandler, build_opener
 import psycopg
 
 from eventctx.log.store import EventStore
+from eventctx.stores.location import open_store
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
 from tests.faults.servers.postgres_quorum import settle
@@ -144,9 +145,7 @@ class PatroniCluster:
 
     async def open(self, *, patience: float = 60.0) -> EventStore:
         """See ``Machines.open``."""
-        from eventctx.stores.postgres.store import PostgresStore
-
-        return await PostgresStore.open(self.url(), patience=patience)
+        return await open_store(self.url(), patience=patience)
 
     def url(self) -> str:
         """The URL of whichever machine takes writes."""
@@ -268,6 +267,8 @@ class PatroniCluster:
                 "connect_address": f"{node.host}:{node.port}",
                 "data_dir": str(node.data),
                 "bin_dir": str(self.binaries.folder),
+                "remove_data_directory_on_diverged_timelines": True,
+                "remove_data_directory_on_rewind_failure": True,
                 "pgpass": str(node.folder / "pgpass"),
                 "authentication": {
                     "superuser": {"username": "postgres"},

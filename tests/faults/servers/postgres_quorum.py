@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 import psycopg
 
 from eventctx.log.store import EventStore
+from eventctx.stores.location import open_store
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
 from tests.services.postgres_binaries import Binaries
@@ -128,6 +129,7 @@ class Quorum:
         """Make the first leader and its standbys, start them, and let commits wait for them."""
         first = self.nodes[0]
         first.create()
+        first.configure(synchronous_standby_names="")
         first.start()
         first.execute(f"CREATE DATABASE {DATABASE}")
         for number in (1, 2):
@@ -139,9 +141,7 @@ class Quorum:
 
     async def open(self, *, patience: float = 60.0) -> EventStore:
         """See ``Machines.open``."""
-        from eventctx.stores.postgres.store import PostgresStore
-
-        return await PostgresStore.open(self.url(), patience=patience)
+        return await open_store(self.url(), patience=patience)
 
     def url(self) -> str:
         """The URL of whichever machine takes writes."""
@@ -224,6 +224,14 @@ class Quorum:
         """Let this very machine lead, whatever it has received; the others are down."""
         self._leader = number
         self.nodes[number].promote()
+
+    def rebuild(self) -> None:
+        """Begin anew, with empty folders."""
+        for node in self.nodes:
+            node.kill()
+            shutil.rmtree(node.data, ignore_errors=True)
+        self._leader = 0
+        self.create()
 
     def mend(self) -> None:
         """See ``Machines.mend``: who led before and who fell behind begins with a fresh copy."""

@@ -14,6 +14,7 @@ import pytest
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.children import started
@@ -56,14 +57,16 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield start
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
-    opened: EventStore = (
-        MemoryStore()
-        if request.param == "memory"
-        else await SqliteStore.open(tmp_path / "contract.db")
-    )
+    opened: EventStore
+    if request.param == "memory":
+        opened = MemoryStore()
+    elif request.param == "sqlite":
+        opened = await SqliteStore.open(tmp_path / "contract.db")
+    else:
+        opened = await PostgresStore.open(request.getfixturevalue("postgres_url"))
     yield opened
     await opened.close()
 

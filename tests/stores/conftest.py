@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.children import started
+from tests.services.postgres_server import Server
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -57,6 +59,17 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield start
 
 
+_schemas = itertools.count(1)
+
+
+@pytest.fixture
+def postgres_place(postgres: Server) -> Iterator[str]:
+    """The URL of a schema that is not there yet, dropped behind the test."""
+    schema = f"store_{next(_schemas)}"
+    yield postgres.url(schema=schema)
+    postgres.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
@@ -66,7 +79,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     elif request.param == "sqlite":
         opened = await SqliteStore.open(tmp_path / "contract.db")
     else:
-        opened = await PostgresStore.open(request.getfixturevalue("postgres_url"))
+        opened = await PostgresStore.open(request.getfixturevalue("postgres_place"))
     yield opened
     await opened.close()
 

@@ -18,17 +18,17 @@ from eventctx.log.record import Draft, Record, place
 from eventctx.log.store import NO_STREAM, Appended, Expected, Receipt
 from eventctx.stores.ack import Ack, Outcome
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.batch import MOST_RECORDS, Batch, Found
-from eventctx.stores.postgres.connections import Connection
-from eventctx.stores.postgres.heads import Head, Heads
-from eventctx.stores.postgres.queries import Queries
+from eventctx.stores.postgres.batch import MOST_RECORDS, Batch, RunResult
+from eventctx.stores.postgres.connections import ServerConnection
+from eventctx.stores.postgres.heads import Heads, KnownHead
+from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids, sizes
 
 MOST_BYTES: Final = 512 * 2**20
 """Most bytes of one append: the server takes no parameter above a gigabyte."""
 
 
-class Waiting:
+class WaitingAppend:
     """An append that is not decided yet, and the positions at which it may have been stored.
 
     A connection that was lost may have stored it where the server's head was then; the place is
@@ -48,14 +48,14 @@ class Waiting:
 class _Run:
     """What becomes of a stream's appends in one call: final if the server accepts what is sent."""
 
-    def __init__(self, head: Head | None) -> None:
+    def __init__(self, head: KnownHead | None) -> None:
         self.head = head
         """The stream's head behind what is sent."""
         self.number = 0
         """The run's number in the batch; 0 while nothing of it is sent."""
-        self.sent: list[tuple[Waiting, int, int, list[bytes]]] = []
-        self.decided: list[tuple[Waiting, Appended | None, EventctxError | None]] = []
-        self.left: list[Waiting] = []
+        self.sent: list[tuple[WaitingAppend, int, int, list[bytes]]] = []
+        self.decided: list[tuple[WaitingAppend, Appended | None, EventctxError | None]] = []
+        self.left: list[WaitingAppend] = []
 
 
 class Types:
@@ -64,7 +64,7 @@ class Types:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
-    def learn(self, connection: Connection, drafts: Iterable[Draft]) -> None:
+    def learn(self, connection: ServerConnection, drafts: Iterable[Draft]) -> None:
         """Learn the numbers of the drafts' types, and give one to each new type."""
         unknown = {draft.type for draft in drafts} - self._numbers.keys()
         if not unknown:
@@ -91,9 +91,9 @@ class Types:
 class Appending:
     """Decides appends, round by round, on one connection."""
 
-    def __init__(self, connection: Connection, heads: Heads, types: Types) -> None:
+    def __init__(self, connection: ServerConnection, heads: Heads, types: Types) -> None:
         self._connection = connection
-        self._queries = Queries(connection)
+        self._queries = ServerQueries(connection)
         self._heads = heads
         self._types = types
         self._fresh: set[str] = set()
@@ -102,10 +102,10 @@ class Appending:
         """From now on no head counts as confirmed: appends come that were made later."""
         self._fresh.clear()
 
-    def round(self, waiting: Sequence[Waiting]) -> tuple[list[Outcome], list[Waiting]]:
+    def round(self, waiting: Sequence[WaitingAppend]) -> tuple[list[Outcome], list[WaitingAppend]]:
         """One call of the server: what it decided, and what has to be tried again.
 
-        Raises Lost, Refused; then nothing is decided, and after Lost all may be stored.
+        Raises ConnectionLost, when all may be stored, and Refused, when nothing is.
         """
         outcomes, waiting = self._look_up(waiting)
         batch = Batch()
@@ -119,16 +119,18 @@ class Appending:
             else:
                 self._consider(batch, run, one)
         first, found = batch.send(self._connection) if len(batch) else (0, {})
-        left: list[Waiting] = []
+        left: list[WaitingAppend] = []
         for stream, run in runs.items():
             left += self._settled(stream, run, first, found.get(run.number), outcomes)
         order = {id(one): number for number, one in enumerate(waiting)}
         return outcomes, sorted(left, key=lambda one: order[id(one)])
 
-    def _look_up(self, waiting: Sequence[Waiting]) -> tuple[list[Outcome], list[Waiting]]:
+    def _look_up(
+        self, waiting: Sequence[WaitingAppend]
+    ) -> tuple[list[Outcome], list[WaitingAppend]]:
         """Read the heads that are not known; appends to a name that is no text fail at once."""
         outcomes: list[Outcome] = []
-        fit: list[Waiting] = []
+        fit: list[WaitingAppend] = []
         unknown: set[str] = set()
         for one in waiting:
             stream = one.stream
@@ -149,7 +151,7 @@ class Appending:
             self._fresh.update(unknown)
         return outcomes, fit
 
-    def _consider(self, batch: Batch, run: _Run, one: Waiting) -> None:
+    def _consider(self, batch: Batch, run: _Run, one: WaitingAppend) -> None:
         """Send an append with the run, or decide it, or leave it for the next round."""
         head, drafts = run.head, one.drafts
         last = -1 if head is None else head.position
@@ -179,7 +181,7 @@ class Appending:
             return
         self._send(batch, run, one, digests)
 
-    def _send(self, batch: Batch, run: _Run, one: Waiting, digests: list[bytes]) -> None:
+    def _send(self, batch: Batch, run: _Run, one: WaitingAppend, digests: list[bytes]) -> None:
         head, drafts = run.head, one.drafts
         first = 0 if head is None else head.position + 1
         self._types.learn(self._connection, drafts)
@@ -190,9 +192,9 @@ class Appending:
         ordinal = batch.add(run.number, first, drafts, self._types.of(drafts), digests)
         one.tried.append(first)
         run.sent.append((one, first, ordinal, digests))
-        run.head = Head(number or 0, first + len(drafts) - 1, digests[-1], drafts[-1].id)
+        run.head = KnownHead(number or 0, first + len(drafts) - 1, digests[-1], drafts[-1].id)
 
-    def _stored_before(self, one: Waiting, last: int) -> Appended | None:
+    def _stored_before(self, one: WaitingAppend, last: int) -> Appended | None:
         """The records of an earlier try of this append; None if other records lie there."""
         count = len(one.drafts)
         named = retried_at(one.expected, last, count)
@@ -204,8 +206,8 @@ class Appending:
         return None
 
     def _settled(
-        self, stream: str, run: _Run, first: int, found: Found | None, outcomes: list[Outcome]
-    ) -> list[Waiting]:
+        self, stream: str, run: _Run, first: int, found: RunResult | None, outcomes: list[Outcome]
+    ) -> list[WaitingAppend]:
         """Note what the server says of a run; returns the appends to try again."""
         if found is not None and not found.accepted:
             self._heads.remember(stream, _head_of(stream, found))
@@ -228,7 +230,7 @@ class Appending:
         return run.left
 
 
-def _check_size(one: Waiting) -> None:
+def _check_size(one: WaitingAppend) -> None:
     count, size = len(one.drafts), sizes(one.drafts)
     if count > MOST_RECORDS or size > MOST_BYTES:
         raise InvalidSetting(
@@ -237,14 +239,16 @@ def _check_size(one: Waiting) -> None:
         )
 
 
-def _head_of(stream: str, found: Found) -> Head | None:
+def _head_of(stream: str, found: RunResult) -> KnownHead | None:
     if found.head is None:
         raise LogCorrupted(stream, 0, "all records of the session were removed")
     assert found.digest is not None and found.event is not None  # noqa: S101 - columns
-    return Head(found.stream, found.head, found.digest, found.event)
+    return KnownHead(found.stream, found.head, found.digest, found.event)
 
 
-def stored(queries: Queries, stream: str, first: int, drafts: Sequence[Draft]) -> Appended | None:
+def stored(
+    queries: ServerQueries, stream: str, first: int, drafts: Sequence[Draft]
+) -> Appended | None:
     """The records from ``first`` on, if they have the ids of ``drafts``; None if not."""
     found: list[Record] = []
     last = first + len(drafts) - 1

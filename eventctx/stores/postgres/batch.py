@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from eventctx.log.record import GENESIS, Draft
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.connections import ServerConnection
 
 MOST_RECORDS: Final = 2**20
 """Most records of one transaction: their ordinals must fit into a global position."""
@@ -31,7 +31,7 @@ _KINDS: Final = (
 )  # fmt: skip
 
 
-class Found(NamedTuple):
+class RunResult(NamedTuple):
     """What the server says of a run: the stream's id, and its real head where it was refused."""
 
     accepted: bool
@@ -90,14 +90,14 @@ class Batch:
         self._drafts.extend(drafts)
         return ordinal
 
-    def send(self, connection: Connection) -> tuple[int, dict[int, Found]]:
+    def send(self, connection: ServerConnection) -> tuple[int, dict[int, RunResult]]:
         """Store the runs; returns the first global position, and runs refused or newly made.
 
-        Raises Lost, Refused.
+        Raises ConnectionLost, Refused.
         """
         (first, *rest) = connection.rows(_CALL, _KINDS, self._params())
         return first[3], {
-            run: Found(accepted, stream, head, digest, event)
+            run: RunResult(accepted, stream, head, digest, event)
             for run, accepted, stream, _, head, digest, event in rest
         }
 

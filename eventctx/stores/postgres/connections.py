@@ -23,7 +23,7 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from eventctx.errors import InvalidSetting
 from eventctx.safe_text import without_password
-from eventctx.stores.postgres.errors import Lost, Refused, is_hopeless
+from eventctx.stores.postgres.errors import ConnectionLost, Refused, is_hopeless
 
 ANSWER_SECONDS: Final = 30.0
 """Longest wait for one answer. A server that was halted or cut off closes no connection."""
@@ -68,7 +68,7 @@ def in_schema(sql: str, schema: str) -> str:
     return sql.replace("eventctx.", '"' + schema.replace('"', '""') + '".')
 
 
-class Target(NamedTuple):
+class Destination(NamedTuple):
     """What a URL names: libpq's connection string, the schema, and our other parameters."""
 
     conninfo: str
@@ -78,7 +78,7 @@ class Target(NamedTuple):
     """The server and the database, for messages; no user and no password."""
 
 
-def parse_url(url: str) -> Target:
+def parse_url(url: str) -> Destination:
     """Read ``postgresql://…``; parameters that are not ours go to libpq.
 
     Raises InvalidSetting.
@@ -103,14 +103,14 @@ def parse_url(url: str) -> Target:
         ) from error.with_traceback(None).__cause__
     shown = f"postgresql://{given.get('host', '')}/{given.get('dbname', '')}"
     parameters: dict[str, Any] = {**_DEFAULTS, **given}
-    return Target(make_conninfo(**parameters), schema, own, shown)
+    return Destination(make_conninfo(**parameters), schema, own, shown)
 
 
-class Connection:
+class ServerConnection:
     """A connection for one thread at a time, outside of a transaction between two calls."""
 
-    def __init__(self, target: Target) -> None:
-        """Connect. Raises Lost, and Refused for a user, password or database that is wrong."""
+    def __init__(self, target: Destination) -> None:
+        """Connect. Raises ConnectionLost, and Refused for a wrong user, password or database."""
         self.schema = target.schema
         try:
             self._driver = psycopg.connect(
@@ -120,7 +120,7 @@ class Connection:
             code = error.sqlstate or _code_in(str(error))
             if code is not None and is_hopeless(code):
                 raise Refused(code, str(error)) from None
-            raise Lost(str(error)) from None
+            raise ConnectionLost(str(error)) from None
         self._driver.adapters.register_loader("uuid", ByteaBinaryLoader)
         info = self._driver.info
         self.place = f"postgresql://{_host(info.host)}:{info.port}/{info.dbname}"
@@ -132,21 +132,26 @@ class Connection:
         self._poll.register(self._socket, select.POLLIN)
         self._prepared: dict[str, bytes] = {}
         self._transformer = Transformer(self._driver)
-        self.notices: list[str] = []
-        """SQLSTATEs of the server's warnings since this was last cleared."""
-        self._driver.add_notice_handler(self._note)
         self.wait_for_answers = ANSWER_SECONDS
         self.script(_SETTINGS)
 
-    @property
-    def driver(self) -> psycopg.Connection[Any]:
-        """The driver's connection, for what is asked once: the server's version, its settings."""
-        return self._driver
+    @contextmanager
+    def driver(self) -> Iterator[psycopg.Connection[Any]]:
+        """The driver's own connection, for what is no part of an append.
+
+        Raises ConnectionLost and Refused in place of the driver's errors.
+        """
+        try:
+            yield self._driver
+        except psycopg.Error as error:
+            if error.sqlstate is None or self._driver.closed:
+                raise ConnectionLost(str(error)) from None
+            raise Refused(error.sqlstate, error.diag.message_primary or "") from None
 
     def rows(self, sql: str, kinds: Kinds = (), params: Params = ()) -> Rows:
         """Run a statement, prepared, and return its rows. ``kinds`` are the parameters' types.
 
-        ``eventctx.`` in it stands for the schema. Raises Lost, Refused.
+        ``eventctx.`` in it stands for the schema. Raises ConnectionLost, Refused.
         """
         result = self._run(sql, kinds, params)
         if result.ntuples == 0:
@@ -172,10 +177,10 @@ class Connection:
         self.script("BEGIN")
         try:
             yield
-        except Lost:
+        except ConnectionLost:
             raise
         except BaseException:
-            with suppress(Lost, Refused):
+            with suppress(ConnectionLost, Refused):
                 self.script("ROLLBACK")
             raise
         self.script("COMMIT")
@@ -193,7 +198,7 @@ class Connection:
     def wait_for_news(self, seconds: float, wake: int) -> bool:
         """Wait for a notification, for ``seconds``, or until the descriptor ``wake`` is readable.
 
-        Returns whether a notification came. Raises Lost.
+        Returns whether a notification came. Raises ConnectionLost.
         """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -203,7 +208,7 @@ class Connection:
             try:
                 self._pq.consume_input()
             except psycopg.Error as error:
-                raise Lost(str(error)) from None
+                raise ConnectionLost(str(error)) from None
         heard = False
         while self._pq.notifies() is not None:
             heard = True
@@ -213,9 +218,6 @@ class Connection:
         """Close the connection; never raises."""
         with suppress(psycopg.Error):
             self._driver.close()
-
-    def _note(self, notice: psycopg.errors.Diagnostic) -> None:
-        self.notices.append(notice.sqlstate or "")
 
     def _run(self, sql: str, kinds: Kinds, params: Params) -> pq.abc.PGresult:
         name = self._prepared.get(sql)
@@ -233,12 +235,12 @@ class Connection:
         return found
 
     def _guarded(self, send: Callable[[], None], seconds: float | None) -> pq.abc.PGresult | None:
-        """Send a query and return the last of its results. Raises Lost, Refused."""
+        """Send a query and return the last of its results. Raises ConnectionLost, Refused."""
         try:
             send()
             return self._answer(None if seconds is None else time.monotonic() + seconds)
         except psycopg.Error as error:
-            raise Lost(str(error)) from None
+            raise ConnectionLost(str(error)) from None
 
     def _answer(self, deadline: float | None) -> pq.abc.PGresult | None:
         connection = self._pq
@@ -270,13 +272,13 @@ class Connection:
             self._poll.modify(self._socket, select.POLLIN)
         if not ready:
             self.close()
-            raise Lost(f"the server did not answer within {self.wait_for_answers:g} s")
+            raise ConnectionLost(f"the server did not answer within {self.wait_for_answers:g} s")
 
     def _refusal(self, result: pq.abc.PGresult) -> Refused:
         code = result.error_field(pq.DiagnosticField.SQLSTATE)
         message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
         if code is None or self._pq.status != pq.ConnStatus.OK:
-            raise Lost(
+            raise ConnectionLost(
                 (message or self._pq.get_error_message().encode()).decode("utf-8", "replace")
             )
         return Refused(code.decode(), (message or b"").decode("utf-8", "replace"))

@@ -1,7 +1,8 @@
 """Translates the server's errors to ``eventctx.errors``; what a driver raises is only their cause.
 
-Two exceptions stay inside of this folder. ``Lost``: the connection is gone, and what was under way
-may have happened or not. ``Refused``: the server answered with an error, so nothing happened.
+Two exceptions stay inside of this folder. ``ConnectionLost``: the connection is gone, and what
+was under way may have happened or not. ``Refused``: the server answered with an error, so nothing
+happened.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eventctx.errors import (
 )
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection broke, or could not be made; the fate of what was under way is unknown."""
 
 
@@ -32,6 +33,9 @@ class Refused(Exception):
         self.code = code
         self.message = message
 
+
+READ_ONLY: Final = "25006"
+"""A transaction of a standby, or of a user who may only read."""
 
 DISORDER: Final = "40001"
 """Another transaction wrote first: the same work succeeds in a new one."""
@@ -47,7 +51,7 @@ _GONE: Final = frozenset(
         "57P03",  # starting up, or shutting down
         "57P05",  # idle for too long
         "25P03",  # idle in a transaction for too long
-        "25006",  # a primary that became a standby
+        READ_ONLY,  # a primary that became a standby
         "53300",  # too many connections
         "53200",  # out of memory
         "0A000",  # a prepared statement whose tables were changed: a new connection has none
@@ -82,12 +86,12 @@ def translated(error: Exception, place: str) -> EventctxError:
 
 
 def _named(error: Exception, place: str) -> EventctxError:
-    if isinstance(error, Lost):
+    if isinstance(error, ConnectionLost):
         return StoreUnavailable(f"{place}: the server cannot be reached: {error}")
     if not isinstance(error, Refused):
         return InvalidSetting(f"{place}: an argument cannot be stored: {error}")
     code = error.code
-    if code == "25006":
+    if code == READ_ONLY:
         return read_only(place)
     if code == "53100":
         return StoreFull(f"{place}: no space left on the server; free some and try again")

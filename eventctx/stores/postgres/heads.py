@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from eventctx.errors import LogCorrupted
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.connections import ServerConnection
 
 _MOST_CACHED: Final = 10_000
 
@@ -19,7 +19,7 @@ WHERE s.name = ANY($1)
 """
 
 
-class Head(NamedTuple):
+class KnownHead(NamedTuple):
     """A stream's row id and its last record's position, digest and event id."""
 
     stream: int
@@ -32,15 +32,15 @@ class Heads:
     """The heads of streams, bounded; a stream that is known not to exist has None."""
 
     def __init__(self) -> None:
-        self._heads: dict[str, Head | None] = {}
+        self._heads: dict[str, KnownHead | None] = {}
 
     def __contains__(self, stream: str) -> bool:
         return stream in self._heads
 
-    def __getitem__(self, stream: str) -> Head | None:
+    def __getitem__(self, stream: str) -> KnownHead | None:
         return self._heads[stream]
 
-    def remember(self, stream: str, head: Head | None) -> None:
+    def remember(self, stream: str, head: KnownHead | None) -> None:
         """Note a stream's head."""
         if len(self._heads) >= _MOST_CACHED:
             self._heads.clear()
@@ -53,15 +53,15 @@ class Heads:
         else:
             self._heads.pop(stream, None)
 
-    def fetch(self, connection: Connection, streams: Iterable[str]) -> None:
+    def fetch(self, connection: ServerConnection, streams: Iterable[str]) -> None:
         """Read the heads of ``streams``. Raises LogCorrupted for one that lost all its records."""
         for stream, head in read_heads(connection, streams).items():
             self.remember(stream, head)
 
 
-def read_heads(connection: Connection, streams: Iterable[str]) -> dict[str, Head | None]:
+def read_heads(connection: ServerConnection, streams: Iterable[str]) -> dict[str, KnownHead | None]:
     """The heads of streams as they are now; None for one that does not exist."""
-    found: dict[str, Head | None] = dict.fromkeys(streams)
+    found: dict[str, KnownHead | None] = dict.fromkeys(streams)
     names = encoding.blobs(encoding.TEXTS, [encoding.text(stream) for stream in found])
     for name, stream, position, digest, event in connection.rows(
         _HEADS, (encoding.TEXTS,), (names,)
@@ -69,5 +69,5 @@ def read_heads(connection: Connection, streams: Iterable[str]) -> dict[str, Head
         name = encoding.from_text(name)
         if position is None:
             raise LogCorrupted(name, 0, "all records of the session were removed")
-        found[name] = Head(stream, position, digest, event)
+        found[name] = KnownHead(stream, position, digest, event)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.errors import Refused
 
 _STRAYS: Final = {
@@ -34,7 +34,7 @@ JOIN (SELECT r.stream, max(r.position) AS last, count(*) AS count FROM eventctx.
 """Positions without a record. A deleted session keeps its first position, so its own count."""
 
 
-def inspect(connection: Connection) -> tuple[tuple[str, ...], int]:
+def inspect(connection: ServerConnection) -> tuple[tuple[str, ...], int]:
     """The findings, and how many positions hold no record. Never raises for damage."""
     findings: list[str] = []
     for step in (_of_schema, _of_strays):
@@ -68,7 +68,7 @@ _NEEDED: Final = (
 )  # fmt: skip
 
 
-def _of_schema(connection: Connection) -> Iterator[str]:
+def _of_schema(connection: ServerConnection) -> Iterator[str]:
     for name, table in connection.rows(_TRIGGERS):
         yield f"a foreign hand added the trigger {name!r} to the table {table!r}"
     for name, table in connection.rows(_RULES):
@@ -81,7 +81,7 @@ def _of_schema(connection: Connection) -> Iterator[str]:
             yield f"the index {name!r} is not valid"
 
 
-def _of_strays(connection: Connection) -> Iterator[str]:
+def _of_strays(connection: ServerConnection) -> Iterator[str]:
     for problem, query in _STRAYS.items():
         ((count,),) = connection.rows(query)
         if count:

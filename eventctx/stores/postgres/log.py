@@ -15,7 +15,7 @@ from eventctx.log.store import Address, Appended, Erasure, Snapshot
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.append import Types, appended, stored
 from eventctx.stores.postgres.batch import Batch
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import (
     BYTEA,
     BYTEAS,
@@ -27,8 +27,8 @@ from eventctx.stores.postgres.encoding import (
     int8,
     text,
 )
-from eventctx.stores.postgres.heads import Head, Heads, read_heads
-from eventctx.stores.postgres.queries import OwnedRange, Queries, owner_of
+from eventctx.stores.postgres.heads import Heads, KnownHead, read_heads
+from eventctx.stores.postgres.queries import RowRange, ServerQueries, owner_of
 from eventctx.stores.postgres.scrubbing import note_erasure
 from eventctx.stores.rules import chain, conflict, has_forks
 
@@ -42,12 +42,12 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 """
 
 
-class Log:
+class ServerLog:
     """The tables, as the one writing connection of this store sees them."""
 
-    def __init__(self, connection: Connection, heads: Heads, types: Types) -> None:
+    def __init__(self, connection: ServerConnection, heads: Heads, types: Types) -> None:
         self.connection = connection
-        self._queries = Queries(connection)
+        self._queries = ServerQueries(connection)
         self._heads = heads
         self._types = types
         self.again = False
@@ -77,7 +77,7 @@ class Log:
             )
             if not made:  # another process was faster
                 return self._retried_fork(stream, at, new, first)
-            head = Head(made[0][0], at, origin.digest, b"")
+            head = KnownHead(made[0][0], at, origin.digest, b"")
             (record,) = self._insert([(new, head, first)], [head.stream])
         return appended([record])
 
@@ -123,7 +123,7 @@ class Log:
         self.erased = self.erased or bool(erased)
         return Erasure(erased, tuple(added))
 
-    def _append_once(self, drafts: Sequence[tuple[str, Head, Draft]]) -> list[Record]:
+    def _append_once(self, drafts: Sequence[tuple[str, KnownHead, Draft]]) -> list[Record]:
         """Append a draft to each stream, unless an earlier try has done so."""
         done = [
             stored(self._queries, name, head.position, (draft,)) if head.event == draft.id else None
@@ -134,7 +134,7 @@ class Log:
         return [*again, *new]
 
     def _located(
-        self, stream: str, segments: Sequence[OwnedRange], address: Address
+        self, stream: str, segments: Sequence[RowRange], address: Address
     ) -> tuple[int, int]:
         """The owner of the record at an address, and its global position. Raises LogCorrupted."""
         position, index = address
@@ -201,7 +201,7 @@ class Log:
         self.erased = True
         return record
 
-    def _lock(self, how: str, streams: Iterable[str]) -> dict[str, Head | None]:
+    def _lock(self, how: str, streams: Iterable[str]) -> dict[str, KnownHead | None]:
         """Lock streams until the end of the transaction, and read their heads; None without one.
 
         Every writer locks in the order of the row ids, so that no two wait for each other.
@@ -223,7 +223,7 @@ class Log:
         self._types.learn(self.connection, (draft,))
 
     def _insert(
-        self, drafts: Sequence[tuple[str, Head, Draft]], made: Sequence[int] = ()
+        self, drafts: Sequence[tuple[str, KnownHead, Draft]], made: Sequence[int] = ()
     ) -> list[Record]:
         """Append one draft each behind the heads of streams that this transaction has locked."""
         if not drafts:

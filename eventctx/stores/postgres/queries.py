@@ -13,7 +13,7 @@ from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT8, INT8S, TEXT, int8, text
 from eventctx.stores.postgres.errors import Refused
 from eventctx.stores.postgres.inspection import inspect
@@ -82,7 +82,7 @@ _ALL: Final = {
 }
 
 
-class OwnedRange(NamedTuple):
+class RowRange(NamedTuple):
     """Positions ``first`` to ``last`` of a stream are rows of the stream with id ``owner``."""
 
     owner: int
@@ -104,33 +104,33 @@ class Top(NamedTuple):
     settled: bool
 
 
-class Queries:
-    """Queries on one connection, with caches of what never changes once committed."""
+class ServerQueries:
+    """ServerQueries on one connection, with caches of what never changes once committed."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
         self._ids: dict[str, int] = {}
         self._types: dict[int, str] = {}
         self._names: dict[int, str] = {}
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ServerConnection:
         """The connection."""
         return self._connection
 
-    def lineage(self, stream: str) -> tuple[OwnedRange, ...]:
+    def lineage(self, stream: str) -> tuple[RowRange, ...]:
         """The ranges of rows that make up the stream, oldest first. Raises StreamNotFound."""
         # A stream that is no fork never becomes one; a fork that is deleted is none any more.
         if (cached := self._ids.get(stream)) is not None:
-            return (OwnedRange(cached, 0, _END),)
+            return (RowRange(cached, 0, _END),)
         rows = self._connection.rows(_LINEAGE, (TEXT,), (text(stream),))
         if not rows:
             raise StreamNotFound(stream)
-        segments: list[OwnedRange] = []
+        segments: list[RowRange] = []
         last = _END
         for owner, _parent, forked_at, first in rows:
             if first <= last:
-                segments.append(OwnedRange(owner, first, last))
+                segments.append(RowRange(owner, first, last))
             if forked_at is not None:
                 last = min(last, forked_at)
         if rows[-1][1] is not None:
@@ -197,7 +197,7 @@ class Queries:
                 break
         return Page(found, stop)
 
-    def _last(self, segment: OwnedRange) -> int:
+    def _last(self, segment: RowRange) -> int:
         sql = "SELECT max(r.position) FROM eventctx.records r WHERE r.stream = $1"
         ((last,),) = self._connection.rows(sql, (INT8,), (int8(segment.owner),))
         return segment.first - 1 if last is None else int(last)
@@ -367,7 +367,7 @@ class Queries:
 _NOT_ON_A_STANDBY: Final = "0A000"
 
 
-def owner_of(segments: Sequence[OwnedRange], position: int) -> int:
+def owner_of(segments: Sequence[RowRange], position: int) -> int:
     """The id of the stream whose row holds a position; -1 if none does."""
     return next((s.owner for s in segments if s.first <= position <= s.last), -1)
 

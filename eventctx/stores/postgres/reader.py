@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.mailbox import Job, Mailbox
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.errors import (
-    Lost,
+    ConnectionLost,
     Refused,
     begins_again,
     closed,
     loses_connection,
     translated,
 )
-from eventctx.stores.postgres.queries import Queries
+from eventctx.stores.postgres.queries import ServerQueries
 
 MOST_CONNECTIONS: Final = 3
 """A process reads on as many at once; another one is opened only while all are busy."""
@@ -28,9 +28,11 @@ _PAUSE: Final = 0.2
 
 
 class Readers:
-    """Runs functions of ``Queries``, each on the first connection that is free."""
+    """Runs functions of ``ServerQueries``, each on the first connection that is free."""
 
-    def __init__(self, connect: Callable[[], Connection], place: str, patience: float) -> None:
+    def __init__(
+        self, connect: Callable[[], ServerConnection], place: str, patience: float
+    ) -> None:
         self._connect = connect
         self._place = place
         self._patience = patience
@@ -68,7 +70,7 @@ class Readers:
             thread.join()
 
     def _run(self) -> None:
-        queries: Queries | None = None
+        queries: ServerQueries | None = None
         while (jobs := self._mailbox.take(1, 1)) is not None:
             while jobs:  # a job that stayed here would hold its answer until the next one comes
                 queries = self._answer(queries, jobs.pop(0))
@@ -77,16 +79,16 @@ class Readers:
         if queries is not None:
             queries.connection.close()
 
-    def _answer(self, queries: Queries | None, job: Job) -> Queries | None:
+    def _answer(self, queries: ServerQueries | None, job: Job) -> ServerQueries | None:
         """Answer a job, on a new connection if need be; returns the connection to go on with."""
         end = time.monotonic() + self._patience
         while True:
             try:
                 if queries is None:
-                    queries = Queries(self._connect())
+                    queries = ServerQueries(self._connect())
                 found = job.function(queries, *job.args)
             except Exception as error:
-                gone = isinstance(error, Lost)
+                gone = isinstance(error, ConnectionLost)
                 if isinstance(error, Refused):
                     gone = loses_connection(error)
                 if gone and queries is not None:

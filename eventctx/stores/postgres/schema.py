@@ -5,8 +5,8 @@ the transaction that wrote the record (see ``FENCE``). A record's first body is 
 ones are in ``bodies``. A stream's head is its last record and is stored nowhere else. An erased
 body has no salt and no data. Texts are written as ``encoding.text`` says.
 
-The schema's name stands as ``eventctx.`` in all SQL of this folder; ``Connection`` puts in the
-store's own.
+The schema's name stands as ``eventctx.`` in all SQL of this folder; ``ServerConnection`` puts in
+the store's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from eventctx.errors import NotAStore, StoreTooNew, StoreUnavailable
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.append_function import APPEND_FUNCTION
-from eventctx.stores.postgres.connections import Connection, in_schema
+from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.errors import Refused
 
 ORDINAL_BITS: Final = 20
@@ -66,7 +66,7 @@ MIGRATIONS: Final[tuple[tuple[int, str], ...]] = ((1, TABLES + APPEND_FUNCTION),
 SCHEMA_VERSION: Final = MIGRATIONS[-1][0]
 
 
-def prepare_schema(connection: Connection, *, create: bool, writable: bool) -> str:
+def prepare_schema(connection: ServerConnection, *, create: bool, writable: bool) -> str:
     """Make the schema or bring it up to date, and return the store's id.
 
     Raises NotAStore, StoreTooNew, StoreUnavailable.
@@ -94,14 +94,14 @@ def prepare_schema(connection: Connection, *, create: bool, writable: bool) -> s
     return meta(connection, "store_id") or ""
 
 
-def meta(connection: Connection, key: str) -> str | None:
+def meta(connection: ServerConnection, key: str) -> str | None:
     """A value of the table ``meta``."""
     sql = "SELECT value FROM eventctx.meta WHERE key = $1"
     rows = connection.rows(sql, (encoding.TEXT,), (encoding.text(key),))
     return None if not rows else str(rows[0][0])
 
 
-def _version(connection: Connection) -> int:
+def _version(connection: ServerConnection) -> int:
     """The version of the schema's tables; 0 if there are none. Raises NotAStore."""
     kinds = (encoding.TEXT,)
     schema = (encoding.text(connection.schema),)
@@ -123,7 +123,7 @@ def _version(connection: Connection) -> int:
     return int(version)
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: ServerConnection) -> None:
     """Take all steps that are missing, one process at a time."""
     (encoded,) = connection.rows("SHOW server_encoding")
     if encoded != ("UTF8",):
@@ -156,7 +156,7 @@ def _migrate(connection: Connection) -> None:
             _set(connection, "system_identifier", _system(connection))
 
 
-def _keep_order(connection: Connection) -> None:
+def _keep_order(connection: ServerConnection) -> None:
     """Set ``xid_offset`` anew where the server does not count on from the store's transactions.
 
     A dump that is restored on another server, or one that was upgraded, has other numbers. What is
@@ -178,7 +178,7 @@ def _keep_order(connection: Connection) -> None:
         _set(connection, "system_identifier", _system(connection))
 
 
-def _out_of_order(connection: Connection) -> bool:
+def _out_of_order(connection: ServerConnection) -> bool:
     ((behind,),) = connection.rows(
         "SELECT coalesce((SELECT max(pos) FROM eventctx.records) >> 20 >= "
         f"pg_snapshot_xmax(pg_current_snapshot())::text::bigint + {OFFSET}, false)"
@@ -186,13 +186,13 @@ def _out_of_order(connection: Connection) -> bool:
     return bool(behind) or meta(connection, "system_identifier") != _system(connection)
 
 
-def _system(connection: Connection) -> str:
+def _system(connection: ServerConnection) -> str:
     """Identifies the server's data: no other cluster has this number."""
     ((found,),) = connection.rows("SELECT system_identifier::text FROM pg_control_system()")
     return str(found)
 
 
-def _set(connection: Connection, key: str, value: str) -> None:
+def _set(connection: ServerConnection, key: str, value: str) -> None:
     connection.rows(
         "INSERT INTO eventctx.meta(key, value) VALUES($1, $2) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value",

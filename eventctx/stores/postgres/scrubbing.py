@@ -16,7 +16,7 @@ import logging
 from typing import Final
 
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.connections import Connection, in_schema
+from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.errors import Refused
 
 _log = logging.getLogger("eventctx.stores")
@@ -49,18 +49,18 @@ ON CONFLICT (relation) DO UPDATE SET file = excluded.file, transaction = exclude
 """
 
 
-def note_erasure(connection: Connection, tables: tuple[str, ...]) -> None:
+def note_erasure(connection: ServerConnection, tables: tuple[str, ...]) -> None:
     """Note, in the transaction that erases, that old rows lie in the files of these tables."""
     names = encoding.blobs(encoding.TEXTS, [name.encode() for name in tables])
     connection.rows(_NOTE, (encoding.TEXTS,), (names,))
 
 
-def unscrubbed(connection: Connection) -> dict[str, int]:
+def unscrubbed(connection: ServerConnection) -> dict[str, int]:
     """The tables whose files may hold erased bytes, with their sizes in bytes."""
     return dict(connection.rows(_UNSCRUBBED))
 
 
-def scrub(connection: Connection) -> bool:
+def scrub(connection: ServerConnection) -> bool:
     """Write the noted tables anew, if they are small enough; true if no erased bytes are left."""
     for table, size in unscrubbed(connection).items():
         if size <= MOST_BYTES:
@@ -78,7 +78,7 @@ def scrub(connection: Connection) -> bool:
     return False
 
 
-def _rewrite(connection: Connection, table: str) -> None:
+def _rewrite(connection: ServerConnection, table: str) -> None:
     connection.script(f"SET lock_timeout = '{LOCK_SECONDS}s'")
     try:
         sql = in_schema(f"VACUUM (FULL, ANALYZE) eventctx.{table}", connection.schema)

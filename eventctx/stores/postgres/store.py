@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from eventctx.aio import in_own_thread
 from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
@@ -29,17 +29,16 @@ from eventctx.log.store import (
 )
 from eventctx.stores.ack import Ack, Bell
 from eventctx.stores.location import cache_base
-from eventctx.stores.postgres.connections import Target, parse_url
+from eventctx.stores.postgres.connections import Destination, ServerConnection, parse_url
+from eventctx.stores.postgres.durability import Wanted
 from eventctx.stores.postgres.errors import closed, forked, read_only, translated
-from eventctx.stores.postgres.log import Log
-from eventctx.stores.postgres.opening import Opened, connect_again, describe, open_target
-from eventctx.stores.postgres.queries import PAGE_RECORDS, Page, Queries, Top
+from eventctx.stores.postgres.log import ServerLog
+from eventctx.stores.postgres.opening import OpenedSchema, connect_to_write, describe, open_schema
+from eventctx.stores.postgres.queries import PAGE_RECORDS, Page, ServerQueries, Top
 from eventctx.stores.postgres.reader import Readers
-from eventctx.stores.postgres.subscription import Listener
-from eventctx.stores.postgres.writer import Writer, append
+from eventctx.stores.postgres.subscription import NewsListener
+from eventctx.stores.postgres.writer import GroupWriter, append
 from eventctx.stores.rules import sizes
-
-Durability = Literal["local", "replicated"]
 
 _SMALL_JOB_BYTES: Final = 512
 _NEXT_LOOK: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -62,7 +61,7 @@ class PostgresStore:
     child raises StoreUnavailable.
     """
 
-    def __init__(self, target: Target, opened: Opened, patience: float) -> None:
+    def __init__(self, target: Destination, opened: OpenedSchema, patience: float) -> None:
         """Use ``PostgresStore.open``."""
         self._target = target
         self._opened = opened
@@ -73,16 +72,19 @@ class PostgresStore:
         self._closing = threading.Lock()
         self.read_only = opened.read_only
         self._bell = Bell()
-        again = partial(connect_again, target, opened)
-        self._writer: Writer | None = None
+        self._writer: GroupWriter | None = None
         if opened.read_only:
             opened.connection.close()
         else:
-            self._writer = Writer(
-                opened.connection, again, patience, opened.check_commit, self._bell.ring
+            self._writer = GroupWriter(
+                opened.connection,
+                partial(connect_to_write, target, opened),
+                patience,
+                opened.durability,
+                self._bell.ring,
             )
-        self._readers = Readers(partial(again, reading=True), self._place, patience)
-        self._listener = Listener(partial(again, reading=True), self._bell.ring)
+        self._readers = Readers(partial(ServerConnection, target), self._place, patience)
+        self._listener = NewsListener(partial(ServerConnection, target), self._bell.ring)
         _open.add(self)
 
     @classmethod
@@ -90,7 +92,7 @@ class PostgresStore:
         cls,
         url: str,
         *,
-        durability: Durability | None = None,
+        durability: Wanted | None = None,
         create: bool = True,
         read_only: bool = False,
         patience: float = 60.0,
@@ -106,16 +108,16 @@ class PostgresStore:
         """
         target = parse_url(url)
         chosen = durability or target.options.get("durability") or "local"
-        if chosen not in get_args(Durability):
+        if chosen not in get_args(Wanted):
             raise InvalidSetting(
-                f"durability: expected one of {get_args(Durability)}, found {chosen!r}"
+                f"durability: expected one of {get_args(Wanted)}, found {chosen!r}"
             )
         try:
             opened = await in_own_thread(
                 partial(
-                    open_target,
+                    open_schema,
                     target,
-                    durability=chosen,
+                    wanted=cast(Wanted, chosen),
                     create=create and not read_only,
                     read_only=read_only,
                     patience=patience,
@@ -152,7 +154,9 @@ class PostgresStore:
         """See ``EventStore.read``. Records appended after the read began are left out."""
         left = _count(limit)
         while True:
-            page: Page = await self._read(Queries.page, stream, start, stop, backward, left, bodies)
+            page: Page = await self._read(
+                ServerQueries.page, stream, start, stop, backward, left, bodies
+            )
             for record in page.records:
                 yield record
             left -= len(page.records)
@@ -175,10 +179,10 @@ class PostgresStore:
         it waits for its end. Raises StoreUnavailable, which names it, after ``patience`` seconds.
         """
         left = _count(limit)
-        top: Top = await self._read(Queries.top)
+        top: Top = await self._read(ServerQueries.top)
         tries, end = 0, time.monotonic() + self._patience
         while left > 0 and after < top.last:
-            page = await self._read(Queries.page_all, after, top.last, left, bodies)
+            page = await self._read(ServerQueries.page_all, after, top.last, left, bodies)
             for record in page:
                 yield record
             left -= len(page)
@@ -192,10 +196,10 @@ class PostgresStore:
             await asyncio.sleep(_NEXT_LOOK[min(tries, 5)])
             tries += 1
             # Until all below the last position is settled, an empty page is not the end.
-            top = Top(top.last, await self._read(Queries.settled, top.last))
+            top = Top(top.last, await self._read(ServerQueries.settled, top.last))
 
     async def _held_back(self) -> StoreUnavailable:
-        blockers = await self._read(Queries.blockers)
+        blockers = await self._read(ServerQueries.blockers)
         return StoreUnavailable(
             f"{self._place}: expected the transactions of the server that began before the last "
             f"append to end within {self._patience:g} s, but they are still under way: "
@@ -204,16 +208,16 @@ class PostgresStore:
 
     async def head(self, stream: str) -> StreamInfo | None:
         """See ``EventStore.head``."""
-        return cast(StreamInfo | None, await self._read(Queries.head, stream))
+        return cast(StreamInfo | None, await self._read(ServerQueries.head, stream))
 
     async def streams(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[StreamInfo]:
         """See ``EventStore.streams``."""
         left = _count(limit)
-        key = -1 if after is None else await self._read(Queries.stream_key, after)
+        key = -1 if after is None else await self._read(ServerQueries.stream_key, after)
         while left > 0:
-            page, key = await self._read(Queries.streams, key, left)
+            page, key = await self._read(ServerQueries.streams, key, left)
             for info in page:
                 yield info
             left -= len(page)
@@ -222,17 +226,17 @@ class PostgresStore:
 
     async def forks(self, stream: str) -> list[str]:
         """See ``EventStore.forks``."""
-        key = await self._read(Queries.stream_key, stream)
-        return cast(list[str], await self._read(Queries.forks, key))
+        key = await self._read(ServerQueries.stream_key, stream)
+        return cast(list[str], await self._read(ServerQueries.forks, key))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """See ``EventStore.bodies``."""
-        return cast(list[Body], await self._read(Queries.bodies, stream, addresses))
+        return cast(list[Body], await self._read(ServerQueries.bodies, stream, addresses))
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
         """See ``EventStore.fork``. A retry with the same first record returns the stored one."""
         size = sizes((first,))
-        return cast(Appended, await self._write(Log.fork, stream, at, new, first, size=size))
+        return cast(Appended, await self._write(ServerLog.fork, stream, at, new, first, size=size))
 
     async def subscribe(
         self, *, stream: str | None = None, after: int = -1, bodies: bool = False
@@ -275,16 +279,16 @@ class PostgresStore:
         if stream is not None:
             try:
                 page = await self._read(
-                    Queries.page, stream, after + 1, None, False, PAGE_RECORDS, bodies
+                    ServerQueries.page, stream, after + 1, None, False, PAGE_RECORDS, bodies
                 )
             except StreamNotFound:
                 return [], True
             return page.records, True
         # Looked at first: what commits after it rings the bell.
-        top: Top = await self._read(Queries.top)
+        top: Top = await self._read(ServerQueries.top)
         if top.last <= after:
             return [], True
-        page_all = await self._read(Queries.page_all, after, top.last, PAGE_RECORDS, bodies)
+        page_all = await self._read(ServerQueries.page_all, after, top.last, PAGE_RECORDS, bodies)
         return page_all, top.settled
 
     async def erase(
@@ -299,20 +303,20 @@ class PostgresStore:
         write-ahead log and its backups hold the bytes for as long as they are kept.
         """
         size = sizes(records.values())
-        return cast(Erasure, await self._write(Log.erase, bodies, records, size=size))
+        return cast(Erasure, await self._write(ServerLog.erase, bodies, records, size=size))
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
         """See ``EventStore.delete``. Writes the tables anew, as ``erase`` does."""
         size = sizes((last,))
-        return cast(Record, await self._write(Log.delete, stream, last, expected, size=size))
+        return cast(Record, await self._write(ServerLog.delete, stream, last, expected, size=size))
 
     async def scrubbed(self) -> bool:
         """See ``EventStore.scrubbed``: of the tables' files, not of the write-ahead log."""
-        return cast(bool, await self._read(Queries.scrubbed))
+        return cast(bool, await self._read(ServerQueries.scrubbed))
 
     async def inspect(self) -> Inspection:
         """See ``EventStore.inspect``."""
-        return cast(Inspection, await self._read(Queries.inspect))
+        return cast(Inspection, await self._read(ServerQueries.inspect))
 
     async def describe(self) -> StoreDescription:
         """See ``EventStore.describe``. It never holds the user's name or password."""
@@ -320,20 +324,20 @@ class PostgresStore:
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""
-        return cast(Snapshot | None, await self._read(Queries.snapshot, stream, name))
+        return cast(Snapshot | None, await self._read(ServerQueries.snapshot, stream, name))
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
         """See ``EventStore.save_snapshot``. Visible to loads after the next awaited write."""
         size = _SMALL_JOB_BYTES + len(snapshot.data)
-        self._write(Log.save_snapshot, stream, name, snapshot, size=size)
+        self._write(ServerLog.save_snapshot, stream, name, snapshot, size=size)
 
     async def load_checkpoint(self, name: str) -> int | None:
         """See ``EventStore.load_checkpoint``."""
-        return cast(int | None, await self._read(Queries.checkpoint, name))
+        return cast(int | None, await self._read(ServerQueries.checkpoint, name))
 
     async def save_checkpoint(self, name: str, position: int) -> None:
         """See ``EventStore.save_checkpoint``."""
-        await self._write(Log.save_checkpoint, name, position)
+        await self._write(ServerLog.save_checkpoint, name, position)
 
     async def close(self) -> None:
         """See ``EventStore.close``. A server that is lost is waited for ``patience`` seconds."""

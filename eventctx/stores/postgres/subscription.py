@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from eventctx.stores.postgres.connections import Connection
-from eventctx.stores.postgres.errors import Lost, Refused
+from eventctx.stores.postgres.connections import ServerConnection
+from eventctx.stores.postgres.errors import ConnectionLost, Refused
 
 LOOK_SECONDS: Final = 1.0
 """Seconds between two looks, where notifications come."""
@@ -33,10 +33,12 @@ _LISTEN: Final = (
 )
 
 
-class Listener:
+class NewsListener:
     """A thread that calls ``changed`` after commits of any process, while somebody watches."""
 
-    def __init__(self, connect: Callable[[], Connection], changed: Callable[[], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], ServerConnection], changed: Callable[[], None]
+    ) -> None:
         self._connect = connect
         self._changed = changed
         self._lock = threading.Lock()
@@ -90,7 +92,7 @@ class Listener:
                 continue
             try:
                 self._listen(connection)
-            except (Lost, Refused):
+            except (ConnectionLost, Refused):
                 self._pause(LOOK_OFTEN_SECONDS)
             finally:
                 connection.close()
@@ -103,8 +105,8 @@ class Listener:
         with suppress(BlockingIOError):
             self._woken.recv(4096)
 
-    def _listen(self, connection: Connection) -> None:
-        """Listen on one connection for as long as somebody watches. Raises Lost, Refused."""
+    def _listen(self, connection: ServerConnection) -> None:
+        """Listen on one connection while somebody watches. Raises ConnectionLost, Refused."""
         seconds = LOOK_SECONDS
         standby = bool(connection.rows("SELECT pg_is_in_recovery()")[0][0])
         if standby:

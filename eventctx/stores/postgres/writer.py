@@ -3,9 +3,9 @@
 There is no timer. While the server commits, appends queue up; the next call takes them all.
 
 Invariants: jobs run in the order of ``submit``, and an ack is settled only after the server said
-that the transaction was committed, and after ``check_commit`` agreed. A server that is lost is
-looked for again for ``patience`` seconds; then what was under way is done again, and the ids show
-what had been stored. A job that cannot be stored fails alone.
+that the transaction was committed, and ``durability`` confirmed that it survives. A server that is
+lost is looked for again for ``patience`` seconds; then what was under way is done again, and the
+ids show what had been stored. A job that cannot be stored fails alone.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakSet
 
-from eventctx.errors import EventctxError
+from eventctx.errors import EventctxError, StoreUnavailable, StoreUnsafe
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.mailbox import Job, Mailbox
-from eventctx.stores.postgres.append import Appending, Types, Waiting
-from eventctx.stores.postgres.connections import Connection
+from eventctx.stores.postgres.append import Appending, Types, WaitingAppend
+from eventctx.stores.postgres.connections import ServerConnection
+from eventctx.stores.postgres.durability import Durability
 from eventctx.stores.postgres.errors import (
-    Lost,
+    ConnectionLost,
     Refused,
     begins_again,
     closed,
@@ -36,7 +37,7 @@ from eventctx.stores.postgres.errors import (
     unknown_fate,
 )
 from eventctx.stores.postgres.heads import Heads
-from eventctx.stores.postgres.log import Log
+from eventctx.stores.postgres.log import ServerLog
 from eventctx.stores.postgres.scrubbing import scrub, unscrubbed
 
 _log = logging.getLogger("eventctx.stores")
@@ -48,8 +49,10 @@ BATCH_BYTES: Final = 4 * 2**20
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between two attempts to find a server again."""
 
-Connect = Callable[[], Connection]
-Check = Callable[[Connection], None]
+_MOST_COLLISIONS: Final = 3
+"""As often a batch is sent again that collided with other processes, before it is taken apart."""
+
+Connect = Callable[[], ServerConnection]
 
 
 def append(*_: Any) -> None:
@@ -57,27 +60,26 @@ def append(*_: Any) -> None:
     raise NotImplementedError
 
 
-class Writer:
-    """Runs appends, and functions of a ``Log``, in the order of ``submit``.
+class GroupWriter:
+    """Runs appends, and functions of a ``ServerLog``, in the order of ``submit``.
 
-    ``connect`` makes a connection and checks the server behind it. ``check_commit`` is called after
-    every commit and before its acks; what it raises fails them. ``committed`` is called after every
-    commit.
+    ``connect`` makes a connection and checks the server behind it. ``committed`` is called after
+    every commit.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         connect: Connect,
         patience: float,
-        check_commit: Check,
+        durability: Durability,
         committed: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._connection = connection
         self._place = connection.place
         self._patience = patience
-        self._check_commit = check_commit
+        self._durability = durability
         self._committed = committed
         self._heads = Heads()
         self._types = Types()
@@ -109,15 +111,15 @@ class Writer:
         self._mailbox.close()
         self._thread.join()
 
-    def _use(self, connection: Connection) -> None:
+    def _use(self, connection: ServerConnection) -> None:
         self._connection = connection
         self._heads.forget()
         self._appending = Appending(connection, self._heads, self._types)
-        self._own = Log(connection, self._heads, self._types)
+        self._own = ServerLog(connection, self._heads, self._types)
         self._lost = False
 
     def _run(self) -> None:
-        with suppress(Lost, Refused):
+        with suppress(ConnectionLost, Refused):
             self._unscrubbed = bool(unscrubbed(self._connection))
             if self._unscrubbed:
                 self._scrub()
@@ -127,34 +129,40 @@ class Writer:
                     (n for n, job in enumerate(jobs) if job.function is not append), len(jobs)
                 )
                 if count:
-                    self._append([Waiting(job.ack, *job.args) for job in jobs[:count]])
+                    self._append([WaitingAppend(job.ack, *job.args) for job in jobs[:count]])
                 else:
                     self._do(jobs[0])
                     count = 1
                 del jobs[:count]
         if self._unscrubbed:
-            with suppress(Lost, Refused):
+            with suppress(ConnectionLost, Refused):
                 self._scrub()
         self._connection.close()
 
-    def _append(self, waiting: list[Waiting]) -> None:
+    def _append(self, waiting: list[WaitingAppend]) -> None:
         """Append in rounds until all is decided. Settles their acks."""
         self._appending.forget_fresh()
         patience = _Patience(self._patience, lambda: self._stopped_at)
+        collisions = 0
         while waiting:
             try:
-                self._find_server(patience)
+                self._find_server()
                 outcomes, left = self._appending.round(waiting)
                 self._settle(outcomes)
                 waiting = left
             except Exception as error:
-                if self._again(error, patience):
+                again = self._again(error, patience)
+                collisions += isinstance(error, Refused)
+                if again and collisions < _MOST_COLLISIONS:
                     continue
-                if len(waiting) > 1 and not isinstance(error, Lost):
-                    # One of them cannot be stored; alone it fails alone.
+                if len(waiting) > 1 and not isinstance(error, (ConnectionLost, StoreUnavailable)):
+                    # One of them cannot be stored, and alone it fails alone. Or other processes
+                    # write several of these streams, and a call for one stream waits its turn.
                     for one in waiting:
                         self._append([one])
                     return
+                if again:
+                    continue
                 settle([(one.ack, None, self._failure(error)) for one in waiting])
                 return
 
@@ -164,15 +172,12 @@ class Writer:
         tried = 0
         while True:
             try:
-                self._find_server(patience)
+                self._find_server()
                 self._own.again = tried > 0
                 done = job.function(self._own, *job.args)
                 break
-            except EventctxError as error:
-                settle([(job.ack, None, error)])
-                return
             except Exception as error:
-                tried += isinstance(error, Lost)
+                tried += isinstance(error, ConnectionLost)
                 if self._again(error, patience):
                     continue
                 settle([(job.ack, None, self._failure(error))])
@@ -180,7 +185,7 @@ class Writer:
         if self._own.erased:
             self._own.erased = False
             self._unscrubbed = True
-            with suppress(Lost, Refused):
+            with suppress(ConnectionLost, Refused):
                 self._scrub()
         self._settle([(job.ack, done, None)])
 
@@ -188,33 +193,41 @@ class Writer:
         if not outcomes:
             return
         try:
-            self._check_commit(self._connection)
-        except EventctxError as error:
+            with self._connection.driver() as driver:
+                self._durability.confirm(driver)
+        except StoreUnsafe as error:
             outcomes = [(ack, None, before or error) for ack, _, before in outcomes]
         settle(outcomes)
         self._committed()
 
     def _again(self, error: Exception, patience: _Patience) -> bool:
         """Whether to try the same again: after a pause, and perhaps on a new connection."""
-        if isinstance(error, Lost) or (isinstance(error, Refused) and loses_connection(error)):
+        if isinstance(error, ConnectionLost) or (
+            isinstance(error, Refused) and loses_connection(error)
+        ):
             if not self._lost:
                 _log.warning("%s: lost the server (%s); looking for it again", self._place, error)
             self._lost = True
             self._connection.close()
             return patience.pause()
+        if isinstance(error, StoreUnsafe) and self._lost:
+            return patience.pause()  # a cluster that is changing its primary
         if isinstance(error, Refused) and begins_again(error):
             self._heads.forget()
             return patience.pause(short=True)
         return False
 
-    def _find_server(self, patience: _Patience) -> None:
-        """Connect again if the connection was lost. Raises Lost, Refused, EventctxError."""
-        if self._lost:
+    def _find_server(self) -> None:
+        """Connect again if need be. Raises ConnectionLost, Refused, EventctxError."""
+        if not self._lost:
+            with self._connection.driver() as driver:
+                self._durability.check(driver)
+        else:
             self._use(self._connect())
             _log.warning("%s: found the server again", self._place)
 
     def _failure(self, error: Exception) -> EventctxError:
-        if isinstance(error, Lost):
+        if isinstance(error, ConnectionLost):
             return unknown_fate(self._place, error, self._patience)
         return translated(error, self._place)
 
@@ -248,7 +261,7 @@ class _Patience:
         return True
 
 
-_running: WeakSet[Writer] = WeakSet()
+_running: WeakSet[GroupWriter] = WeakSet()
 
 if hasattr(os, "register_at_fork"):
     # The threads are the parent's.

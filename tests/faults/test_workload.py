@@ -10,13 +10,9 @@ import pytest
 from eventctx.log.store import EventStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.faults.histories import check, count
-from tests.faults.workload import Load, Stuck, run
+from tests.faults.workload import Load, Stuck, nothing, run
 
 LIGHT = Load(writers=20, before=100, after=50, patience=20.0)
-
-
-async def nothing() -> None:
-    """No fault."""
 
 
 async def test_clients_of_one_file_see_a_sound_history(tmp_path: Path) -> None:

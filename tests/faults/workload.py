@@ -206,8 +206,16 @@ class _Clients:
             await asyncio.sleep(_AGAIN)
 
 
-async def run(opening: Opening, fault: Fault, load: Load, *, seed: int = 1) -> Run:
+async def nothing() -> None:
+    """Do nothing."""
+
+
+async def run(
+    opening: Opening, fault: Fault, load: Load, *, settle: Fault = nothing, seed: int = 1
+) -> Run:
     """Let clients work, do ``fault`` meanwhile, let them go on, and read all that is there.
+
+    ``settle`` is awaited when every session has its first record.
 
     Raises Stuck when writers cannot go on or the store cannot be read in the end, and whatever a
     client met that is no error of a store.
@@ -219,6 +227,7 @@ async def run(opening: Opening, fault: Fault, load: Load, *, seed: int = 1) -> R
         for stream in clients.sessions:
             first = _drafts(f"{seed} {stream}", random.Random(seed))
             await clients.append(stores[0], -1, stream, -1, first)
+        await settle()
         async with _tasks() as (writing, following):
             for writer in range(load.writers):
                 writing(clients.write(stores[writer % len(stores)], writer))

@@ -57,6 +57,10 @@ class JetStream:
         """See ``Machines.kill``."""
         self.cluster.kill(*numbers)
 
+    def start(self, *numbers: int) -> None:
+        """See ``Machines.start``."""
+        self.cluster.start(*numbers, ready=False)
+
     def pause(self, number: int) -> None:
         """See ``Machines.pause``."""
         self.cluster.pause(number)

@@ -38,6 +38,10 @@ class Machines(Protocol):
         """kill -9 every process of these machines at once."""
         ...
 
+    def start(self, *numbers: int) -> None:
+        """Start these machines on what is on their disks; they need not work together yet."""
+        ...
+
     def pause(self, number: int) -> None:
         """SIGSTOP every process of a machine: it says nothing, and its connections stay open."""
         ...

@@ -192,6 +192,11 @@ class PatroniCluster:
         own = node.patroni.pid if node.patroni else 0
         trees.kill([pid for pid in node.roots() if pid != own])
 
+    def start(self, *numbers: int) -> None:
+        """See ``Machines.start``."""
+        for number in numbers:
+            self._start(self.nodes[number])
+
     def pause(self, number: int) -> None:
         """See ``Machines.pause``."""
         trees.send(trees.tree(self.nodes[number].roots()), signal.SIGSTOP)

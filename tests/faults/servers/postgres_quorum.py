@@ -172,6 +172,11 @@ class Quorum:
         for number in numbers or range(self.size):
             self.nodes[number].kill()
 
+    def start(self, *numbers: int) -> None:
+        """See ``Machines.start``."""
+        for number in numbers:
+            self.nodes[number].start()
+
     def pause(self, number: int) -> None:
         """See ``Machines.pause``."""
         if self.nodes[number].running:

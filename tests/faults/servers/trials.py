@@ -50,8 +50,8 @@ async def try_out(
 ) -> Counter[str]:
     """Try a fault so often; returns how often each rule of histories was broken.
 
-    Each trial has an empty store, which was made before and is on the disks: the fault strikes
-    what is appended, not the making of tables.
+    Each trial has a store of its own, whose making is on the disks: the fault strikes what is
+    appended, not tables.
 
     Raises what ``run`` raises.
     """
@@ -60,10 +60,12 @@ async def try_out(
     stall = 0.0
     for trial in range(trials):
         machines.fresh()
-        await (await machines.open()).close()
-        await asyncio.to_thread(machines.settle)
         done = await run(
-            machines.open, lambda: asyncio.to_thread(fault), load, seed=seed * 1000 + trial
+            machines.open,
+            lambda: asyncio.to_thread(fault),
+            load,
+            settle=lambda: asyncio.to_thread(machines.settle),
+            seed=seed * 1000 + trial,
         )
         findings = check(done.history, done.stored, fresh_reads=fresh_reads)
         _print(findings)
@@ -126,17 +128,13 @@ def kill_all(machines: Machines) -> None:
 
 
 def kill_lonely_leader(machines: Machines) -> None:
-    """The others are halted for a second, so that nobody has what the leader writes; it dies."""
+    """The others die, and the leader goes on alone for a second; then it dies, and they lead."""
     old = machines.leader()
     others = [number for number in range(machines.size) if number != old]
-    for number in others:
-        machines.pause(number)
-    try:
-        time.sleep(1.0)
-        machines.kill(old)
-    finally:
-        for number in others:
-            machines.resume(number)
+    machines.kill(*others)
+    time.sleep(1.0)
+    machines.kill(old)
+    machines.start(*others)
     machines.fail_over(old)
     machines.mend()
 

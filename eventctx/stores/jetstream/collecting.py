@@ -92,12 +92,12 @@ class CollectingClient(Client):
         self._prefix = ""
         self._asked = 0
 
-    async def collect(self, subject: str, request: bytes, timeout: float = 5.0) -> Collected:
+    async def collect(self, subject: str, request: bytes, silence: float = 5.0) -> Collected:
         """Send ``request`` and gather what comes until the server says that this was all.
 
-        ``timeout`` is the longest silence, in seconds. Raises TimeoutError, nats-py's
-        NoRespondersError when nobody serves the subject, and StoreUnavailable when the server
-        refuses the request.
+        ``silence`` is the longest one between two messages, in seconds. Raises TimeoutError, and
+        nats-py's NoRespondersError when nobody serves the subject, and StoreUnavailable when the
+        server refuses the request.
         """
         if self._collecting is None:
             self._prefix = self.new_inbox()
@@ -110,7 +110,7 @@ class CollectingClient(Client):
         collection = self._collections[key] = _Collection(loop.create_future())
         try:
             await self.publish(subject, request, reply=inbox)
-            status = await _until_silent(collection, timeout)
+            status = await _until_silent(collection, silence)
         finally:
             del self._collections[key]
         if status.startswith(_COMPLETE):
@@ -145,11 +145,11 @@ def _number(status: bytes, kind: bytes) -> int:
     return int(_last(status, name)) if name in status else 0
 
 
-async def _until_silent(collection: _Collection, timeout: float) -> bytes:
+async def _until_silent(collection: _Collection, silence: float) -> bytes:
     while True:
         before = len(collection.messages)
         try:
-            return await asyncio.wait_for(asyncio.shield(collection.done), timeout)
+            return await asyncio.wait_for(asyncio.shield(collection.done), silence)
         except TimeoutError:
             if len(collection.messages) == before:
                 raise

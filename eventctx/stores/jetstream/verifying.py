@@ -23,6 +23,7 @@ from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.collecting import Stored
 from eventctx.stores.jetstream.layout import (
     Unit,
+    decode_ledger,
     decode_unit,
     part_of,
 )
@@ -41,9 +42,24 @@ class Head(NamedTuple):
     sequence: int
 
     @property
+    def position(self) -> int:
+        """The position of the session's last record."""
+        return self.unit.last
+
+    @property
     def digest(self) -> bytes:
         """The digest of the session's last record."""
         return self.unit.records[-1].digest
+
+    @property
+    def event(self) -> bytes:
+        """The event id of the session's last record."""
+        return self.unit.records[-1].id
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the session was deleted, and this is the record that says so."""
+        return self.unit.deleted
 
 
 class Heads:
@@ -120,13 +136,17 @@ class Heads:
                     "",
                     -1,
                     f"server {leader!r} lacks {gaps - allowed} of the messages of {stream!r}, "
-                    f"which it leads, and nobody deleted them: let another server lead "
-                    f"(`nats stream cluster step-down {stream} --preferred OTHER`), and have this "
-                    f"one copy the stream anew (`nats stream cluster peer-remove {stream} {leader}`)",
+                    "which it leads, and nobody deleted them: let another server lead (`nats "
+                    f"stream cluster step-down {stream} --preferred OTHER`), and have this one "
+                    f"copy the stream anew (`nats stream cluster peer-remove {stream} {leader}`)",
                 )
         self._sound[shard] = time.monotonic() + SOUND_SECONDS
 
     async def deletions(self, shard: int) -> int:
         """How many messages of a shard were ever deleted, or are about to be."""
         found = await self._asking.last(shard, self._names.of_shard("d", shard))
-        return 0 if found is None else int(msgspec.msgpack.decode(found.data)["total"])
+        try:
+            return 0 if found is None else decode_ledger(found.data).total
+        except msgspec.MsgspecError as error:
+            stream = self._names.stream(shard)
+            raise LogCorrupted("", -1, f"the ledger of {stream!r} is damaged: {error}") from error

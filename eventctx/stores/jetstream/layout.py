@@ -14,8 +14,8 @@ session have these subjects, all in the stream ``<NAME>_<shard>``:
 - ``<NAME>.<shard>.f.<token>``: the family: forks that were made of the session, and its deletion.
 
 and the messages of a shard ``<NAME>.<shard>.n`` (registry: sessions created and deleted),
-``<NAME>.<shard>.x`` (messages that are still to be destroyed), ``<NAME>.<shard>.d`` (the ledger: how
-many messages may be missing) and ``<NAME>.<shard>.t`` (fillers).
+``<NAME>.<shard>.x`` (messages that are still to be destroyed), ``<NAME>.<shard>.d`` (the ledger:
+how many messages may be missing) and ``<NAME>.<shard>.t`` (fillers).
 
 Invariants: the messages of a unit and its bodies have consecutive sequences, since a batch is
 stored as a whole. The first unit of a session carries its origin. Only the units after the last

@@ -88,6 +88,11 @@ class Gathered:
         self.units.append(Placed(unit, self._parts[0].sequence, message.sequence))
         self._parts.clear()
 
+    @property
+    def begun(self) -> int | None:
+        """Where a unit begins of which parts are still to come; None if there is no such unit."""
+        return self._parts[0].sequence if self._parts else None
+
     def missing(self, unit: Placed, low: int, high: int, erased: Erased) -> int | None:
         """The first sequence of a body of the unit's records that is not here, and not erased.
 

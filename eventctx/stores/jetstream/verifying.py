@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import LogCorrupted, StoreUnavailable
-from eventctx.stores.jetstream.asking import Asking
+from eventctx.stores.jetstream.asking import Asking, StreamState
 from eventctx.stores.jetstream.collecting import Stored
 from eventctx.stores.jetstream.layout import (
     Unit,
@@ -123,8 +123,11 @@ class Heads:
 
         Raises LogCorrupted.
         """
-        if not now and time.monotonic() < self._sound.get(shard, 0.0):
-            return
+        if now or time.monotonic() >= self._sound.get(shard, 0.0):
+            await self.state(shard)
+
+    async def state(self, shard: int) -> StreamState:
+        """What the leader of a shard has, after the check that this is all. Raises LogCorrupted."""
         # In this order: a deletion is entered in the ledger before it is carried out.
         status = await self._asking.status(shard)
         gaps = status.state.gaps
@@ -141,6 +144,7 @@ class Heads:
                     f"copy the stream anew (`nats stream cluster peer-remove {stream} {leader}`)",
                 )
         self._sound[shard] = time.monotonic() + SOUND_SECONDS
+        return status.state
 
     async def deletions(self, shard: int) -> int:
         """How many messages of a shard were ever deleted, or are about to be."""

@@ -240,11 +240,16 @@ class Ledger(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ToDestroy(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Messages whose bytes must go: these sequences, and all of a session before ``before``."""
+    """Messages whose bytes must go: those ``sequences``; or all of a deleted ``session``.
+
+    Of a session it names all messages with a smaller sequence than its own; the unit that the
+    deletion left lies directly behind it. ``snapshots`` are the sessions whose snapshots must go,
+    and those of their forks.
+    """
 
     sequences: tuple[int, ...] = ()
     session: str | None = None
-    before: int = 0
+    snapshots: tuple[str, ...] = ()
 
 
 encode: Final = msgspec.msgpack.Encoder().encode

@@ -372,9 +372,11 @@ class Writer:
         known = error if isinstance(error, EventctxError) else self._link.gone()
         for line in lines:
             failed: list[Outcome] = []
-            while line.waiting and isinstance(line.waiting[0], PendingAppend):
-                pending = line.waiting.popleft()
-                assert isinstance(pending, PendingAppend)
+            while line.waiting:
+                pending = line.waiting[0]
+                if isinstance(pending, Hold):
+                    break
+                line.waiting.popleft()
                 failed.append((pending.ack, None, known))
                 self._free(pending.size)
             settle(failed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -60,8 +60,8 @@ class StreamState(msgspec.Struct, frozen=True):
     messages: int = 0
     first_seq: int = 0
     last_seq: int = 0
-    num_deleted: int = 0
     deleted: tuple[int, ...] = ()
+    subjects: dict[str, int] = {}
 
     @property
     def gaps(self) -> int:
@@ -99,23 +99,51 @@ class Asking:
 
     async def last(self, shard: int, subject: str) -> Stored | None:
         """The last message of a subject, from the leader; None if it has none."""
-        return await self._from_leader(shard, {"last_by_subj": subject})
+        return await self.last_of(self.names.stream(shard), subject)
+
+    async def last_of(self, stream: str, subject: str) -> Stored | None:
+        """The last message of a subject of a stream, from the leader; None if it has none."""
+        return await self._from_leader(stream, {"last_by_subj": subject})
 
     async def next(self, shard: int, subject: str, sequence: int) -> Stored | None:
         """The first message of a subject from ``sequence`` on, from the leader."""
-        return await self._from_leader(shard, {"next_by_subj": subject, "seq": max(sequence, 1)})
+        return await self.next_of(self.names.stream(shard), subject, sequence)
+
+    async def next_of(self, stream: str, subject: str, sequence: int) -> Stored | None:
+        """The first message of a subject of a stream from ``sequence`` on, from the leader."""
+        return await self._from_leader(stream, {"next_by_subj": subject, "seq": max(sequence, 1)})
 
     async def status(self, shard: int, *, deleted: bool = False) -> StreamStatus:
         """What the leader says of the stream; with ``deleted`` the sequences of what is gone."""
+        stream = self.names.stream(shard)
         request = {"deleted_details": True} if deleted else {}
 
         async def ask() -> StreamStatus:
-            answer = await self._api(f"STREAM.INFO.{self.names.stream(shard)}", request)
+            answer = await self._api(f"STREAM.INFO.{stream}", request)
             status = _decode_status(answer)
-            self._check(shard, status.error)
+            _check(stream, status.error)
             return status
 
         return await self._patiently(ask)
+
+    async def subjects(self, shard: int) -> AsyncIterator[str]:
+        """The subjects of all messages of a shard, as its leader has them."""
+        stream = self.names.stream(shard)
+        offset = 0
+        while True:
+            request = {"subjects_filter": f"{self.names.prefix}.{shard}.>", "offset": offset}
+
+            async def ask(request: Mapping[str, Any] = request) -> StreamStatus:
+                status = _decode_status(await self._api(f"STREAM.INFO.{stream}", request))
+                _check(stream, status.error)
+                return status
+
+            found = (await self._patiently(ask)).state.subjects
+            for subject in found:
+                yield subject
+            if not found:
+                return
+            offset += len(found)
 
     async def page(
         self,
@@ -159,13 +187,13 @@ class Asking:
         subject = f"$JS.API.DIRECT.GET.{self.names.stream(shard)}"
         return await self.client.collect(subject, msgspec.json.encode(request), _TRY_SECONDS)
 
-    async def _from_leader(self, shard: int, request: Mapping[str, Any]) -> Stored | None:
+    async def _from_leader(self, stream: str, request: Mapping[str, Any]) -> Stored | None:
         async def ask() -> Stored | None:
-            answer = await self._api(f"STREAM.MSG.GET.{self.names.stream(shard)}", request)
+            answer = await self._api(f"STREAM.MSG.GET.{stream}", request)
             got = _decode_got(answer)
             if got.error is not None and got.error.err_code == _NO_MESSAGE:
                 return None
-            self._check(shard, got.error)
+            _check(stream, got.error)
             found = got.message
             if found is None:
                 raise _TryAgain("expected a message, found an empty answer")
@@ -179,19 +207,6 @@ class Asking:
         )
         return answer.data
 
-    def _check(self, shard: int, error: ApiError | None) -> None:
-        if error is None:
-            return
-        stream = self.names.stream(shard)
-        if error.err_code == _NO_STREAM:
-            raise StoreUnavailable(
-                f"expected the stream {stream!r} of the store, found none: it was removed, or "
-                "these credentials belong to another account"
-            )
-        if error.code < 500:
-            raise StoreUnavailable(f"{stream}: the server refused a read: {error.description}")
-        raise _TryAgain(error.description)
-
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer, asked for again for ``patience`` seconds while there is none."""
         until = time.monotonic() + self.patience
@@ -202,11 +217,26 @@ class Asking:
             except (TimeoutError, NatsError, _TryAgain, msgspec.MsgspecError) as error:
                 gone = isinstance(error, ConnectionClosedError) or self.client.is_closed
                 if gone or time.monotonic() + pause > until:
+                    # Never an error's own text, unless it is ours: it may quote a URL.
+                    said = str(error) if isinstance(error, _TryAgain) else type(error).__name__
                     waited = "" if gone else f" for {self.patience:g} s"
                     raise StoreUnavailable(
                         f"the NATS servers gave no answer{waited}: "
-                        f"{error or type(error).__name__}; see whether they run, and whether the "
+                        f"{said}; see whether they run, and whether the "
                         f"streams of {self.names.prefix} have a leader"
                     ) from error
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def _check(stream: str, error: ApiError | None) -> None:
+    if error is None:
+        return
+    if error.err_code == _NO_STREAM:
+        raise StoreUnavailable(
+            f"expected the stream {stream!r} of the store, found none: it was removed, or these "
+            "credentials belong to another account"
+        )
+    if error.code < 500:
+        raise StoreUnavailable(f"{stream}: the server refused a read: {error.description}")
+    raise _TryAgain(error.description)

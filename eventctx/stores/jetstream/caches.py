@@ -7,15 +7,16 @@ large for a message is not kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
 
 import msgspec
 
-from eventctx.errors import StoreUnavailable
 from eventctx.log.store import Snapshot
-from eventctx.stores.jetstream.collecting import Collected, CollectingClient, Stored
-from eventctx.stores.jetstream.layout import Message, Names, token
+from eventctx.stores.jetstream.collecting import Stored
+from eventctx.stores.jetstream.connection import ApiError, Link
+from eventctx.stores.jetstream.layout import token
 from eventctx.stores.jetstream.reading import Reader
 
 _HEADER_BYTES: Final = 4096
@@ -37,25 +38,10 @@ _decode_kept = msgspec.msgpack.Decoder(_Kept).decode
 _decode_position = msgspec.msgpack.Decoder(int).decode
 
 
-class Connection(Protocol):
-    """What caches need of the store's connection: its ``Link``."""
-
-    client: CollectingClient
-    names: Names
-
-    async def store(self, subject: str, message: Message) -> int:
-        """Store one message; its sequence."""
-        ...
-
-    async def destroy(self, stream: str, sequence: int) -> None:
-        """Overwrite a message's bytes."""
-        ...
-
-
 class Caches:
     """Snapshots and checkpoints of one store, for use in the event loop of its client."""
 
-    def __init__(self, link: Connection, reader: Reader) -> None:
+    def __init__(self, link: Link, reader: Reader) -> None:
         self._link = link
         self._reader = reader
         self._names = link.names
@@ -98,7 +84,7 @@ class Caches:
         for session in sessions:
             subject = f"{self._names.prefix}.kv.s.{token(session)}.*"
             for message in await self._all(subject):
-                await self._link.destroy(self._names.caches, message.sequence)
+                await self._destroy(message.sequence)
 
     async def load_checkpoint(self, name: str) -> int | None:
         """See ``EventStore.load_checkpoint``."""
@@ -118,9 +104,15 @@ class Caches:
     async def _replace(self, subject: str, encoded: bytes) -> None:
         async with self._lock(subject):
             older = await self._all(subject)
-            await self._link.store(subject, Message({}, encoded))
+            await self._link.request(subject, encoded)
             for message in older:
-                await self._link.destroy(self._names.caches, message.sequence)
+                await self._destroy(message.sequence)
+
+    async def _destroy(self, sequence: int) -> None:
+        """Overwrite a message's bytes, unless another did so meanwhile."""
+        with suppress(ApiError):
+            stream = self._names.caches
+            await self._link.request(f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": sequence})
 
     async def _all(self, subject: str) -> list[Stored]:
         """All messages of a subject, as the leader has them."""

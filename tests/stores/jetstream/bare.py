@@ -5,9 +5,12 @@ So a test can put what a store should never write, and read it by the read side 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from nats.errors import NoRespondersError
 
 from eventctx.log.record import GENESIS, Draft, chain_digest
 from eventctx.stores.jetstream.collecting import CollectingClient
@@ -65,9 +68,14 @@ class Bare:
 
     async def put(self, subject: str, message: Message) -> int:
         """Store one message; its sequence."""
-        answer = await self.client.request(
-            subject, message.payload, timeout=10, headers=dict(message.headers) or None
-        )
+        headers = dict(message.headers) or None
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    answer = await self.client.request(subject, message.payload, 10, False, headers)
+                    break
+                except NoRespondersError:  # the stream's first leader is about to be elected
+                    await asyncio.sleep(0.02)
         found = json.loads(answer.data)
         assert "error" not in found, found
         return int(found["seq"])

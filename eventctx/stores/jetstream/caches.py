@@ -79,12 +79,15 @@ class Caches:
             return
         await self._replace(self._names.snapshot(session, name), encoded)
 
-    async def drop(self, sessions: Iterable[str]) -> None:
-        """Destroy all snapshots of these sessions."""
+    async def drop(self, sessions: Iterable[str]) -> int:
+        """Destroy all snapshots of these sessions; returns how many messages went."""
+        gone = 0
         for session in sessions:
             subject = f"{self._names.prefix}.kv.s.{token(session)}.*"
             for message in await self._all(subject):
                 await self._destroy(message.sequence)
+                gone += 1
+        return gone
 
     async def load_checkpoint(self, name: str) -> int | None:
         """See ``EventStore.load_checkpoint``."""

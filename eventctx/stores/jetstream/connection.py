@@ -25,7 +25,7 @@ from eventctx.errors import EventctxError, StoreFull, StoreUnavailable
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.jetstream.address import Address
 from eventctx.stores.jetstream.collecting import CollectingClient
-from eventctx.stores.jetstream.layout import Names
+from eventctx.stores.jetstream.layout import Message, Names
 
 T = TypeVar("T")
 
@@ -34,7 +34,8 @@ ATTEMPT_SECONDS: Final = 5.0
 
 WRONG_LAST_SEQUENCE: Final = 10071
 STREAM_NOT_FOUND: Final = 10059
-SEQUENCE_NOT_FOUND: Final = 10043
+
+_NO_MESSAGE: Final = frozenset((10037, 10043, 10057))
 
 _FULL: Final = frozenset((10023, 10028, 10047, 10077, 10110))
 _CONNECT_SECONDS: Final = 10.0
@@ -106,7 +107,7 @@ class Link:
         self.client = CollectingClient()
         self.closed = False
         self._error: Exception | None = None
-        self._process = os.getpid()
+        self.process = os.getpid()
         self._tasks: set[asyncio.Task[Any]] = set()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -122,7 +123,7 @@ class Link:
     def run(self, work: Coroutine[Any, Any, T]) -> Ack[T]:
         """Run a coroutine in the store's loop. Callable from any thread."""
         ack: Ack[T] = Ack()
-        if self.closed or self._process != os.getpid():
+        if self.closed or self.process != os.getpid():
             work.close()
             return Ack.failed(self.gone())
         self.loop.call_soon_threadsafe(self._begin, work, ack)
@@ -130,7 +131,7 @@ class Link:
 
     def gone(self) -> StoreUnavailable:
         """The error for the use of a store that is closed, or belongs to another process."""
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             return StoreUnavailable(
                 f"{self.address.place}: expected the process that opened the store, found one that "
                 "was forked from it; open stores after the fork, or start processes with 'spawn'"
@@ -217,6 +218,33 @@ class Link:
                     raise
                 await tries.after(error)
 
+    async def store(self, subject: str, message: Message) -> int:
+        """Store one message that may be stored twice; its sequence. Raises StoreUnavailable."""
+        tries = Tries(self, subject)
+        while True:
+            try:
+                answer = await self.client.request(
+                    subject,
+                    message.payload,
+                    timeout=ATTEMPT_SECONDS,
+                    headers=dict(message.headers) or None,
+                )
+                return int(checked(answer)["seq"])
+            except DOUBTS as error:
+                await tries.after(error)
+            except ApiError as error:
+                if not error.passing:
+                    raise self.translated(error) from error
+                await tries.after(error)
+
+    async def destroy(self, stream: str, sequence: int) -> None:
+        """Overwrite a message's bytes and delete it, if it is there. Raises StoreUnavailable."""
+        try:
+            await self.request(f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": sequence})
+        except ApiError as error:
+            if error.number not in _NO_MESSAGE:
+                raise self.translated(error, f"deleting from {stream}") from error
+
     def translated(self, error: Exception, what: str = "") -> EventctxError:
         """An error of nats-py or of the servers as one of ours. It names no credential."""
         if isinstance(error, EventctxError):
@@ -233,7 +261,7 @@ class Link:
     def end(self) -> None:
         """End the thread. Work that is still under way fails with StoreUnavailable."""
         self.closed = True
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             return
         with suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.create_task, self._stop())

@@ -25,7 +25,6 @@ from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
 from eventctx.stores.jetstream.connection import (
     DOUBTS,
-    SEQUENCE_NOT_FOUND,
     WRONG_LAST_SEQUENCE,
     ApiError,
     Link,
@@ -53,7 +52,6 @@ _ROUNDS: Final = 2
 _COMPACTION_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
 _AGAIN_SECONDS: Final = 30.0
-_MESSAGE_NOT_FOUND: Final = frozenset({SEQUENCE_NOT_FOUND, 10037, 10057})
 
 
 DropSnapshots = Callable[[Sequence[str]], Awaitable[int]]
@@ -185,13 +183,7 @@ class Destroyer:
 
         async def delete(sequence: int) -> None:
             async with some:
-                try:
-                    await self._link.request(
-                        f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": sequence}
-                    )
-                except ApiError as error:
-                    if error.number not in _MESSAGE_NOT_FOUND:
-                        raise self._link.translated(error, f"deleting from {stream}") from error
+                await self._link.destroy(stream, sequence)
 
         await asyncio.gather(*(delete(sequence) for sequence in sequences))
 

@@ -15,7 +15,8 @@ session have these subjects, all in the stream ``<NAME>_<shard>``:
 
 and the messages of a shard ``<NAME>.<shard>.n`` (registry: sessions created and deleted),
 ``<NAME>.<shard>.x`` (messages that are still to be destroyed), ``<NAME>.<shard>.d`` (the ledger:
-how many messages may be missing) and ``<NAME>.<shard>.t`` (fillers).
+how many messages may be missing), ``<NAME>.<shard>.t`` (fillers of Raft logs) and
+``<NAME>.<shard>.g`` (fillers that let the sequences of shards rise together).
 
 Invariants: the messages of a unit and its bodies have consecutive sequences, since a batch is
 stored as a whole. The first unit of a session carries its origin. Only the units after the last
@@ -101,7 +102,7 @@ class Names(NamedTuple):
         return f"{self.prefix}.{self.shard(session)}.{kind}.{token(session)}"
 
     def of_shard(self, kind: str, shard: int) -> str:
-        """The subject of a kind of message (``n``, ``x``, ``d``, ``t``) of a shard."""
+        """The subject of a kind of message (``n``, ``x``, ``d``, ``t``, ``g``) of a shard."""
         return f"{self.prefix}.{shard}.{kind}"
 
     @property

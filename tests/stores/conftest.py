@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -56,16 +57,31 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield start
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "jetstream"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
-    opened: EventStore = (
-        MemoryStore()
-        if request.param == "memory"
-        else await SqliteStore.open(tmp_path / "contract.db")
-    )
+    opened = await OPEN[request.param](request, tmp_path)
     yield opened
     await opened.close()
+
+
+async def _memory(_request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    return MemoryStore()
+
+
+async def _sqlite(_request: pytest.FixtureRequest, folder: Path) -> EventStore:
+    return await SqliteStore.open(folder / "contract.db")
+
+
+async def _jetstream(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    cluster = request.getfixturevalue("jetstream")
+    from eventctx.stores.jetstream.store import JetStreamStore
+
+    return await JetStreamStore.open(cluster.url(f"T{next(_numbers)}"))
+
+
+OPEN = {"memory": _memory, "sqlite": _sqlite, "jetstream": _jetstream}
+_numbers = itertools.count()
 
 
 @pytest.fixture

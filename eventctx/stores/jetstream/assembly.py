@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from eventctx.errors import StreamNotFound
 from eventctx.log.record import Record
@@ -20,6 +19,7 @@ from eventctx.stores.jetstream.destroying import Destroyer
 from eventctx.stores.jetstream.early_bodies import EarlyBodies
 from eventctx.stores.jetstream.erasing import Eraser
 from eventctx.stores.jetstream.families import Families
+from eventctx.stores.jetstream.following import Following
 from eventctx.stores.jetstream.layout import BATCH_MESSAGES, Meta
 from eventctx.stores.jetstream.reading import Reader
 from eventctx.stores.jetstream.registry import Registry
@@ -61,6 +61,7 @@ class Parts:
     eraser: Eraser
     families: Families
     destroyer: Destroyer
+    following: Following
 
     async def idle(self) -> None:
         """Wait until all that was appended is stored."""
@@ -116,11 +117,22 @@ async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
     if not read_only:
         link.keep(_finish(destroyer, meta.shards))
     return Parts(
-        link, meta, checked, reader, whole, registry, caches, writer, eraser, families, destroyer
+        link=link,
+        meta=meta,
+        checked=checked,
+        reader=reader,
+        whole=whole,
+        registry=registry,
+        caches=caches,
+        writer=writer,
+        eraser=eraser,
+        families=families,
+        destroyer=destroyer,
+        following=Following(link, whole),
     )
 
 
-async def _finish(destroyer: Destroyer, shards: int) -> Any:
+async def _finish(destroyer: Destroyer, shards: int) -> None:
     """Finish what another process left when it ended in the middle of an erasure."""
     for shard in range(shards):
         await destroyer.carry_out(shard)

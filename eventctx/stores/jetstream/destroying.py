@@ -263,9 +263,8 @@ class Destroyer:
         cluster = status["cluster"]
         replicas = {cluster["leader"], *(one["name"] for one in cluster.get("replicas", ()))}
         group = cluster["raft_group"]
-        answers = await self._servers.ask(
-            "raftz", acc=cluster.get("traffic_account", ""), group=group
-        )
+        user = await self._link.request("$SYS.REQ.USER.INFO")
+        answers = await self._servers.ask("raftz", acc=user["data"]["account"], group=group)
         found = {}
         for name in replicas:
             for account in answers.get(name, {}).values():

@@ -8,7 +8,7 @@ a while by itself. What a subscription delivers is always read, and checked as e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from nats.aio.msg import Msg
@@ -58,7 +58,7 @@ class Following:
 
     async def subscribe(
         self, stream: str | None, after: int, bodies: bool
-    ) -> AsyncIterator[Record]:
+    ) -> AsyncGenerator[Record, None]:
         """See ``EventStore.subscribe``. Waits for a stream that does not exist yet."""
         key = "" if stream is None else token(stream)
         try:

@@ -8,14 +8,14 @@ import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 from eventctx.aio import in_own_thread
-from eventctx.errors import EventctxError, StoreReadOnly, StreamNotFound
+from eventctx.errors import EventctxError, StoreReadOnly
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import (
     Address,
@@ -31,13 +31,12 @@ from eventctx.stores.ack import Ack
 from eventctx.stores.jetstream.address import parse
 from eventctx.stores.jetstream.assembly import Parts, assemble
 from eventctx.stores.jetstream.connection import Link
+from eventctx.stores.jetstream.inspection import inspect
 from eventctx.stores.location import cache_base
 
 _log = logging.getLogger("eventctx.stores")
 
 T = TypeVar("T")
-
-_POLL_SECONDS = 0.02
 
 
 class JetStreamStore:
@@ -164,20 +163,9 @@ class JetStreamStore:
         self, *, stream: str | None = None, after: int = -1, bodies: bool = False
     ) -> AsyncIterator[Record]:
         """See ``EventStore.subscribe``. Waits for a stream that does not exist yet."""
-        while not self._closed:
-            found = False
-            with suppress(StreamNotFound):
-                news = (
-                    self.read_all(after=after, bodies=bodies)
-                    if stream is None
-                    else self.read(stream, start=after + 1, bodies=bodies)
-                )
-                async for record in news:
-                    after = record.global_position if stream is None else record.position
-                    found = True
-                    yield record
-            if not found:
-                await asyncio.sleep(_POLL_SECONDS)
+        async with aclosing(self._parts.following.subscribe(stream, after, bodies)) as records:
+            async for record in records:
+                yield record
 
     async def erase(
         self,
@@ -200,7 +188,7 @@ class JetStreamStore:
 
     async def inspect(self) -> Inspection:
         """See ``EventStore.inspect``."""
-        raise NotImplementedError
+        return await self._run(inspect(self._parts.reader))
 
     async def describe(self) -> StoreDescription:
         """See ``EventStore.describe``."""
@@ -229,6 +217,7 @@ class JetStreamStore:
             return
         self._closed = True
         _open.discard(self)
+        self._parts.following.ring()
         with suppress(EventctxError):
             await self._link.run(self._parts.idle())
         await in_own_thread(self._link.end, "eventctx-close")

@@ -151,9 +151,7 @@ class Process:
         replicate = lambda: run.after(half, lambda: run.replica.write(size, back))  # noqa: E731
         back = lambda: run.after(half, acknowledge)  # noqa: E731
         stored = replicate if run.shape.replica else acknowledge
-        run.after(
-            half, lambda: run.server.use(seconds, lambda: run.disk.write(size, stored))
-        )
+        run.after(half, lambda: run.server.use(seconds, lambda: run.disk.write(size, stored)))
 
     def _acknowledged(self, taken: list[float]) -> None:
         run = self._run

@@ -2,7 +2,7 @@
 
 ``python -m tests.benchmarks.scale.load URL agents|appends NUMBER RATE SECONDS`` opens the store,
 says ``ready``, waits for a line, and then plays for so long. It writes one line of JSON, a
-``Played``. A latency is counted from when a thing was due, so that waiting for a slow store is in it.
+``Played``. A latency counts from when a thing was due, so that waiting for a slow store is in it.
 
 ``agents``: NUMBER sessions of the engine, each with RATE requests a second, of which each is what
 recorded agents do: a request, an answer that calls a tool, and the tool's result. ``appends``: RATE
@@ -72,7 +72,7 @@ async def main(url: str, kind: str, number: int, rate: float, seconds: float) ->
     async with eventctx.open(url) as engine:
         before = resident(os.getpid())
         if kind == "agents":
-            contexts = [await _session(engine, f"{prefix}-{n}") for n in range(number)]
+            contexts = [await new_session(engine, f"{prefix}-{n}") for n in range(number)]
         print("ready", flush=True)
         sys.stdin.readline()
         began = time.perf_counter()
@@ -93,7 +93,8 @@ async def main(url: str, kind: str, number: int, rate: float, seconds: float) ->
     print(msgspec.json.encode(played).decode(), flush=True)
 
 
-async def _session(engine: eventctx.Engine, name: str) -> eventctx.Context:
+async def new_session(engine: eventctx.Engine, name: str) -> eventctx.Context:
+    """A session with the settings of these agents."""
     return await engine.session(name, policy=Simple(keep_recent=KEEP), max_tokens=BUDGET)
 
 
@@ -131,16 +132,22 @@ async def _agent(
 
 async def _request(context: eventctx.Context, iteration: eventctx.Iteration, number: int) -> None:
     rows = await context.get_messages_for_request()
-    call = f"c{number}"
+    answer, call, result = step_messages(number)
     async with iteration.provider_call("a-model") as model:
         await model.usage(300 * len(rows), 300, cache_read=200 * len(rows))
-    use = {"type": "tool_use", "id": call, "name": "read", "input": {"path": f"{number}"}}
-    said = {"type": "text", "text": _text(number, ANSWER)}
-    await context.add_message({"role": "assistant", "content": [said, use]})
+    await context.add_message(answer)
     async with iteration.tool_call("read", call):
         pass
-    result = {"type": "tool_result", "tool_use_id": call, "content": _text(number, RESULT)}
-    await context.add_message({"role": "user", "content": [result]})
+    await context.add_message(result)
+
+
+def step_messages(number: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """An answer that calls a tool, the id of the call, and its result."""
+    call = f"c{number}"
+    use = {"type": "tool_use", "id": call, "name": "read", "input": {"path": f"{number}"}}
+    said = {"type": "text", "text": _text(number, ANSWER)}
+    block = {"type": "tool_result", "tool_use_id": call, "content": _text(number, RESULT)}
+    return {"role": "assistant", "content": [said, use]}, call, {"role": "user", "content": [block]}
 
 
 @cache
@@ -167,10 +174,9 @@ async def _appends(
 ) -> int:
     heads = [-1] * streams
     under_way: set[asyncio.Task[None]] = set()
-    message = {"role": "user", "content": text(1, BODY)}
 
     async def one(stream: int, at: float) -> None:
-        drafts = [_activity(), _activity(), draft(message)]
+        drafts = drafts_of_append()
         head, heads[stream] = heads[stream], heads[stream] + len(drafts)
         await store.append(f"{prefix}-{stream}", drafts, head if head >= 0 else NO_STREAM)
         took(clock.now - at)
@@ -188,6 +194,11 @@ async def _appends(
             at += dice.expovariate(rate)
     await asyncio.gather(*under_way)
     return due
+
+
+def drafts_of_append() -> list[Draft]:
+    """Three records of which one holds a message: what an append of an agent has on average."""
+    return [_activity(), _activity(), draft({"role": "user", "content": _some(1, BODY)})]
 
 
 def _activity() -> Draft:

@@ -74,9 +74,9 @@ def recordings() -> list[Path]:
     return [SAMPLE, *[file for file in importable() if measure(_items(file)).calls]]
 
 
-async def play_all(store: EventStore) -> list[Counts]:
-    """Play every recording into a session of its own."""
-    return [await play(store, file, f"played-{n}") for n, file in enumerate(recordings())]
+async def play_all(store: EventStore, prefix: str) -> list[Counts]:
+    """Play every recording into a session of its own, whose name begins with ``prefix``."""
+    return [await play(store, file, f"{prefix}-{n}") for n, file in enumerate(recordings())]
 
 
 async def play(store: EventStore, file: Path, session: str) -> Counts:

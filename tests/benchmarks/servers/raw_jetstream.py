@@ -2,18 +2,51 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import nats
 from nats.js.api import StorageType, StreamConfig
 
 MESSAGE_ID = "Nats-Msg-Id"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+BATCH = "Nats-Batch"
+"""What the headers of an atomic batch begin with: a bare publish is none."""
 
 STREAM = "RAW"
+
+
+class Stored(NamedTuple):
+    """The messages that one append of the store made."""
+
+    payload: bytes
+    headers: Mapping[str, str]
+
+
+async def stored_append(url: str, prefix: str) -> Stored:
+    """The messages of the last append, as one: their payloads, and the headers of the first.
+
+    ``prefix`` is the name of the store's streams. The last append begins with the last message
+    that expects a sequence of its subject.
+    """
+    client = await nats.connect(url)
+    stream = client.jetstream()
+    names = [one.config.name for one in await stream.streams_info()]
+    records = min(str(name) for name in names if str(name).startswith(f"{prefix}_0"))
+    number = (await stream.stream_info(records)).state.last_seq
+    payload = b""
+    headers: Mapping[str, str] = {}
+    while not headers:
+        found = await stream.get_msg(records, number)
+        payload = (found.data or b"") + payload
+        if EXPECTED in (found.headers or {}):
+            headers = found.headers
+        number -= 1
+    await client.close()
+    return Stored(payload, headers)
 
 
 class RawStream:
@@ -49,12 +82,23 @@ class RawStream:
     async def publish(self, name: str, payload: bytes, headers: Mapping[str, str]) -> None:
         """One message to the subject of ``name``, with an id and the sequence that it follows."""
         own = {
-            **headers,
+            **{key: value for key, value in headers.items() if not key.startswith(BATCH)},
             MESSAGE_ID: os.urandom(16).hex(),
             EXPECTED: str(self._last.get(name, 0)),
         }
         ack = await self._stream.publish(f"{STREAM}.{name}", payload, headers=own)
         self._last[name] = ack.seq
+
+    async def fill(self, name: str, count: int, payload: bytes, headers: Mapping[str, str]) -> None:
+        """So many messages to one subject, many under way at once; nothing here is measured."""
+        own = {key: value for key, value in headers.items() if not key.startswith("Nats-")}
+        for first in range(0, count, 200):
+            await asyncio.gather(
+                *[
+                    self._stream.publish(f"{STREAM}.{name}", payload, headers=own)
+                    for _ in range(first, min(count, first + 200))
+                ]
+            )
 
     async def read(self, name: str) -> int:
         """Fetch every message of a subject with an ordered consumer; how many there are."""

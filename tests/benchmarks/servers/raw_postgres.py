@@ -29,6 +29,7 @@ class RawRecords:
     def __init__(self, url: str, schema: str, copy: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
         self._source = sql.Identifier(schema, TABLE)
+        self._streams = sql.Identifier(schema, "streams")
         self._table = sql.Identifier(copy, TABLE)
         self._run(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(copy)))
         self._run(
@@ -36,11 +37,17 @@ class RawRecords:
         )
         self._columns = self._described(schema)
         names = sql.SQL(", ").join(sql.Identifier(column.name) for column in self._columns)
-        self._insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})").format(
-            self._table, names, self._casts("{}")
+        self._insert = self._text(
+            sql.SQL("INSERT INTO {} ({}) VALUES ({})"), self._table, names, self._casts("{}")
         )
-        self._unnest = sql.SQL("INSERT INTO {} ({}) SELECT * FROM unnest({})").format(
-            self._table, names, self._casts("{}[]")
+        self._unnest = self._text(
+            sql.SQL("INSERT INTO {} ({}) SELECT * FROM unnest({})"),
+            self._table,
+            names,
+            self._casts("{}[]"),
+        )
+        self._read = self._text(
+            sql.SQL("SELECT * FROM {} WHERE stream = %s ORDER BY position"), self._source
         )
 
     def rows(self) -> Rows:
@@ -61,8 +68,15 @@ class RawRecords:
     def read(self, stream: int) -> int:
         """Fetch every row of a stream of the store's own table; how many there are."""
         cursor = self._connection.cursor(binary=True, row_factory=tuple_row)
-        query = sql.SQL("SELECT * FROM {} WHERE stream = %s ORDER BY position").format(self._source)
-        return len(cursor.execute(query, (stream,), prepare=True).fetchall())
+        return len(cursor.execute(self._read, (stream,), prepare=True).fetchall())
+
+    def stream_of(self, name: str) -> int:
+        """The number by which the store's records name a stream."""
+        query = sql.SQL("SELECT id FROM {} WHERE name = %s").format(self._streams)
+        found = self._connection.execute(query, (name,)).fetchone()
+        if found is None:
+            raise LookupError(f"no stream {name!r}")
+        return int(found[0])
 
     def clear(self) -> None:
         """Remove the rows, so that the same ones can be inserted again."""
@@ -74,6 +88,10 @@ class RawRecords:
 
     def _run(self, statement: sql.Composed) -> None:
         self._connection.execute(statement)
+
+    def _text(self, form: sql.SQL, *parts: sql.Composable) -> str:
+        # As text, which the driver translates once.
+        return form.format(*parts).as_string(self._connection)
 
     def _described(self, schema: str) -> list[Column]:
         found = self._connection.execute(

@@ -28,6 +28,7 @@ from eventctx.errors import StoreFull as StoreFull
 from eventctx.errors import StoreReadOnly as StoreReadOnly
 from eventctx.errors import StoreTooNew as StoreTooNew
 from eventctx.errors import StoreUnavailable as StoreUnavailable
+from eventctx.errors import StoreUnsafe as StoreUnsafe
 from eventctx.errors import StreamExists as StreamExists
 from eventctx.errors import StreamNotFound as StreamNotFound
 from eventctx.errors import ToolFailed as ToolFailed

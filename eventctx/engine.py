@@ -119,7 +119,7 @@ class Engine:
         self._receipts = ReceiptKeeper(store, receipts)
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
-        self._losses = HookFailures(getattr(store, "path", None), self.hooks.on_loss)
+        self._losses = HookFailures(store.beside, self.hooks.on_loss)
         self._sinks = Sinks(sinks, self.hooks)
         self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
         self.intercept = self.interceptors.on
@@ -206,8 +206,8 @@ class Engine:
         if self._recall is None:
             from eventctx.search.sqlite_index import SqliteTextIndex
 
-            path = getattr(self.store, "path", None)
-            read_only = getattr(self.store, "read_only", False)
+            path = self.store.beside
+            read_only = self.store.read_only
             version = recall_documents.VERSION
             index = SqliteTextIndex(path, version=version, read_only=read_only)
             self._recall = Recall(self.store, index)
@@ -238,7 +238,7 @@ class Engine:
 
     async def sessions(self) -> list[StreamInfo]:
         """All sessions in order of creation, without those that were deleted."""
-        return [info for info in await self.store.streams() if not info.deleted]
+        return [info async for info in self.store.streams() if not info.deleted]
 
     async def fork(self, session: str, at: int, new_session: str) -> Receipt:
         """Create ``new_session`` as ``session`` up to position ``at`` (inclusive), by reference.
@@ -306,7 +306,8 @@ class Engine:
 
     async def forks(self, session: str) -> list[str]:
         """The sessions that were forked from this one, and from those; the last made first."""
-        return deleting.forks_of(session, await self.store.streams())
+        check_session_id(session)
+        return await deleting.forks_of(self.store, session)
 
     async def expired(self, before: int) -> list[ExpiredSession]:
         """The sessions whose last record is older than ``before``, in UTC nanoseconds.
@@ -737,7 +738,7 @@ def _path_or_url(url: object) -> str:
 def open_engine(
     url: str | os.PathLike[str] = "memory://",
     *,
-    durability: Literal["full", "normal"] = "full",
+    durability: Literal["full", "normal", "local", "replicated"] | None = None,
     create: bool = True,
     lock_timeout: float = 5.0,
     read_only: bool = False,
@@ -746,8 +747,12 @@ def open_engine(
 ) -> Opening:
     """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
 
-    ``durability="normal"`` may lose the last acknowledged records when the power fails, never when
-    only the process ends. ``lock_timeout`` is in seconds. With ``read_only`` nothing is written,
+    ``postgresql://…`` and ``nats://…`` are stores on servers. Of ``durability`` a store takes its
+    own words, and its strongest that needs one machine without one: a file ``full`` (the default)
+    or ``normal``, PostgreSQL ``local`` (the default) or ``replicated``. ``normal`` may lose the
+    last acknowledged records when the power fails, never when only the process ends.
+
+    ``lock_timeout`` is in seconds. With ``read_only`` nothing is written,
     neither to the store nor beside it: every write raises StoreReadOnly, receipts are compared and
     not noted, and the index of a search is a temporary one. ``receipts`` is the path of the book of
     receipts; True puts it into the user's state folder, False keeps none. ``options`` are those of
@@ -761,14 +766,15 @@ def open_engine(
         checked("create", create, bool)
         checked("lock_timeout", lock_timeout, WaitSeconds)
         checked("read_only", read_only, bool)
+        chosen = {} if durability is None else {"durability": durability}
         store = await open_store(
             _path_or_url(url),
-            durability=durability,
             create=create,
             lock_timeout=lock_timeout,
             read_only=read_only,
+            **chosen,
         )
-        path = getattr(store, "path", None)
+        path = store.beside
         book = None
         if receipts is not False and path is not None:
             place = default_book(path) if receipts is True else Path(receipts)

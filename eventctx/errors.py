@@ -162,6 +162,13 @@ class StoreFull(StoreUnavailable):
     """No space is left on the disk; nothing of the append was kept, and it can be retried."""
 
 
+class StoreUnsafe(StoreUnavailable):
+    """The server could lose an acknowledged append, so it was refused before anything was written.
+
+    The message names the setting that was found, and the one that is safe.
+    """
+
+
 class StoreReadOnly(StoreUnavailable):
     """The store can be read but not written."""
 

@@ -327,7 +327,7 @@ async def test_an_edited_or_broken_export_is_refused_before_anything_is_written(
         store = MemoryStore()
         with pytest.raises(MalformedTranscript, match="line"):
             await import_drafts(store, "s", list(read_drafts(broken)))
-        assert await store.streams() == []
+        assert [info async for info in store.streams()] == []
 
 
 # -- folds ---------------------------------------------------------------------------------------
@@ -389,7 +389,7 @@ def _comparable(state: Any) -> Any:
     return state
 
 
-@pytest.mark.parametrize("url", ["postgres://x", "sqlite:///", "", "sqlite://"])
+@pytest.mark.parametrize("url", ["mysql://x", "sqlite:///", "", "sqlite://"])
 async def test_a_store_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(InvalidSetting, match="store: expected"):
         await eventctx.open(url)

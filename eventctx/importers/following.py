@@ -116,7 +116,7 @@ class Follower:
 
     async def run(self, stop: Event) -> ImportedPaths:
         """Follow until ``stop`` is set. Raises what ``import_paths`` raises."""
-        self._streams = {info.stream: info for info in await self._store.streams()}
+        self._streams = {info.stream: info async for info in self._store.streams()}
         try:
             while not stop.is_set():
                 if changes := await self._lookout.look():

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -122,6 +123,22 @@ class Snapshot(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class StoreDescription(msgspec.Struct, frozen=True):
+    """What a store is, for people who look after it; it never holds a password or a key.
+
+    ``kind`` is one of ``memory``, ``sqlite``, ``postgresql``, ``jetstream``; ``place`` names it to
+    a person, ``server`` the program and version that keeps it. ``survives`` is the worst that an
+    acknowledged append outlives: ``process`` is the end of it, but no power cut. ``facts`` are the
+    settings on which that rests, as they were found.
+    """
+
+    kind: str
+    place: str
+    server: str
+    survives: Literal["nothing", "process", "power cut", "loss of a machine"]
+    facts: Mapping[str, str] = {}
+
+
 class Inspection(NamedTuple):
     """What a store finds about itself as a whole.
 
@@ -143,6 +160,20 @@ class Erasure(NamedTuple):
 
 class EventStore(Protocol):
     """Streams of records, their bodies, snapshots and checkpoints."""
+
+    @property
+    def beside(self) -> Path | None:
+        """What the names of this machine's caches of the store begin with; None: keep none.
+
+        Two stores never have the same path. A store in a file has the file's; a store on a server
+        one in the user's cache folder, by an id that lies in the store.
+        """
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether every write raises StoreReadOnly."""
+        ...
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
@@ -184,8 +215,21 @@ class EventStore(Protocol):
         """The stream's last position, digest and origin; None if it does not exist."""
         ...
 
-    async def streams(self) -> list[StreamInfo]:
-        """All streams in order of creation."""
+    def streams(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[StreamInfo]:
+        """Streams in order of creation; those made after the stream ``after``, at most ``limit``.
+
+        Reads page by page, so that any number of streams takes the same memory. Deleted ones are
+        among them. Raises StreamNotFound for an ``after`` that does not exist.
+        """
+        ...
+
+    async def forks(self, stream: str) -> list[str]:
+        """The streams that were forked from ``stream`` itself, in order of creation.
+
+        Without those that were deleted. Raises StreamNotFound.
+        """
         ...
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
@@ -248,6 +292,10 @@ class EventStore(Protocol):
 
     async def inspect(self) -> Inspection:
         """Look for damage outside of the streams. It reads the whole store."""
+        ...
+
+    async def describe(self) -> StoreDescription:
+        """What the store is, and what an acknowledged append survives."""
         ...
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import os
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, cast
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.private_files import make_folder
 from eventctx.log.store import EventStore
 from eventctx.safe_text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""
+
+
+class _Server(NamedTuple):
+    """The store of a scheme: the extra with its driver, its module and its class."""
+
+    extra: str
+    module: str
+    store: str
+
+
+_POSTGRES: Final = _Server("postgres", "eventctx.stores.postgres.store", "PostgresStore")
+_JETSTREAM: Final = _Server("nats", "eventctx.stores.jetstream.store", "JetStreamStore")
+SERVERS: Final = {
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "nats": _JETSTREAM,
+    "tls": _JETSTREAM,
+}
+"""The stores on servers, by the schemes of their URLs."""
+
+EXPECTED: Final = "a path, sqlite:///PATH, memory://, postgresql://… or nats://…"
 
 
 def default_path() -> Path:
@@ -58,10 +81,22 @@ def in_users_folder(store: str, setting: str = "store") -> str:
         ) from error
 
 
+def cache_base(kind: str, store_id: str) -> Path:
+    """What the names of this machine's caches of a server's store begin with, in a private folder.
+
+    ``store_id`` lies in the store, so another store at the same address has other caches.
+    """
+    import platformdirs
+
+    folder = Path(platformdirs.user_cache_path("eventctx", appauthor=False)) / "stores"
+    make_folder(folder)
+    return folder / f"{kind}-{store_id}"
+
+
 async def open_store(url: str, **options: Any) -> EventStore:
     """Open the store at a URL or path.
 
-    Raises NotAStore, StoreTooNew, StoreUnavailable, InvalidSetting.
+    Raises NotAStore, StoreTooNew, StoreUnavailable, StoreUnsafe, InvalidSetting.
     """
     if url in ("memory://", ":memory:"):
         if options.get("read_only"):
@@ -72,14 +107,30 @@ async def open_store(url: str, **options: Any) -> EventStore:
     scheme, separator, rest = url.partition("://")
     if not separator:
         path = url
+    elif scheme in SERVERS:
+        return await _on_a_server(url, SERVERS[scheme], options)
     elif scheme == "sqlite":
         path = rest.removeprefix("/")
     else:
-        raise InvalidSetting(
-            f"store: expected memory://, sqlite:///PATH or a path, found {without_password(url)!r}"
-        )
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {without_password(url)!r}")
     if not path:
         raise InvalidSetting(f"store: expected a path after sqlite:///, found {url!r}")
     from eventctx.stores.sqlite import SqliteStore
 
     return await SqliteStore.open(Path(path), **options)
+
+
+async def _on_a_server(url: str, server: _Server, options: dict[str, Any]) -> EventStore:
+    # Waiting for another process's lock is a matter of files.
+    options = {name: value for name, value in options.items() if name != "lock_timeout"}
+    try:
+        # By name, since a driver is loaded by those who use its store, and by nobody else.
+        store = getattr(import_module(server.module), server.store)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("eventctx"):
+            raise
+        raise InvalidSetting(
+            f"store: expected the driver that {without_password(url)} needs, found no package "
+            f"{error.name!r}: run pip install 'eventctx[{server.extra}]'"
+        ) from error
+    return cast(EventStore, await store.open(url, **options))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -26,6 +27,7 @@ from eventctx.log.store import (
     Inspection,
     Receipt,
     Snapshot,
+    StoreDescription,
     StreamInfo,
 )
 from eventctx.stores.ack import Ack, Bell
@@ -66,6 +68,9 @@ class MemoryStore:
     An append is complete when ``append`` returns; the awaitable only gives its outcome. Safe to use
     from several threads and event loops.
     """
+
+    beside: Path | None = None
+    read_only = False
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -139,11 +144,24 @@ class MemoryStore:
             found = self._streams.get(stream)
             return -1 if found is None else found.head
 
-    async def streams(self) -> list[StreamInfo]:
+    async def streams(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[StreamInfo]:
         """See ``EventStore.streams``."""
         with self._lock:
             self._check_open()
-            return [_info(stream) for stream in self._streams.values()]
+            names = list(self._streams)
+            first = 0 if after is None else names.index(self._existing(after).name) + 1
+            last = None if limit is None else first + max(limit, 0)
+            infos = [_info(self._streams[name]) for name in names[first:last]]
+        for info in infos:
+            yield info
+
+    async def forks(self, stream: str) -> list[str]:
+        """See ``EventStore.forks``."""
+        with self._lock:
+            self._check_open()
+            return self._forks(self._existing(stream))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """See ``EventStore.bodies``."""
@@ -229,8 +247,7 @@ class MemoryStore:
             found = self._existing(stream)
             if found.head != expected:
                 raise conflict(stream, expected, found.head)
-            forks = [one.name for one in self._streams.values() if one.parent is found]
-            if forks:
+            if forks := self._forks(found):
                 raise has_forks(stream, forks)
             (digest,) = chain(stream, found.at(expected).digest, expected + 1, (last,))
             self._log = [None if one and one[0] is found else one for one in self._log]
@@ -249,6 +266,10 @@ class MemoryStore:
         """See ``EventStore.inspect``."""
         with self._lock:
             return Inspection((), self._log.count(None))
+
+    async def describe(self) -> StoreDescription:
+        """See ``EventStore.describe``."""
+        return StoreDescription("memory", "memory://", "this process", "nothing")
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""
@@ -283,6 +304,10 @@ class MemoryStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the memory store is closed, and its records are gone")
+
+    def _forks(self, parent: _Stream) -> list[str]:
+        # A deleted fork has no parent any more.
+        return [one.name for one in self._streams.values() if one.parent is parent]
 
     def _existing(self, stream: str) -> _Stream:
         found = self._streams.get(stream)

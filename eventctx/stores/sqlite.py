@@ -21,6 +21,7 @@ from eventctx.log.store import (
     Expected,
     Inspection,
     Snapshot,
+    StoreDescription,
     StreamInfo,
 )
 from eventctx.stores.ack import Ack
@@ -97,6 +98,11 @@ class SqliteStore:
         return cls(file, read_only=read_only)
 
     @property
+    def beside(self) -> Path:
+        """See ``EventStore.beside``: the file itself."""
+        return self._file.path
+
+    @property
     def path(self) -> Path:
         """The absolute path of the database file."""
         return self._file.path
@@ -155,9 +161,24 @@ class SqliteStore:
         """See ``PeekingStore.peek``. Takes a few microseconds, up to 25 behind a commit."""
         return None if self._closed else self._file.peek(stream)
 
-    async def streams(self) -> list[StreamInfo]:
+    async def streams(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[StreamInfo]:
         """See ``EventStore.streams``."""
-        return cast(list[StreamInfo], await self._read(Queries.streams))
+        left = _count(limit)
+        key = -1 if after is None else await self._read(Queries.stream_key, after)
+        while left > 0:
+            page, key = await self._read(Queries.streams, key, left)
+            for info in page:
+                yield info
+            left -= len(page)
+            if key is None:
+                return
+
+    async def forks(self, stream: str) -> list[str]:
+        """See ``EventStore.forks``."""
+        key = await self._read(Queries.stream_key, stream)
+        return cast(list[str], await self._read(Queries.forks, key))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """See ``EventStore.bodies``."""
@@ -232,6 +253,15 @@ class SqliteStore:
     async def inspect(self) -> Inspection:
         """See ``EventStore.inspect``."""
         return cast(Inspection, await self._read(Queries.inspect))
+
+    async def describe(self) -> StoreDescription:
+        """See ``EventStore.describe``."""
+        server, facts = await self._read(Queries.settings)
+        # A reading connection says what its own file is set to, not what a writer waits for.
+        chosen = "full" if self.read_only else self._file.durability
+        facts = {"durability": chosen, **facts}
+        survives: Any = "power cut" if chosen == "full" else "process"
+        return StoreDescription("sqlite", str(self.path), server, survives, facts)
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
         """See ``EventStore.load_snapshot``."""

@@ -28,6 +28,7 @@ UNSCRUBBED = "eventctx:unscrubbed"
 
 PAGE_RECORDS = 1000
 PAGE_BYTES = 4 * 2**20
+PAGE_STREAMS = 500
 _END = 2**62
 _MOST_CACHED = 10_000
 
@@ -113,18 +114,36 @@ class Queries:
         row = self._one(_HEADS + "WHERE s.name = ?", (stream,))
         return None if row is None else _info(row)
 
-    def streams(self) -> list[StreamInfo]:
-        """All streams in order of creation."""
-        try:
-            rows: list[Row] = self._connection.execute(_HEADS + "ORDER BY s.id").fetchall()
-        except (apsw.CorruptError, ValueError):
-            rows = self._readable_heads()
-        return [_info(row) for row in rows if type(row[0]) is str]
+    def stream_key(self, stream: str) -> int:
+        """The row id of a stream. Raises StreamNotFound."""
+        row = self._one("SELECT id FROM streams WHERE name=?", (stream,))
+        if row is None:
+            raise StreamNotFound(stream)
+        return int(row[0])
 
-    def _readable_heads(self) -> list[Row]:
+    def streams(self, after: int, limit: int) -> tuple[list[StreamInfo], int | None]:
+        """Some streams with row ids above ``after``, and the last of these; None behind the last.
+
+        At most ``limit`` and PAGE_STREAMS. What cannot be read is left out.
+        """
+        limit = min(limit, PAGE_STREAMS)
+        page = "SELECT id FROM streams WHERE id > ? ORDER BY id LIMIT ?"
+        found: list[Row] = self._connection.execute(page, (after, limit)).fetchall()
+        keys = [row[0] for row in found]
+        if not keys:
+            return [], None
+        among = "WHERE s.id > ? AND s.id <= ? ORDER BY s.id"
+        try:
+            rows: list[Row] = self._connection.execute(_HEADS + among, (after, keys[-1])).fetchall()
+        except (apsw.CorruptError, ValueError):
+            rows = self._readable_heads(keys)
+        infos = [_info(row) for row in rows if type(row[0]) is str]
+        return infos, keys[-1] if len(keys) == limit else None
+
+    def _readable_heads(self, keys: Sequence[int]) -> list[Row]:
         """The rows that can be read, one by one: one broken session must not hide the others."""
         rows: list[Row] = []
-        for (key,) in self._connection.execute("SELECT id FROM streams ORDER BY id").fetchall():
+        for key in keys:
             with suppress(apsw.CorruptError, ValueError):
                 rows += self._connection.execute(_HEADS + "WHERE s.id=?", (key,)).fetchall()
         return rows
@@ -308,12 +327,18 @@ class Queries:
 
     def forks(self, owner: int) -> list[str]:
         """The streams that read rows of the stream with row id ``owner``, without deleted ones."""
-        rows: list[Row] = self._connection.execute(_HEADS + "WHERE s.parent=?", (owner,)).fetchall()
+        children = _HEADS + "WHERE s.parent=? ORDER BY s.id"
+        rows: list[Row] = self._connection.execute(children, (owner,)).fetchall()
         return [info.stream for info in map(_info, rows) if not info.deleted]
 
     def scrubbed(self) -> bool:
         """Whether no erased bytes may be left in the log."""
         return self.checkpoint(UNSCRUBBED) is None
+
+    def settings(self) -> tuple[str, dict[str, str]]:
+        """SQLite's version, and the settings of the file that matter for what it keeps."""
+        facts = {"journal_mode": str(self._connection.pragma("journal_mode"))}
+        return f"SQLite {apsw.sqlite_lib_version()}", facts
 
     def inspect(self) -> Inspection:
         """See ``EventStore.inspect``."""

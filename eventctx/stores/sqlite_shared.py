@@ -57,6 +57,8 @@ class SharedFile:
     def __init__(self, opened: Opened, path: Path) -> None:
         self.path = path
         self.users = 1
+        self.durability: Durability = "normal"
+        """The strongest that any user asked for."""
         self.bell = Bell()
         self.reader = Reader(opened.reader, path, self.bell.ring)
         self._peek = Peek(self._connect_to_peek)
@@ -106,6 +108,8 @@ class SharedFile:
 
     def strengthen(self, durability: Durability, lock_timeout: float) -> None:
         """Give all users what the most demanding of them asked for."""
+        if durability == "full":
+            self.durability = durability
         if self._writer is not None:
             self._writer.strengthen(durability, lock_timeout)
 

@@ -113,7 +113,7 @@ async def test_a_missing_file_a_folder_and_an_unknown_name_are_errors(tmp_path: 
         await load(store, tmp_path)
     with pytest.raises(UnknownFormat, match="known are claude-code"):
         await load(store, tmp_path, format="morse")
-    assert await store.streams() == []
+    assert [info async for info in store.streams()] == []
 
 
 async def test_the_format_can_be_named_instead_of_detected(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_half_a_document_is_an_error_and_leaves_nothing(name: str, tmp_pat
     store = MemoryStore()
     with pytest.raises(MalformedTranscript, match="whole JSON document"):
         await load(store, path, format=name)
-    assert await store.streams() == []
+    assert [info async for info in store.streams()] == []
 
 
 async def test_a_document_of_another_shape_is_an_error(tmp_path: Path) -> None:

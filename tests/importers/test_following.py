@@ -160,7 +160,7 @@ async def test_a_file_of_any_format_written_in_pieces_is_imported_whole(
             # Until the follower has read this part, or found that it can do nothing with it yet.
             await running.see(partial(running.has_read, path, read))
         await running.end()
-    (stream,) = [info.stream for info in await store.streams()]
+    (stream,) = [info.stream async for info in store.streams()]
     await same_as_import(store, path, stream)
 
 
@@ -325,7 +325,7 @@ async def test_amplifiers_files_of_a_session_are_followed_as_one(
         (session / "transcript.jsonl").write_bytes(jsonl([*CHAT, *CHAT]))
         await running.until(lambda: len(running.told) == 2)
         result = await running.end()
-    assert len(await store.streams()) == result.total.sessions == 1
+    assert len([info async for info in store.streams()]) == result.total.sessions == 1
     assert result.total.failed == 0
     await same_as_import(store, events, result.sessions[0].session or "")
 
@@ -463,7 +463,7 @@ async def test_a_session_that_was_closed_to_its_file_is_imported_into_another_st
     # Somebody removed the store, and its file of what is known stayed.
     async with following(other, folder, known=tmp_path / "s.db") as running:
         await running.until(lambda: len(running.told) == 2)
-    assert {info.stream for info in await other.streams()} == {"deleted", "taken-over"}
+    assert {info.stream async for info in other.streams()} == {"deleted", "taken-over"}
 
 
 def test_the_known_folders_are_those_of_the_programs(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ async def test_reading_on_makes_the_records_of_an_import_of_the_whole(
     assert (await load(store, path)).added == 0
     assert (done.messages, done.calls) == (summary.messages, summary.calls)
     assert done.warned == summary.warned
-    (stream,) = [info.stream for info in await store.streams()]
+    (stream,) = [info.stream async for info in store.streams()]
     assert story(await records(store, stream)) == story(await records(other, stream))
     assert len(written.paused) > imports
 

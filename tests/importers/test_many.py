@@ -245,7 +245,7 @@ async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(fold
     with pytest.raises(StoreFull):
         await import_paths(store, [folder], told=told.append)
     assert [getattr(one, "session", None) for one in told] == ["a"]
-    assert [info.stream for info in await store.streams()] == ["a"]
+    assert [info.stream async for info in store.streams()] == ["a"]
 
 
 async def test_a_programming_error_ends_the_import(folder: Path) -> None:

@@ -43,7 +43,7 @@ async def exported(folder: Path) -> list[dict[str, Any]]:
     path.write_bytes(ClaudeCode().user("one").answer("m", text("two")).user("three").data())
     store = MemoryStore()
     await load(store, path, complete=True)
-    (info,) = await store.streams()
+    (info,) = [one async for one in store.streams()]
     return [json.loads(line) async for line in export_lines(store, info)]
 
 

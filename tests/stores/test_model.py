@@ -122,7 +122,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def compare_everything(self):
-        assert {info.stream for info in self.run(self.store.streams())} == set(self.model)
+        assert {info.stream for info in self.run(_all(self.store.streams()))} == set(self.model)
         for stream, expected in self.model.items():
             records = self.run(_all(self.store.read(stream)))
             assert [(r.id, [[b.data] for b in r.bodies]) for r in records] == expected

@@ -147,7 +147,7 @@ async def test_a_backup_while_another_process_writes_is_a_prefix(path, target, p
     output, errors = await asyncio.to_thread(writer.communicate)
     assert errors == ""
     copy = await SqliteStore.open(target, create=False)
-    for info in await copy.streams():
+    async for info in copy.streams():
         stored = [record async for record in copy.read(info.stream)]
         chained(stored)
         written = [record.digest async for record in store.read(info.stream)]

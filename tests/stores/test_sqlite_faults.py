@@ -376,7 +376,7 @@ async def test_a_store_that_others_may_read_is_said_once_and_only_to_who_writes(
     path.chmod(0o644)
     for number, said in enumerate((0, 1, 1)):
         store = await SqliteStore.open(path)
-        await store.streams()
+        [info async for info in store.streams()]
         if number:
             await store.append("s", [draft(str(number))], ANY)
         await store.close()

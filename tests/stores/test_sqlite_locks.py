@@ -126,7 +126,7 @@ async def test_a_store_that_was_replaced_leaves_the_log_of_its_successor_alone(p
     await new.append("t", [draft("b")], ANY)
     await old.close()
     assert path.with_name("store.db-wal").stat().st_size > 0
-    assert [info.stream for info in await new.streams()] == ["t"]
+    assert [info.stream async for info in new.streams()] == ["t"]
     await new.close()
 
 

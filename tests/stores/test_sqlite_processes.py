@@ -34,7 +34,7 @@ async def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(
             acknowledged[receipt.stream, receipt.position] = receipt.digest
 
         store = await SqliteStore.open(path)
-        for info in await store.streams():
+        async for info in store.streams():
             records = await collect(store.read(info.stream))
             chained(records)
             assert len(records) % 3 == 0, "half a batch"
@@ -44,7 +44,7 @@ async def test_nothing_acknowledged_is_lost_when_the_writer_is_killed(
         await store.close()
 
     store = await SqliteStore.open(path)
-    assert {stream for stream, _ in acknowledged} <= {i.stream for i in await store.streams()}
+    assert {stream for stream, _ in acknowledged} <= {i.stream async for i in store.streams()}
     done = await store.append("s0", [draft("after")], ANY)
     assert done.receipt.position > max(p for stream, p in acknowledged if stream == "s0")
     await store.close()

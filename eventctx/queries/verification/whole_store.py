@@ -37,7 +37,7 @@ async def verify_store(
     """
     # Looked at first: what other processes append meanwhile cannot be missing then.
     inspection = await store.inspect()
-    names = [info.stream for info in await store.streams()]
+    names = [info.stream async for info in store.streams()]
     names += sorted(receipts.keys() - set(names))
     sessions: list[Verification] = []
     for done, name in enumerate(names):

@@ -50,14 +50,17 @@ async def delete(
     return await store.delete(session, Draft(random(16), name, version, time, payload), info.head)
 
 
-def forks_of(session: str, infos: list[StreamInfo]) -> list[str]:
-    """The sessions that were forked from this one, and from those, the youngest fork first."""
+async def forks_of(store: EventStore, session: str) -> list[str]:
+    """The sessions that were forked from this one, and from those, the youngest fork first.
+
+    Raises StreamNotFound.
+    """
     found: list[str] = []
     waiting = [session]
     while waiting:
-        parent = waiting.pop()
-        children = [info.stream for info in infos if info.parent == parent and not info.deleted]
-        fresh = [name for name in children if name not in found and name != session]
+        fresh = [
+            one for one in await store.forks(waiting.pop()) if one not in found and one != session
+        ]
         found += fresh
         waiting += fresh
     return found[::-1]
@@ -65,12 +68,12 @@ def forks_of(session: str, infos: list[StreamInfo]) -> list[str]:
 
 async def expired(store: EventStore, before: int) -> list[ExpiredSession]:
     """The sessions whose last use is before ``before`` (UTC nanoseconds), forks first."""
-    infos = [info for info in await store.streams() if not info.deleted]
+    infos = [info async for info in store.streams() if not info.deleted]
     last = {info.stream: await _last_use(store, info) for info in infos}
     found = []
     for info in reversed(infos):  # a fork was made after what it was forked from
         if last[info.stream] < before:
-            forks = forks_of(info.stream, infos)
+            forks = await forks_of(store, info.stream)
             kept_by = tuple([name for name in forks if last[name] >= before])
             own = info.head - (-1 if info.forked_at is None else info.forked_at)
             found.append(ExpiredSession(info.stream, own, last[info.stream], kept_by))

@@ -57,7 +57,7 @@ class Destruction:
         """See ``Engine.delete``."""
         names = [session]
         if forks:
-            names = [*deleting.forks_of(session, await self._store.streams()), session]
+            names = [*await deleting.forks_of(self._store, session), session]
         records: list[Record] = []
         for name in names:
             await self._sessions.close(name)

@@ -94,7 +94,7 @@ async def plan(
     ``words`` are those of an earlier plan, whose texts are gone. Raises StreamNotFound,
     InvalidSetting for a number without a message, LogCorrupted.
     """
-    streams = {info.stream: info for info in await store.streams() if not info.deleted}
+    streams = {info.stream: info async for info in store.streams() if not info.deleted}
     if session not in streams:
         raise StreamNotFound(session)
     family = _Family(streams)

@@ -6,9 +6,11 @@ import hashlib
 import itertools
 import os
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 from eventctx.log.record import GENESIS, Draft, Record, body_digest, chain_digest, make_body
+
+T = TypeVar("T")
 
 _counter = itertools.count(1)
 
@@ -44,6 +46,6 @@ def check_chain(records: Iterable[Record]) -> None:
         digest = record.digest
 
 
-async def gather(records: AsyncIterator[Record]) -> list[Record]:
-    """All records of a read."""
-    return [record async for record in records]
+async def gather(found: AsyncIterator[T]) -> list[T]:
+    """All that an asynchronous iterator gives, such as the records of a read."""
+    return [one async for one in found]

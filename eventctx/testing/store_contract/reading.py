@@ -116,7 +116,7 @@ class ReadingContract:
 
     async def test_what_does_not_exist_is_said_so(self, store: EventStore) -> None:
         assert await store.head("nothing") is None
-        assert await store.streams() == []
+        assert await gather(store.streams()) == []
         with pytest.raises(StreamNotFound, match="nothing"):
             await anext(store.read("nothing"))
         with pytest.raises(StreamNotFound):
@@ -147,7 +147,7 @@ class ReadingContract:
         first = await store.append("b", [make_draft(), make_draft()], NO_STREAM)
         second = await store.append("a", [make_draft()], NO_STREAM)
         third = await store.fork("b", 0, "c", make_draft())
-        infos = await store.streams()
+        infos = await gather(store.streams())
         assert [info.stream for info in infos] == ["b", "a", "c"]
         assert [(info.head, info.digest) for info in infos] == [
             (done.receipt.position, done.receipt.digest) for done in (first, second, third)
@@ -155,6 +155,45 @@ class ReadingContract:
         assert [(info.parent, info.forked_at) for info in infos] == [(None, None)] * 2 + [("b", 0)]
         assert infos[0].created == first.records[0].time
         assert [await store.head(name) for name in ("b", "a", "c")] == infos
+
+    async def test_streams_come_in_pages_that_begin_behind_any_stream(
+        self, store: EventStore
+    ) -> None:
+        names = [f"s{n:02}" for n in range(12)][::-1]
+        for name in names:
+            await store.append(name, [make_draft()], NO_STREAM)
+        await store.delete("s05", make_draft(type="session:deleted"), 0)
+
+        async def page(after: str | None, limit: int | None) -> list[str]:
+            return [info.stream async for info in store.streams(after=after, limit=limit)]
+
+        assert await page(None, None) == names
+        assert await page(None, 5) == names[:5]
+        assert await page("s05", 3) == ["s04", "s03", "s02"]
+        assert await page("s01", 3) == ["s00"]
+        assert await page("s00", None) == await page(None, 0) == []
+        with pytest.raises(StreamNotFound, match="nothing"):
+            await page("nothing", 1)
+
+    async def test_the_forks_of_a_stream_are_those_made_of_it_directly(
+        self, store: EventStore
+    ) -> None:
+        await store.append("a", [make_draft(), make_draft()], NO_STREAM)
+        for new, of in (("z", "a"), ("b", "a"), ("c", "b")):
+            await store.fork(of, 0, new, make_draft())
+        assert [await store.forks(name) for name in ("a", "b", "c")] == [["z", "b"], ["c"], []]
+        await store.delete("z", make_draft(type="session:deleted"), 1)
+        assert await store.forks("a") == ["b"]
+        with pytest.raises(StreamNotFound, match="nothing"):
+            await store.forks("nothing")
+
+    async def test_a_description_says_what_an_acknowledged_append_survives(
+        self, store: EventStore
+    ) -> None:
+        found = await store.describe()
+        assert found.kind and found.place and found.server
+        assert found.survives in ("nothing", "process", "power cut", "loss of a machine")
+        assert all(type(name) is type(value) is str for name, value in found.facts.items())
 
     async def test_bodies_are_found_by_address_in_the_order_asked_for(
         self, store: EventStore

@@ -88,7 +88,7 @@ async def _described(url: str) -> str:
     facts = ", ".join(f"{name} {value}" for name, value in found.facts.items())
     return (
         f"\nThe store: {found.kind} at {found.place}, {found.server}\n"
-        f"An acknowledged append survives: {found.durability}" + (f" ({facts})" if facts else "")
+        f"An acknowledged append survives: {found.survives}" + (f" ({facts})" if facts else "")
     )
 
 

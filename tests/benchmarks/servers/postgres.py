@@ -182,7 +182,7 @@ async def _quorum(place: Place, primary: Server) -> Row:
     database = primary.new_database()
     urls = {
         "quorum": primary.url(database, durability="replicated"),
-        "local": primary.url(database, options="-c synchronous_commit=local"),
+        "local": primary.url(database, options="-csynchronous_commit=local"),
     }
     async with eventctx.open(urls["quorum"]) as quorum, eventctx.open(urls["local"]) as local:
         stores = {"quorum": quorum.store, "local": local.store}

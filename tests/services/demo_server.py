@@ -58,7 +58,9 @@ def main() -> None:
     try:
         with KINDS[given.kind]() as url:
             status = _run(url, given.demo, given.keep)
-        print("The servers were started for this demo; they and their files are gone now.")
+        print("The servers were started for this demo, and are gone with their files.")
+        if not given.keep:
+            print("With KEEP=1 they stay until Ctrl-C, and the commands above can be tried.")
     except KeyboardInterrupt:
         status = 130
     sys.exit(status)

@@ -139,7 +139,7 @@ async def _reading(place: Place, cluster: Cluster) -> Row:
         name=f"reading {count:,} records of 1 KB",
         value=samples.milli("store"),
         unit="ms",
-        against="an ordered consumer of as many bytes",
+        against="direct gets of as many bytes, 1,000 messages each",
         floor=samples.milli("raw"),
         note="the store also compares with the leader, and checks every digest",
     )

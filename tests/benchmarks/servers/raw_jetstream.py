@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping
 from types import TracebackType
@@ -16,7 +17,11 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 BATCH = "Nats-Batch"
 """What the headers of an atomic batch begin with: a bare publish is none."""
 
+SUBJECT, SEQUENCE = "Nats-Subject", "Nats-Sequence"
+"""What a message that is read has in its headers."""
+
 STREAM = "RAW"
+READ_BATCH = 1000
 
 
 class Stored(NamedTuple):
@@ -67,6 +72,7 @@ class RawStream:
                 subjects=[f"{STREAM}.>"],
                 num_replicas=3,
                 storage=StorageType.FILE,
+                allow_direct=True,
             )
         )
         return self
@@ -101,12 +107,21 @@ class RawStream:
             )
 
     async def read(self, name: str) -> int:
-        """Fetch every message of a subject with an ordered consumer; how many there are."""
-        wanted = f"{STREAM}.{name}"
-        info = await self._stream.stream_info(STREAM, subjects_filter=wanted)
-        count: int = info.state.subjects[wanted]
-        subscription = await self._stream.subscribe(wanted, ordered_consumer=True)
-        for _ in range(count):
-            await subscription.next_msg(timeout=30)
-        await subscription.unsubscribe()
+        """Fetch every message of a subject in batches from any replica; how many there are."""
+        subject = f"{STREAM}.{name}"
+        inbox = self._client.new_inbox()
+        answers = await self._client.subscribe(inbox)
+        count = sequence = 0
+        more = True
+        while more:
+            wanted = {"batch": READ_BATCH, "seq": sequence + 1, "next_by_subj": subject}
+            request = json.dumps(wanted).encode()
+            await self._client.publish(f"$JS.API.DIRECT.GET.{STREAM}", request, inbox)
+            more = False
+            # A message without a subject of its own ends a batch.
+            while SUBJECT in (headers := (await answers.next_msg(timeout=30)).headers or {}):
+                sequence = int(headers[SEQUENCE])
+                count += 1
+                more = True
+        await answers.unsubscribe()
         return count

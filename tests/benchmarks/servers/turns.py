@@ -133,9 +133,8 @@ def _row(step: str, subject: Subject, floor: Subject) -> Row:
         name=f"{step}: {subject.name}",
         value=subject.wall.micro(step),
         unit="µs",
-        against=SQLITE,
-        floor=floor.wall.micro(step),
+        against="" if subject is floor else SQLITE,
+        floor=None if subject is floor else floor.wall.micro(step),
         note=f"p99 {quantile(wall, 0.99) * 1e6:,.0f} µs; processor time "
-        f"{subject.processor.micro(step):,.0f} µs (sqlite {floor.processor.micro(step):,.0f})"
-        f"{servers}",
+        f"{subject.processor.micro(step):,.0f} µs{servers}",
     )

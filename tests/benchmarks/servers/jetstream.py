@@ -126,8 +126,9 @@ async def _reading(place: Place, cluster: Cluster) -> Row:
     name = "READ"
     async with eventctx.open(cluster.url(name)) as engine, RawStream(cluster.servers[0]) as raw:
         store: EventStore = engine.store
-        await seed(store, count)
+        await store.append("first", [draft(message(0))], NO_STREAM)
         floor = await stored_append(cluster.servers[0], name)
+        await seed(store, count)
         await raw.fill(SEED, count, *floor)
         for _ in range(place.count(7, 3)):
             fetched = await samples.time("raw", partial(raw.read, SEED))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -14,9 +15,11 @@ import pytest
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.children import started
+from tests.services.postgres_server import Server
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -56,14 +59,27 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield start
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+_schemas = itertools.count(1)
+
+
+@pytest.fixture
+def postgres_place(postgres: Server) -> Iterator[str]:
+    """The URL of a schema that is not there yet, dropped behind the test."""
+    schema = f"store_{next(_schemas)}"
+    yield postgres.url(schema=schema)
+    postgres.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
-    opened: EventStore = (
-        MemoryStore()
-        if request.param == "memory"
-        else await SqliteStore.open(tmp_path / "contract.db")
-    )
+    opened: EventStore
+    if request.param == "memory":
+        opened = MemoryStore()
+    elif request.param == "sqlite":
+        opened = await SqliteStore.open(tmp_path / "contract.db")
+    else:
+        opened = await PostgresStore.open(request.getfixturevalue("postgres_place"))
     yield opened
     await opened.close()
 

@@ -1,0 +1,109 @@
+"""The one call on the server by which records get into the log."""
+
+from __future__ import annotations
+
+from typing import Final
+
+APPEND_FUNCTION: Final = """
+CREATE FUNCTION eventctx.append(
+  makes boolean, made bigint[], run_streams bigint[], run_names text[], run_created bigint[],
+  run_first bigint[], run_previous bytea[],
+  r_run integer[], r_position bigint[], r_id uuid[], r_type integer[], r_version bigint[],
+  r_time bigint[], r_iteration bigint[], r_turn text[], r_span text[], r_parent_span text[],
+  r_digest bytea[], r_payload bytea[], r_bodies integer[], r_size bigint[],
+  r_body_digest bytea[], r_salt bytea[], r_facts bytea[], r_data bytea[],
+  b_record integer[], b_index integer[], b_digest bytea[], b_salt bytea[], b_facts bytea[],
+  b_data bytea[])
+RETURNS TABLE(run integer, accepted boolean, stream bigint, pos bigint, head bigint, digest bytea,
+  id uuid)
+LANGUAGE plpgsql AS $append$
+-- A run is what one batch appends to one stream: records from run_first on, chained to
+-- run_previous. run_names is null where run_streams has the stream's id; else the stream is made,
+-- if it is not there. made are streams without records that this transaction has made before.
+-- The first row returned is run 0: the global position of the first record. The others are the
+-- runs that were refused, with the stream's real head, and those whose stream's id is new.
+#variable_conflict use_column
+DECLARE
+  ids bigint[] := run_streams;
+  refused integer[];
+  base bigint;
+  h record;
+BEGIN
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    -- The head must be read behind the lock, in a snapshot of its own.
+    RAISE EXCEPTION 'eventctx appends in transactions of the level READ COMMITTED only'
+      USING ERRCODE = 'invalid_transaction_state';
+  END IF;
+  IF makes THEN
+    -- In the order of names, so that two batches cannot wait for each other.
+    WITH new AS (
+      INSERT INTO eventctx.streams(name, first, created)
+      SELECT n.name, 0, n.created FROM unnest(run_names, run_created) AS n(name, created)
+      WHERE n.name IS NOT NULL ORDER BY n.name
+      ON CONFLICT (name) DO NOTHING RETURNING streams.id)
+    SELECT made || array_agg(new.id) INTO made FROM new;
+    ids := ARRAY(
+      SELECT coalesce(n.stream, s.id)
+      FROM unnest(run_streams, run_names) WITH ORDINALITY AS n(stream, name, place)
+      LEFT JOIN eventctx.streams s ON s.name = n.name ORDER BY n.place);
+  END IF;
+  PERFORM FROM eventctx.streams s WHERE s.id = ANY(ids) ORDER BY s.id FOR NO KEY UPDATE;
+  base := (pg_current_xact_id()::text::bigint
+    + (SELECT m.value::bigint FROM eventctx.meta m WHERE m.key = 'xid_offset')) << 20;
+  run := 0;
+  pos := base;
+  RETURN NEXT;
+  FOR h IN
+    SELECT n.place::integer AS place, n.stream, n.first, n.previous, n.name IS NOT NULL AS named,
+      last.pos, last.position, last.digest, last.id
+    FROM unnest(ids, run_first, run_previous, run_names) WITH ORDINALITY
+      AS n(stream, first, previous, name, place)
+    LEFT JOIN LATERAL (
+      SELECT r.pos, r.position, r.digest, r.id FROM eventctx.records r
+      WHERE r.stream = n.stream ORDER BY r.position DESC LIMIT 1) last ON true
+  LOOP
+    IF h.pos >= base THEN
+      -- The number of this transaction is lower than that of the record before ours.
+      RAISE EXCEPTION 'another transaction appended meanwhile' USING ERRCODE = '40001';
+    END IF;
+    accepted := coalesce(h.position + 1 = h.first AND h.digest = h.previous,
+      h.position IS NULL AND h.stream = ANY(made), false);
+    IF NOT accepted THEN
+      refused := refused || h.place;
+    END IF;
+    IF h.named OR NOT accepted THEN
+      run := h.place;
+      stream := h.stream;
+      pos := h.pos;
+      head := h.position;
+      digest := h.digest;
+      id := h.id;
+      RETURN NEXT;
+    END IF;
+  END LOOP;
+  INSERT INTO eventctx.records(pos, stream, position, id, type, version, time, iteration, turn,
+    span, parent_span, digest, payload, bodies, size, body_digest, salt, facts, data)
+  SELECT base + r.place - 1, ids[r.run], r.position, r.id, r.type, r.version, r.time, r.iteration,
+    r.turn, r.span, r.parent_span, r.digest, r.payload, r.bodies, r.size, r.body_digest, r.salt,
+    r.facts, r.data
+  FROM unnest(r_run, r_position, r_id, r_type, r_version, r_time, r_iteration, r_turn, r_span,
+    r_parent_span, r_digest, r_payload, r_bodies, r_size, r_body_digest, r_salt, r_facts, r_data)
+    WITH ORDINALITY AS r(run, position, id, type, version, time, iteration, turn, span,
+    parent_span, digest, payload, bodies, size, body_digest, salt, facts, data, place)
+  WHERE refused IS NULL OR r.run <> ALL(refused);
+  IF cardinality(b_record) > 0 THEN
+    INSERT INTO eventctx.bodies(pos, index, digest, salt, facts, data)
+    SELECT base + b.record - 1, b.index, b.digest, b.salt, b.facts, b.data
+    FROM unnest(b_record, b_index, b_digest, b_salt, b_facts, b_data)
+      AS b(record, index, digest, salt, facts, data)
+    WHERE refused IS NULL OR r_run[b.record] <> ALL(refused);
+  END IF;
+  -- NOTIFY takes a lock of the whole server at commit. Whoever listens holds this lock, shared.
+  -- One expression: a cancellation between its two calls would leave the lock behind.
+  PERFORM pg_notify('eventctx:' || 'eventctx.meta'::regclass::oid, '')
+  WHERE CASE WHEN pg_try_advisory_lock('eventctx.meta'::regclass::oid::integer, 1)
+    THEN NOT pg_advisory_unlock('eventctx.meta'::regclass::oid::integer, 1) ELSE true END;
+END
+$append$;
+"""
+"""The function ``append``; ``batch.Batch`` makes its arguments."""

@@ -1,7 +1,7 @@
 """Writes that are more than an append: forks, erasures, deletions, snapshots, checkpoints.
 
 Each is one transaction. A connection that was lost in it leaves its fate unknown, so each is made
-so that it can be done again: ``Tries`` tells that an earlier try may have been stored.
+so that it can be done again: ``EarlierTries`` tells that an earlier try may have been stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from eventctx.stores.postgres.encoding import (
     int8,
     text,
 )
-from eventctx.stores.postgres.heads import Heads, KnownHead, read_heads
+from eventctx.stores.postgres.heads import KnownHead, KnownHeads, read_heads
 from eventctx.stores.postgres.queries import RowRange, ServerQueries, owner_of
 from eventctx.stores.postgres.scrubbing import note_erasure
 from eventctx.stores.rules import chain, conflict, has_forks
@@ -44,12 +44,12 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 """
 
 
-class Tries:
+class EarlierTries:
     """What earlier tries of a job have done, if they were stored."""
 
     def __init__(self) -> None:
         self.lost = 0
-        """Tries whose fate is unknown."""
+        """EarlierTries whose fate is unknown."""
         self.bodies = 0
         """Bodies that one of them erased."""
 
@@ -57,12 +57,12 @@ class Tries:
 class ServerLog:
     """The tables, as the one writing connection of this store sees them."""
 
-    def __init__(self, connection: ServerConnection, heads: Heads, types: Types) -> None:
+    def __init__(self, connection: ServerConnection, heads: KnownHeads, types: Types) -> None:
         self.connection = connection
         self._queries = ServerQueries(connection)
         self._heads = heads
         self._types = types
-        self.tries = Tries()
+        self.tries = EarlierTries()
         self.erased = False
         """Whether something was erased or deleted since the writer last set this to false."""
 

@@ -145,9 +145,8 @@ class Heads:
                     "",
                     -1,
                     f"server {leader!r} lacks {gaps - allowed} of the messages of {stream!r}, "
-                    "which it leads, and nobody deleted them: let another server lead (`nats "
-                    f"stream cluster step-down {stream} --preferred OTHER`), and have this one "
-                    f"copy the stream anew (`nats stream cluster peer-remove {stream} {leader}`)",
+                    "which it leads, and nobody deleted them: stop it, remove its JetStream folder "
+                    "(store_dir), and start it: it copies everything from the others",
                 )
         self._sound[shard] = time.monotonic() + SOUND_SECONDS
         return status.state

@@ -22,7 +22,7 @@ from eventctx.stores.jetstream.append import (
     maybe_made_before,
 )
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.connection import DOUBTS, WRONG_LAST_SEQUENCE, ApiError, Link, Tries
+from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
 from eventctx.stores.jetstream.layout import (
     BATCH_MESSAGES,
@@ -106,7 +106,7 @@ class Eraser:
                     await self._send(shard, plan, made)
                 return most
             except ApiError as error:
-                if error.number != WRONG_LAST_SEQUENCE and not error.passing:
+                if not error.conflict and not error.passing:
                     raise self._link.translated(error, "erasing") from error
                 await tries.after(error)
             except DOUBTS as error:

@@ -80,12 +80,13 @@ class Eraser:
                 for name, draft in records.items()
             }
             made: dict[str, Record] = {}
+            shards: set[int] = set()
             try:
-                count = await self._stored(bodies, notes, made)
+                count = await self._stored(bodies, notes, made, shards)
             finally:
                 for name in records:
                     forget(name)
-        for shard in sorted({self._names.shard(owner) for owner in [*bodies, *records]}):
+        for shard in sorted(shards):
             await self._destroyer.carry_out(shard)
         return Erasure(count, tuple([made[name] for name in records]))
 
@@ -94,11 +95,13 @@ class Eraser:
         bodies: Mapping[str, Mapping[Address, bytes]],
         notes: Mapping[str, PendingAppend],
         made: dict[str, Record],
+        shards: set[int],
     ) -> int:
         tries = Tries(self._link, "erasing")
         most = 0
         while True:
             plans = await self._plans(bodies, notes, made)
+            shards |= {shard for shard, plan in plans.items() if plan.erased}
             most = max(most, sum(plan.bodies for plan in plans.values()))
             try:
                 # What is erased first, so that no record tells of what is not so.

@@ -26,6 +26,7 @@ from eventctx.stores.jetstream.layout import (
     Unit,
     decode_ledger,
     decode_unit,
+    name_of,
     part_of,
 )
 
@@ -91,7 +92,7 @@ class Heads:
         known = self._seen.get(session, 0)
         until = time.monotonic() + self._asking.patience
         while True:
-            found = await self._asking.last(shard, subject)
+            found = await self.last(shard, subject)
             sequence = 0 if found is None else found.sequence
             await self.check(shard, not known or sequence < known)
             if sequence >= known:
@@ -107,6 +108,24 @@ class Heads:
             return None
         self.saw(session, sequence)
         return await self._whole(session, shard, subject, found)
+
+    async def last(self, shard: int, subject: str) -> Stored | None:
+        """The last message of a subject, from the leader; None only if there is none.
+
+        Raises LogCorrupted when the leader cannot read it.
+        """
+        found = await self._asking.last(shard, subject)
+        # It says "no message found" of one whose checksum is wrong, too, but counts it.
+        if found is None and await self._asking.count(shard, subject):
+            found = await self._asking.last(shard, subject)  # unless it came in between
+            if found is None:
+                raise LogCorrupted(
+                    name_of(subject.rpartition(".")[2]),
+                    -1,
+                    f"the leader of {self._names.stream(shard)!r} has the last message of "
+                    f"{subject!r} and cannot read it: its disk is damaged",
+                )
+        return found
 
     async def _whole(self, session: str, shard: int, subject: str, last: Stored) -> Head:
         messages = [last]

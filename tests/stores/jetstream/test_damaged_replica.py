@@ -10,10 +10,12 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from nats.errors import Error as NatsError
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
@@ -71,9 +73,10 @@ class Damaged(NamedTuple):
         request = b'{"placement": {"preferred": "%s"}}' % name.encode()
         async with asyncio.timeout(30):
             while True:
-                await self.client.request(
-                    f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=5
-                )
+                with suppress(NatsError):  # there may be no leader just now
+                    await self.client.request(
+                        f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=2
+                    )
                 if await asyncio.to_thread(self.cluster.leader, stream) == self.victim:
                     return
                 await asyncio.sleep(0.2)
@@ -172,3 +175,32 @@ async def test_it_copies_the_others_when_its_folder_is_removed(
     await damaged.lead()
     for _ in range(5):
         check_chain(await _read(damaged.reader()))
+
+
+async def test_a_session_whose_last_message_the_leader_cannot_read_is_not_taken_for_none(
+    jetstream: Cluster,
+) -> None:
+    with running(binary=find()) as cluster:
+        client = CollectingClient()
+        await client.connect(
+            cluster.servers, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=_ignore
+        )
+        names = Names("DAMAGED", 1)
+        bare = Bare(client, names)
+        await bare.create()
+        for number in range(50):
+            await bare.append(f"s{number}", [make_draft(payload=b"the payload of %02d" % number)])
+        victim = (await asyncio.to_thread(cluster.leader, names.stream(0)) + 1) % 3
+        cluster.stop(victim)
+        block = cluster.nodes[victim].blocks(names.stream(0))[-1]
+        with block.open("r+b") as opened:
+            opened.seek(block.read_bytes().index(b"the payload of 25"))
+            opened.write(b"THE")
+        cluster.start(victim)
+        damaged = Damaged(cluster, client, names, victim)
+        await damaged.lead()
+        for _ in range(3):
+            with pytest.raises(LogCorrupted, match="cannot read"):
+                await damaged.reader().head("s25")
+        assert await damaged.reader().head("nobody") is None
+        await client.close()

@@ -138,7 +138,14 @@ async def test_what_was_acknowledged_outlives_the_loss_of_servers(lost: str) -> 
     with nats_server.running() as cluster:
         stores = [await JetStreamStore.open(cluster.url()) for _ in range(2)]
         acknowledged: dict[str, dict[int, bytes]] = defaultdict(dict)
-        stopping = asyncio.Event()
+        stopping, went_on = asyncio.Event(), asyncio.Event()
+        wanted = 2**62
+
+        def acknowledge(name: str, position: int, event: bytes) -> None:
+            assert position not in acknowledged[name]
+            acknowledged[name][position] = event
+            if sum(map(len, acknowledged.values())) >= wanted:
+                went_on.set()
 
         async def alone(number: int) -> None:
             last = -1
@@ -146,7 +153,7 @@ async def test_what_was_acknowledged_outlives_the_loss_of_servers(lost: str) -> 
                 draft = make_draft("x" * 200)
                 done = await stores[0].append(f"s{number}", [draft], last)
                 last = done.receipt.position
-                acknowledged[f"s{number}"][last] = draft.id
+                acknowledge(f"s{number}", last, draft.id)
 
         async def together(store: JetStreamStore, checked: bool) -> None:
             name = "checked" if checked else "any"
@@ -158,8 +165,7 @@ async def test_what_was_acknowledged_outlives_the_loss_of_servers(lost: str) -> 
                     done = await store.append(name, [draft], expected if checked else ANY)
                 except WrongExpectedVersion:
                     continue
-                assert done.receipt.position not in acknowledged[name]
-                acknowledged[name][done.receipt.position] = draft.id
+                acknowledge(name, done.receipt.position, draft.id)
 
         writing = [asyncio.create_task(alone(number)) for number in range(10)] + [
             asyncio.create_task(together(store, checked))
@@ -168,7 +174,6 @@ async def test_what_was_acknowledged_outlives_the_loss_of_servers(lost: str) -> 
         ]
         await asyncio.sleep(1)
         leader = cluster.leader("EVENTCTX_0")
-        before = sum(map(len, acknowledged.values()))
         if lost == "the leader killed":
             cluster.kill(leader)
         elif lost == "the leader halted":
@@ -176,9 +181,8 @@ async def test_what_was_acknowledged_outlives_the_loss_of_servers(lost: str) -> 
         else:
             cluster.kill()
             await asyncio.to_thread(cluster.start)
-        async with asyncio.timeout(60):
-            while sum(map(len, acknowledged.values())) < before + 300:
-                await asyncio.sleep(0.05)
+        wanted = sum(map(len, acknowledged.values())) + 300
+        await asyncio.wait_for(went_on.wait(), 60)
         if lost == "the leader halted":
             cluster.resume(leader)
         elif lost == "the leader killed":

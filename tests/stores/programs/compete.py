@@ -25,7 +25,7 @@ async def main(url: str, count: int) -> None:
             done = await store.append("s", [draft], -1 if info is None else info.head)
         except WrongExpectedVersion:
             continue
-        print(done.receipt.position, flush=True)
+        sys.stdout.write(f"{done.receipt.position}\n")
         won += 1
     await store.close()
 

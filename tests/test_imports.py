@@ -45,6 +45,7 @@ HOMES = {
         "eventctx.hooks.metrics",
     },
     "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
+    "psycopg": {"eventctx.stores.postgres.*", "eventctx.search.postgres*"},
     "tiktoken": {"eventctx.messages.tokenizers"},
     "imagesize": {"eventctx.messages.images"},
     "click": {"eventctx.cli.*"},

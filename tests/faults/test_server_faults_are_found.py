@@ -6,15 +6,22 @@ and expects the checker to find what the guard prevents.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from eventctx.stores.jetstream import requirements
+from eventctx.stores.jetstream.verifying import Heads
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
+from tests.faults.servers.damage import cut_the_end, delete
+from tests.faults.servers.jetstream import jetstream
+from tests.faults.servers.machines import cut_power, disk_for_machines
 from tests.faults.servers.places import place
 from tests.faults.servers.postgres_quorum import Quorum, quorum
 from tests.faults.servers.trials import kill_all, kill_lonely_leader, try_out
+from tests.faults.test_damaged_copies import damaged_blocks
 from tests.faults.workload import Load
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum")]
@@ -76,3 +83,30 @@ async def test_commits_that_wait_for_no_standby_are_lost(
         LOAD,
     )
     assert found["lost"] > 0
+
+
+@only_in_full
+async def test_what_is_written_to_no_disk_is_lost_without_power(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(requirements, "_check", lambda *_: None)
+    with disk_for_machines() as disk, jetstream(disk.folder, sync=None) as machines:
+        found = await try_out(
+            machines,
+            lambda: cut_power(machines, disk),
+            "power cut of all, sync_interval at its default",
+            1,
+            LOAD,
+        )
+    assert found["lost"] > 0
+
+
+@only_in_full
+async def test_a_leader_that_is_believed_unseen_serves_what_it_has(monkeypatch: Patch) -> None:
+    async def anything(*_: object) -> int:
+        return 2**62
+
+    monkeypatch.setattr(Heads, "deletions", anything)
+    found: Counter[str] = Counter()
+    with place() as folder, jetstream(folder) as machines:
+        for trial in range(6):
+            found += await damaged_blocks(machines, (cut_the_end, delete)[trial % 2], trial)
+    assert found["silently short"] > 0

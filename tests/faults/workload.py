@@ -19,6 +19,9 @@ from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.faults.histories import Append, History, Look, Seen, Stored
 
+_CLOSING = 100.0
+"""Seconds that a store may take to close: its servers may be gone, and it is patient."""
+
 Opening = Callable[[], Awaitable[EventStore]]
 Fault = Callable[[], Awaitable[None]]
 
@@ -272,7 +275,7 @@ async def _closing(opening: Opening) -> AsyncIterator[EventStore]:
     try:
         yield store
     finally:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(_CLOSING):
             await store.close()
 
 

@@ -18,7 +18,7 @@ class Machines(Protocol):
     name: str
     size: int
 
-    async def open(self, *, patience: float = 60.0) -> EventStore:
+    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
         """The store, as a client of all machines."""
         ...
 

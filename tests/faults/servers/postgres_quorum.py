@@ -139,9 +139,9 @@ class Quorum:
             node.reload()
         self._wait_for_standbys(2)
 
-    async def open(self, *, patience: float = 60.0) -> EventStore:
+    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
         """See ``Machines.open``."""
-        return await open_store(self.url(), patience=patience)
+        return await open_store(self.url(), patience=patience, read_only=read_only)
 
     def url(self) -> str:
         """The URL of whichever machine takes writes."""
@@ -169,8 +169,10 @@ class Quorum:
 
     def kill(self, *numbers: int) -> None:
         """See ``Machines.kill``."""
-        for number in numbers or range(self.size):
-            self.nodes[number].kill()
+        chosen = [self.nodes[number] for number in numbers or range(self.size)]
+        trees.kill([node.pid for node in chosen if node.running])
+        for node in chosen:
+            node.kill()
 
     def start(self, *numbers: int) -> None:
         """See ``Machines.start``."""

@@ -52,7 +52,7 @@ class Run(NamedTuple):
     began: float
     ended: float
     loud: list[str]
-    """What reads raised about damage; never wrong, and where there is damage it is wanted."""
+    """What was said of damage: where there is none, an error of its own."""
 
     @property
     def stall(self) -> float:
@@ -105,6 +105,11 @@ class _Clients:
                 now = time.monotonic()
                 await self._note(Append(writer, stream, expected, ids, began, now, "refused"))
                 return error.actual
+            except LogCorrupted as error:
+                self._heard(error)
+                now = time.monotonic()
+                await self._note(Append(writer, stream, expected, ids, began, now, "unknown"))
+                return await self._head(store, stream)
             except StoreUnavailable:
                 if self.ending.is_set() and time.monotonic() - began > self.load.patience:
                     now = time.monotonic()

@@ -46,12 +46,12 @@ def delete(file: Path, _: random.Random) -> None:
 HARMS: tuple[Harm, ...] = (flip_a_bit, cut_the_end, delete)
 
 
-async def fill(store: EventStore, appends: int = 300) -> list[Seen]:
+async def fill(store: EventStore, appends: int = 300, prefix: str = "") -> list[Seen]:
     """Append to three sessions in turn, with bodies; returns what was acknowledged, in order."""
     there: list[Seen] = []
-    heads = dict.fromkeys(SESSIONS, -1)
+    heads = dict.fromkeys((prefix + name for name in SESSIONS), -1)
     for number in range(appends):
-        session = SESSIONS[number % len(SESSIONS)]
+        session = prefix + SESSIONS[number % len(SESSIONS)]
         drafts = [make_draft(f"{number} " * 60), make_draft("x" * 900)]
         expected = heads[session] if heads[session] >= 0 else NO_STREAM
         appended = await store.append(session, drafts, expected)

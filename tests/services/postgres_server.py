@@ -262,8 +262,10 @@ class Server:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        # A file of an earlier life has another process's number in it, and a new one may be empty.
-        return bool(lines) and lines[0] == str(self.pid) and lines[-1].strip() in ("ready", "standby")
+        if not lines:
+            return False  # it is being written
+        # A file of an earlier life has another process's number in it.
+        return lines[0] == str(self.pid) and lines[-1].strip() in ("ready", "standby")
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None

@@ -297,10 +297,20 @@ class Quorum:
             _until(lambda: not node.execute("SELECT 1 FROM pg_stat_wal_receiver"), "still follows")
 
     def _received(self, number: int) -> int:
-        ((received,),) = self.nodes[number].execute(
-            "SELECT pg_wal_lsn_diff(coalesce(pg_last_wal_receive_lsn(), '0/0'), '0/0')::int8"
+        """How far a standby is that nobody sends anything any more.
+
+        One that was started again has received nothing in this life, and has records all the same:
+        when it waits for more, it has replayed all that is on its disk.
+        """
+        node = self.nodes[number]
+        waits = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event IN "
+        events = "('RecoveryWalStream', 'RecoveryRetrieveRetryInterval')"
+        _until(lambda: node.execute(waits + events), "a standby still replays")
+        ((replayed,),) = node.execute(
+            "SELECT pg_wal_lsn_diff(greatest(pg_last_wal_replay_lsn(),"
+            " coalesce(pg_last_wal_receive_lsn(), '0/0')), '0/0')::int8"
         )
-        return int(received)
+        return int(replayed)
 
     @staticmethod
     def _is_standby(node: Server) -> bool:

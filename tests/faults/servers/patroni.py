@@ -272,6 +272,7 @@ class PatroniCluster:
                 "connect_address": f"{node.host}:{node.port}",
                 "data_dir": str(node.data),
                 "bin_dir": str(self.binaries.folder),
+                "basebackup": [{"checkpoint": "fast"}],
                 "remove_data_directory_on_diverged_timelines": True,
                 "remove_data_directory_on_rewind_failure": True,
                 "pgpass": str(node.folder / "pgpass"),

@@ -47,23 +47,6 @@ def phoenix() -> Iterator[phoenix_process.Phoenix]:
 
 
 @pytest.fixture(scope="session")
-def jetstream() -> Iterator[nats_server.Cluster]:
-    """A real cluster of three NATS servers, one for all tests of this process.
-
-    Give your store a ``name`` of its own: ``jetstream.url(name=...)``. Who stops or pauses servers
-    starts a cluster of their own. Without a binary the tests are skipped, but fail with CI=true.
-    """
-    try:
-        binary = nats_server.find()
-    except nats_server.NatsMissing as missing:
-        if os.environ.get("CI") != "true":
-            pytest.skip(str(missing))
-        raise
-    with nats_server.running(binary=binary) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
 def postgres() -> Iterator[postgres_server.Server]:
     """A real PostgreSQL, one for all tests of a process: give yours a database of its own.
 
@@ -85,3 +68,20 @@ def postgres_url(postgres: postgres_server.Server) -> Iterator[str]:
     name = postgres.new_database()
     yield postgres.url(name)
     postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def jetstream() -> Iterator[nats_server.Cluster]:
+    """A real cluster of three NATS servers, one for all tests of this process.
+
+    Give your store a ``name`` of its own: ``jetstream.url(name=...)``. Who stops or pauses servers
+    starts a cluster of their own. Without a binary the tests are skipped, but fail with CI=true.
+    """
+    try:
+        binary = nats_server.find()
+    except nats_server.NatsMissing as missing:
+        if os.environ.get("CI") != "true":
+            pytest.skip(str(missing))
+        raise
+    with nats_server.running(binary=binary) as cluster:
+        yield cluster

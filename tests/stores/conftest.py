@@ -86,6 +86,10 @@ async def _sqlite(_request: pytest.FixtureRequest, folder: Path) -> EventStore:
     return await SqliteStore.open(folder / "contract.db")
 
 
+async def _postgres(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    return await PostgresStore.open(request.getfixturevalue("postgres_place"))
+
+
 async def _jetstream(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
     cluster = request.getfixturevalue("jetstream")
     from eventctx.stores.jetstream.store import JetStreamStore
@@ -93,11 +97,12 @@ async def _jetstream(request: pytest.FixtureRequest, _folder: Path) -> EventStor
     return await JetStreamStore.open(cluster.url(f"T{next(_numbers)}"))
 
 
-async def _postgres(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
-    return await PostgresStore.open(request.getfixturevalue("postgres_place"))
-
-
-OPEN = {"memory": _memory, "sqlite": _sqlite, "postgres": _postgres, "jetstream": _jetstream}
+OPEN = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgres": _postgres,
+    "jetstream": _jetstream,
+}
 _numbers = itertools.count()
 
 

@@ -21,7 +21,7 @@ from eventctx.errors import StoreUnavailable
 from eventctx.stores.jetstream.collecting import Collected, CollectingClient, Stored
 from eventctx.stores.jetstream.layout import Names
 
-PAGE_MESSAGES: Final = 1000
+PAGE_MESSAGES: Final = 2000
 PAGE_BYTES: Final = 4 * 2**20
 MOST_SUBJECTS: Final = 1000
 """Most subjects of one question for their last messages; the server takes 1,024."""

@@ -64,30 +64,35 @@ class Caches:
 
     async def save_snapshot(self, session: str, name: str, snapshot: Snapshot) -> None:
         """Put a snapshot in the place of the last of its name; that of no session is not kept."""
-        near = self._reader.positions.before(session, snapshot.position)
-        kept = _Kept(
-            snapshot.position,
-            snapshot.digest,
-            snapshot.version,
-            snapshot.data,
-            *((-1, 0) if near is None else near),
-        )
-        encoded = _encode(kept)
-        if len(encoded) > self._link.client.max_payload - _HEADER_BYTES:
-            return
-        if await self._reader.heads.head(session) is None:
-            return
-        await self._replace(self._names.snapshot(session, name), encoded)
+        subject = self._names.snapshot(session, name)
+        async with self._lock(subject):  # at once: who loads it later waits
+            near = self._reader.positions.before(session, snapshot.position)
+            kept = _Kept(
+                snapshot.position,
+                snapshot.digest,
+                snapshot.version,
+                snapshot.data,
+                *((-1, 0) if near is None else near),
+            )
+            encoded = _encode(kept)
+            if len(encoded) > self._link.client.max_payload - _HEADER_BYTES:
+                return
+            if await self._reader.heads.head(session) is not None:
+                await self._replace(subject, encoded)
 
     async def drop(self, sessions: Iterable[str]) -> int:
-        """Destroy all snapshots of these sessions; how many there were."""
-        count = 0
+        """Destroy all snapshots of these sessions; returns how many messages went."""
+        gone = 0
         for session in sessions:
-            subject = f"{self._names.prefix}.kv.s.{token(session)}.*"
-            for message in await self._all(subject):
+            of_session = f"{self._names.prefix}.kv.s.{token(session)}."
+            for subject, lock in list(self._saves.items()):
+                if subject.startswith(of_session):
+                    async with lock:  # saves that began before must not come afterwards
+                        pass
+            for message in await self._all(of_session + "*"):
                 await self._destroy(message.sequence)
-                count += 1
-        return count
+                gone += 1
+        return gone
 
     async def load_checkpoint(self, name: str) -> int | None:
         """See ``EventStore.load_checkpoint``."""
@@ -102,14 +107,15 @@ class Caches:
 
     async def save_checkpoint(self, name: str, position: int) -> None:
         """See ``EventStore.save_checkpoint``."""
-        await self._replace(self._names.checkpoint(name), _encode(position))
+        subject = self._names.checkpoint(name)
+        async with self._lock(subject):
+            await self._replace(subject, _encode(position))
 
     async def _replace(self, subject: str, encoded: bytes) -> None:
-        async with self._lock(subject):
-            older = await self._all(subject)
-            await self._link.request(subject, encoded)
-            for message in older:
-                await self._destroy(message.sequence)
+        older = await self._all(subject)
+        await self._link.request(subject, encoded)
+        for message in older:
+            await self._destroy(message.sequence)
 
     async def _destroy(self, sequence: int) -> None:
         """Overwrite a message's bytes, unless another did so meanwhile."""

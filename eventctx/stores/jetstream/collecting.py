@@ -15,11 +15,17 @@ from nats.aio.subscription import Subscription
 from nats.errors import NoRespondersError
 
 from eventctx.errors import StoreUnavailable
+from eventctx.stores.jetstream.layout import ERASED, FACTS, PART
 
 _STATUS: Final = b"NATS/1.0 "
 _COMPLETE: Final = b"NATS/1.0 204"
 _NOT_FOUND: Final = b"NATS/1.0 404"
 _NOBODY: Final = b"NATS/1.0 503"
+_SUBJECT: Final = b"\r\nNats-Subject: "
+_SEQUENCE: Final = b"\r\nNats-Sequence: "
+_PENDING: Final = b"\r\nNats-Num-Pending: "
+_UP_TO: Final = b"\r\nNats-UpTo-Sequence: "
+_OURS: Final = tuple((name, f"\r\n{name}: ".encode()) for name in (FACTS, PART, ERASED))
 
 
 class Stored(NamedTuple):
@@ -33,14 +39,14 @@ class Stored(NamedTuple):
     @property
     def ours(self) -> dict[str, str]:
         """The headers that eventctx gave it."""
-        start = self.headers.find(b"\r\nEctx-")
-        if start < 0:
-            return {}
-        found = {}
-        for line in self.headers[start + 2 :].split(b"\r\n"):
-            name, _, value = line.partition(b": ")
-            if name.startswith(b"Ectx-"):
-                found[name.decode()] = value.decode()
+        headers = self.headers
+        found: dict[str, str] = {}
+        if b"Ectx-" in headers:
+            for name, mark in _OURS:
+                start = headers.find(mark)
+                if start >= 0:
+                    start += len(mark)
+                    found[name] = headers[start : headers.index(b"\r", start)].decode()
         return found
 
 
@@ -49,17 +55,14 @@ def as_stored(headers: bytes, data: bytes) -> Stored:
 
     Raises ValueError for a message without them.
     """
-    place = int(_last(headers, b"\r\nNats-Sequence: "))
-    return Stored(place, _last(headers, b"\r\nNats-Subject: ").decode(), headers, data)
-
-
-def _last(headers: bytes, name: bytes) -> bytes:
-    # The server puts its own behind those of the publisher, so nobody can forge them.
-    start = headers.rfind(name)
-    if start < 0:
-        raise ValueError(f"expected a header {name!r}, found {headers!r}")
-    start += len(name)
-    return headers[start : headers.index(b"\r", start)]
+    # It puts its own behind those of the publisher, so nobody can forge them.
+    start = headers.rfind(_SUBJECT)
+    end = headers.index(b"\r", start + 2) if start >= 0 else 0
+    if start < 0 or not headers.startswith(_SEQUENCE, end):
+        raise ValueError(f"expected the place of a message, found {headers!r}")
+    place = end + len(_SEQUENCE)
+    sequence = int(headers[place : headers.index(b"\r", place)])
+    return Stored(sequence, headers[start + len(_SUBJECT) : end].decode(), headers, data)
 
 
 class Collected(NamedTuple):
@@ -115,7 +118,7 @@ class CollectingClient(Client):
             del self._collections[key]
         if status.startswith(_COMPLETE):
             messages = [as_stored(*message) for message in collection.messages]
-            return Collected(messages, _number(status, b"Pending"), _number(status, b"UpTo"))
+            return Collected(messages, _number(status, _PENDING), _number(status, _UP_TO))
         if status.startswith(_NOT_FOUND):
             return Collected([], 0)
         if status.startswith(_NOBODY):
@@ -140,9 +143,12 @@ class CollectingClient(Client):
             collection.messages.append((headers, data))
 
 
-def _number(status: bytes, kind: bytes) -> int:
-    name = b"\r\nNats-Num-Pending: " if kind == b"Pending" else b"\r\nNats-UpTo-Sequence: "
-    return int(_last(status, name)) if name in status else 0
+def _number(status: bytes, name: bytes) -> int:
+    start = status.find(name)
+    if start < 0:
+        return 0
+    start += len(name)
+    return int(status[start : status.index(b"\r", start)])
 
 
 async def _until_silent(collection: _Collection, silence: float) -> bytes:

@@ -45,13 +45,17 @@ _log = logging.getLogger("eventctx.stores")
 SEQUENCES: Final = 10_000
 """Most sequences in one ``x`` message."""
 
-_DELETES: Final = 64
+WAIT_SECONDS: Final = 30.0
+"""How long an erasure waits for the servers' files: a message takes them some 10 ms."""
+
+AGAIN_SECONDS: Final = 30.0
+
+_DELETES: Final = 128
 _FILL_BYTES: Final = 10 * 2**20
 _FILLER_BYTES: Final = 900_000
 _ROUNDS: Final = 2
 _COMPACTION_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 0.05
-_AGAIN_SECONDS: Final = 30.0
 
 
 DropSnapshots = Callable[[Sequence[str]], Awaitable[int]]
@@ -125,8 +129,14 @@ class Destroyer:
     async def carry_out(self, shard: int) -> bool:
         """Do what a shard's orders say; whether nothing is left to do.
 
-        What cannot be done now, as a server is down, is tried again later.
+        Goes on in the background if it takes long; what cannot be done now, as a server is down,
+        is tried again later. If the store is closed meanwhile, who opens it next does the rest.
         """
+        working = self._link.keep(self._attempt(shard))
+        await asyncio.wait({working}, timeout=WAIT_SECONDS)
+        return working.done() and working.result()
+
+    async def _attempt(self, shard: int) -> bool:
         async with self._lock:
             try:
                 done = await self._carried_out(shard)
@@ -139,13 +149,13 @@ class Destroyer:
         return done
 
     async def _again(self) -> None:
-        while True:
-            await asyncio.sleep(_AGAIN_SECONDS)
+        left = True
+        while left:
+            await asyncio.sleep(AGAIN_SECONDS)
             async with self._lock:
                 try:
                     shards = range(self._names.shards)
-                    if all([await self._carried_out(shard) for shard in shards]):
-                        return
+                    left = not all([await self._carried_out(shard) for shard in shards])
                 except EventctxError:
                     continue
 

@@ -26,6 +26,7 @@ from eventctx.stores.jetstream.connection import DOUBTS, WRONG_LAST_SEQUENCE, Ap
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
 from eventctx.stores.jetstream.layout import (
     BATCH_MESSAGES,
+    BodyPlace,
     ErasedBody,
     ToDestroy,
     encode,
@@ -152,22 +153,31 @@ class Eraser:
         head = await existing(self._reader.heads, name)
         found = await self._reader.bodies(name, list(addresses))
         lineage = await self._reader.owners.lineage(name, head)
-        owners: set[str] = set()
+        new: dict[str, list[ErasedBody]] = {}
         for (address, facts), body in zip(addresses.items(), found, strict=True):
             owner = _owner(lineage, address.position)
             key = (owner, *address)
             if body.erased or key in met:
                 continue
             met.add(key)
-            owners.add(owner)
+            new.setdefault(owner, []).append(ErasedBody(*address, facts))
+        for owner, erased in new.items():
             plan = plans.setdefault(self._names.shard(owner), _Plan())
-            plan.erased.setdefault(owner, []).append(ErasedBody(*address, facts))
-            unit, sequence = await self._reader.unit_at(owner, address.position)
-            for place in places(unit, sequence):
-                if (place.position, place.number) == tuple(address):
-                    plan.sequences += range(place.sequence, place.sequence + place.messages)
-        for owner in owners:
-            plans[self._names.shard(owner)].sequences += await self._waste(owner)
+            waste = [] if owner in plan.erased else await self._waste(owner)
+            plan.erased.setdefault(owner, []).extend(erased)
+            plan.sequences += [*await self._messages(owner, erased), *waste]
+
+    async def _messages(self, owner: str, erased: Sequence[ErasedBody]) -> list[int]:
+        """The sequences of the messages of these bodies."""
+        found: list[int] = []
+        known: dict[tuple[int, int], BodyPlace] = {}
+        for body in sorted(erased, key=lambda one: one.position):
+            if (body.position, body.index) not in known:
+                unit, sequence = await self._reader.unit_at(owner, body.position)
+                known = {(one.position, one.number): one for one in places(unit, sequence)}
+            place = known[body.position, body.index]
+            found += range(place.sequence, place.sequence + place.messages)
+        return found
 
     async def _waste(self, owner: str) -> list[int]:
         """The messages that an append left which a process did not live to finish."""

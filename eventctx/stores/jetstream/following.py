@@ -39,9 +39,15 @@ class Following:
         self._watchers: dict[str, int] = {}
         self._subscription: Subscription | None = None
         self._poll: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """End every subscription, before the connection is closed. Callable from any thread."""
+        self._closed = True
+        self.ring()
 
     def ring(self) -> None:
-        """Wake every subscription, as before the store is closed. Callable from any thread."""
+        """Wake every subscription. Callable from any thread."""
         self._all.ring()
         for bell in list(self._bells.values()):
             bell.ring()
@@ -57,7 +63,7 @@ class Following:
         key = "" if stream is None else token(stream)
         try:
             await self._link.run(self._watch(key))
-            while not self._link.closed:
+            while not self._closed:
                 bell = self.listen(stream)
                 page = await self._link.run(self._news(stream, after, bodies))
                 for record in page:
@@ -66,10 +72,10 @@ class Following:
                 if not page:
                     await bell
         except StoreUnavailable:
-            if not self._link.closed:
+            if not self._closed:
                 raise
         finally:
-            if not self._link.closed:
+            if not self._closed:
                 self._link.run(self._unwatch(key))
 
     async def _news(self, stream: str | None, after: int, bodies: bool) -> list[Record]:

@@ -10,7 +10,7 @@ from eventctx.stores.jetstream.layout import decode_registered, name_of
 from eventctx.stores.jetstream.reading import Reader
 
 _OF_SESSIONS = ("r", "b", "p", "e", "f")
-_OF_SHARDS = ("n", "x", "d", "t", "g")
+_OF_SHARDS = ("n", "x", "d", "g", "t")
 
 
 async def inspect(reader: Reader) -> Inspection:

@@ -27,7 +27,8 @@ has counted it, so a server that holds fewer messages than that is damaged.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -361,7 +362,7 @@ def split_body(body: Body, most: int) -> list[Message]:
 def joined_facts(messages: Iterable[Mapping[str, str] | None]) -> bytes:
     """The facts of a body, from the headers of its messages. Raises ValueError."""
     return b"".join(
-        b64decode(headers[FACTS], validate=True)
+        a2b_base64(headers[FACTS], strict_mode=True)
         for headers in messages
         if headers is not None and FACTS in headers
     )

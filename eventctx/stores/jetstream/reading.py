@@ -55,6 +55,8 @@ class Reader:
         self.heads = Heads(asking)
         self.owners = Owners(asking, self.heads)
         self.positions = Positions()
+        self._density = 2.0
+        """Messages for a record, as the last page had it: so that few come that nobody wants."""
         self.short_reads = 0
         """How often a replica gave less than there was."""
 
@@ -210,7 +212,7 @@ class Reader:
         shard = self.names.shard(owner)
         subject = f"{self.names.prefix}.{shard}.*.{token(owner)}"
         sequence = await self._locate(owner, low)
-        batch = min(PAGE_MESSAGES, 16 + 4 * (high - low + 1))
+        batch = min(PAGE_MESSAGES, 16 + int(1.1 * self._density * (high - low + 1)))
         gathered = Gathered()
         found: list[Record] = []
         while True:
@@ -230,6 +232,8 @@ class Reader:
                 )
                 self.positions.add(owner, placed.unit.first, placed.begins)
             if found:
+                span = found[-1].position - gathered.units[0].unit.first + 1
+                self._density = max(len(messages) / span, 1.0)
                 break
             if not more:
                 raise Incomplete(low, f"the records from {low} to {high} are missing")

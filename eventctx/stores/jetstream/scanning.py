@@ -61,22 +61,22 @@ class Scan:
         """The next records; none at the end. Raises LogCorrupted, StoreUnavailable."""
         if self._left <= 0 or self._first > self._last:
             return []
-        count = min(self._left, PAGE_RECORDS)
-        found = await (self._page_back(count) if self._backward else self._page_on(count))
+        found = await (self._page_back() if self._backward else self._page_on())
         self._left -= len(found)
         return found
 
-    async def _page_on(self, count: int) -> list[Record]:
+    async def _page_on(self) -> list[Record]:
         owned = next(one for one in self._owned if one.first <= self._first <= one.last)
-        high = min(owned.last, self._last, self._first + count - 1)
+        high = min(owned.last, self._last, self._first + self._left - 1)
         found = await self._part(owned, self._first, high)
         self._check(found, self._next_to)
         self._first = found[-1].position + 1
         self._next_to = found[-1]
         return found
 
-    async def _page_back(self, count: int) -> list[Record]:
+    async def _page_back(self) -> list[Record]:
         owned = next(one for one in self._owned if one.first <= self._last <= one.last)
+        count = min(self._left, PAGE_RECORDS)
         low = max(owned.first, self._first, self._last - count + 1)
         found: list[Record] = []
         while not found or found[-1].position < self._last:

@@ -217,7 +217,7 @@ class JetStreamStore:
             return
         self._closed = True
         _open.discard(self)
-        self._parts.following.ring()
+        self._parts.following.close()
         with suppress(EventctxError):
             await self._link.run(self._parts.idle())
         await in_own_thread(self._link.end, "eventctx-close")

@@ -121,21 +121,22 @@ def records_of(
 
     Raises Incomplete when messages of a body are missing or damaged.
     """
-    by_record: dict[int, list[Body]] = {}
+    by_record: dict[int, tuple[Body, ...]] = {}
     for place in places(unit.unit, unit.sequence):
-        if low <= place.position <= high:
+        position = place.position
+        if low <= position <= high:
             body = _body(place, gathered.bodies, erased, data)
-            by_record.setdefault(place.position, []).append(body)
-    base = names.global_position(shard, unit.sequence, 0)
+            by_record[position] = (*by_record.get(position, ()), body)
     first = unit.unit.first
-    none: list[Body] = []
+    base = names.global_position(shard, unit.sequence, 0) - first
+    records = unit.unit.records
     return [
         restored(
-            unit.unit.records[position - first],
+            records[position - first],
             stream,
             position,
-            base + position - first,
-            tuple(by_record.get(position, none)),
+            base + position,
+            by_record.get(position, ()),
         )
         for position in range(max(low, first), min(high, unit.unit.last) + 1)
     ]

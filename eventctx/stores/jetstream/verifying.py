@@ -12,6 +12,7 @@ ended at 2,000, or did not exist. So no leader is believed unseen:
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from typing import Final, NamedTuple
@@ -32,6 +33,7 @@ SOUND_SECONDS: Final = 1.0
 """Seconds for which a leader that was found whole is believed to lead, and to be whole."""
 
 _MOST_SEEN = 100_000
+_PAUSE_SECONDS = 0.1
 
 
 class Head(NamedTuple):
@@ -86,17 +88,21 @@ class Heads:
         """
         shard = self._names.shard(session)
         subject = self._names.of_session("r", session)
-        known = self._seen.get(session)
-        found = await self._asking.last(shard, subject)
-        await self.check(shard, known is None or found is None)
-        sequence = 0 if found is None else found.sequence
-        if known is not None and sequence < known:
-            # Only a leader that was deposed, and has not heard of it, is behind and whole.
-            self._sound.pop(shard, None)
-            raise StoreUnavailable(
-                f"session {session!r}: the leader of {self._names.stream(shard)} is at "
-                f"{sequence}, behind {known}, which was acknowledged: it lost touch with the others"
-            )
+        known = self._seen.get(session, 0)
+        until = time.monotonic() + self._asking.patience
+        while True:
+            found = await self._asking.last(shard, subject)
+            sequence = 0 if found is None else found.sequence
+            await self.check(shard, not known or sequence < known)
+            if sequence >= known:
+                break
+            # It has all of its messages, and not this one: it was deposed, and has not heard of it.
+            if time.monotonic() > until:
+                raise StoreUnavailable(
+                    f"session {session!r}: the leader of {self._names.stream(shard)} is at message "
+                    f"{sequence}, behind {known}, which was stored: it lost touch with the others"
+                )
+            await asyncio.sleep(_PAUSE_SECONDS)
         if found is None:
             return None
         self.saw(session, sequence)

@@ -232,8 +232,8 @@ class _Shard:
                 continue
             if order.session is not None:
                 gone = token(order.session)
-                # The record that is left of it lies directly before this message.
-                found[gone] = max(found.get(gone, 0), message.sequence - 1)
+                # The record that is left of it lies directly behind this message.
+                found[gone] = max(found.get(gone, 0), message.sequence)
         return found
 
     async def _erased(self, sessions: dict[str, Gathered]) -> dict[str, Erased]:

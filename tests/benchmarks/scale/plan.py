@@ -110,6 +110,8 @@ class Needs(msgspec.Struct, frozen=True):
     client_cores: float
     processes: int
     connections: int
+    shards: int
+    """Streams that the appends need, if each does no more than one did here; 0 without streams."""
     limits: Mapping[str, float]
     """How many servers (leaders) each limit asks for."""
     transactions: float
@@ -216,7 +218,6 @@ def needs(found: Measured, store: Store, requests: float, given: Assumptions) ->
     else:
         subjects = sessions * given.retention * 2
         limits["memory of subjects"] = subjects * subject_bytes(found) / given.memory
-        limits["one leader a stream"] = appends / leading(found)
     servers = max(1, ceil(max(limits.values())))
     cores = (requests * (store.leader + 2 * store.follower)) / given.busy
     month = DAY * 30
@@ -233,6 +234,7 @@ def needs(found: Measured, store: Store, requests: float, given: Assumptions) ->
         client_cores,
         processes,
         connections,
+        0 if store.name == QUORUM else ceil(appends / leading(found)),
         limits,
         transactions,
         simulate(appends / servers, shape(given, processes / servers, store), costs, APPENDS),
@@ -281,6 +283,14 @@ def shape(given: Assumptions, processes: float, store: Store) -> Shape:
         round_trip=given.round_trip,
         replica=True,
     )
+
+
+def deviation(pairs: Sequence[tuple[Point, Outcome]]) -> tuple[float, float]:
+    """How far the simulated median latency is off where the store keeps up: as a factor, in the
+    middle and at most."""
+    ratios = [simulated.p50 * 1e3 / point.p50 for point, simulated in pairs if point.holds]
+    factors = [max(ratio, 1 / ratio) for ratio in ratios]
+    return (median(factors), max(factors)) if factors else (float("nan"), float("nan"))
 
 
 def compared(found: Measured) -> list[tuple[Point, Outcome]]:

@@ -64,6 +64,9 @@ class Assumptions(msgspec.Struct, frozen=True):
 POSITIONS: Final = 2**43
 """Transactions that a global position has room for: 63 bits less the 20 of the record's ordinal."""
 
+WINDOW: Final = 64
+"""Calls of a process that JetStream has under way; PostgreSQL's writer waits for each."""
+
 APPENDS: Final = 12_000
 """Of a simulated run."""
 
@@ -278,8 +281,7 @@ def shape(given: Assumptions, processes: float, store: Store) -> Shape:
         processes=many,
         client_cores=many,
         server_cores=given.cores,
-        window=1 if store.name == QUORUM else 64,
-        batch=512 if store.name == QUORUM else 1,
+        window=1 if store.name == QUORUM else WINDOW,
         round_trip=given.round_trip,
         replica=True,
     )
@@ -299,12 +301,10 @@ def compared(found: Measured) -> list[tuple[Point, Outcome]]:
     cores = int(found.machine["cpus"])
     pairs: list[tuple[Point, Outcome]] = []
     for point in found.appends:
-        streaming = point.store == JETSTREAM
         here = Shape(
             processes=point.processes,
             client_cores=cores,
-            window=256 if streaming else 1,
-            batch=1 if streaming else 512,
+            window=WINDOW if point.store == JETSTREAM else 1,
         )
         appends = min(20_000, max(2_000, round(point.offered * 6)))
         pairs.append((point, simulate(point.offered, here, costs[point.store], appends)))

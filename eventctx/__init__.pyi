@@ -20,6 +20,7 @@ from eventctx.errors import NoSuchDemand as NoSuchDemand
 from eventctx.errors import NotAStore as NotAStore
 from eventctx.errors import NotATranscript as NotATranscript
 from eventctx.errors import ProviderFailed as ProviderFailed
+from eventctx.errors import SessionDiffers as SessionDiffers
 from eventctx.errors import SessionWasDeleted as SessionWasDeleted
 from eventctx.errors import SessionWasTakenOver as SessionWasTakenOver
 from eventctx.errors import SourceChanged as SourceChanged

@@ -10,6 +10,7 @@ from eventctx.cli.commands.audit import audit_command
 from eventctx.cli.commands.backup import backup_command, restore_backup_command
 from eventctx.cli.commands.compact import compact_command
 from eventctx.cli.commands.compare import compare_command
+from eventctx.cli.commands.copying import copy_command
 from eventctx.cli.commands.diff import diff_command
 from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
 from eventctx.cli.commands.exports import export_command
@@ -79,6 +80,7 @@ for _command in (
     backup_command,
     restore_backup_command,
     export_command,
+    copy_command,
     erase_command,
     delete_command,
     prune_command,

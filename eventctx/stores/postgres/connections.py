@@ -132,16 +132,21 @@ class ServerConnection:
         self._poll.register(self._socket, select.POLLIN)
         self._prepared: dict[str, bytes] = {}
         self._transformer = Transformer(self._driver)
-        self.notices: list[str] = []
-        """SQLSTATEs of the server's warnings since this was last cleared."""
-        self._driver.add_notice_handler(self._note)
         self.wait_for_answers = ANSWER_SECONDS
         self.script(_SETTINGS)
 
-    @property
-    def driver(self) -> psycopg.Connection[Any]:
-        """The driver's connection, for what is asked once: the server's version, its settings."""
-        return self._driver
+    @contextmanager
+    def driver(self) -> Iterator[psycopg.Connection[Any]]:
+        """The driver's own connection, for what is no part of an append.
+
+        Raises ConnectionLost and Refused in place of the driver's errors.
+        """
+        try:
+            yield self._driver
+        except psycopg.Error as error:
+            if error.sqlstate is None or self._driver.closed:
+                raise ConnectionLost(str(error)) from None
+            raise Refused(error.sqlstate, error.diag.message_primary or "") from None
 
     def rows(self, sql: str, kinds: Kinds = (), params: Params = ()) -> Rows:
         """Run a statement, prepared, and return its rows. ``kinds`` are the parameters' types.
@@ -213,9 +218,6 @@ class ServerConnection:
         """Close the connection; never raises."""
         with suppress(psycopg.Error):
             self._driver.close()
-
-    def _note(self, notice: psycopg.errors.Diagnostic) -> None:
-        self.notices.append(notice.sqlstate or "")
 
     def _run(self, sql: str, kinds: Kinds, params: Params) -> pq.abc.PGresult:
         name = self._prepared.get(sql)

@@ -34,11 +34,14 @@ class Refused(Exception):
         self.message = message
 
 
+READ_ONLY: Final = "25006"
+"""A transaction of a standby, or of a user who may only read."""
+
 DISORDER: Final = "40001"
 """Another transaction wrote first: the same work succeeds in a new one."""
 
-_AGAIN: Final = frozenset({DISORDER, "40P01", "55P03"})
-"""Serialization failure, deadlock, lock not available: begin again."""
+_AGAIN: Final = frozenset({DISORDER, "40P01", "55P03", "23505"})
+"""Serialization failure, deadlock, lock not available, a place that another process took first."""
 
 _GONE: Final = frozenset(
     {
@@ -48,7 +51,7 @@ _GONE: Final = frozenset(
         "57P03",  # starting up, or shutting down
         "57P05",  # idle for too long
         "25P03",  # idle in a transaction for too long
-        "25006",  # a primary that became a standby
+        READ_ONLY,  # a primary that became a standby
         "53300",  # too many connections
         "53200",  # out of memory
         "0A000",  # a prepared statement whose tables were changed: a new connection has none
@@ -88,7 +91,7 @@ def _named(error: Exception, place: str) -> EventctxError:
     if not isinstance(error, Refused):
         return InvalidSetting(f"{place}: an argument cannot be stored: {error}")
     code = error.code
-    if code == "25006":
+    if code == READ_ONLY:
         return read_only(place)
     if code == "53100":
         return StoreFull(f"{place}: no space left on the server; free some and try again")

@@ -1,26 +1,18 @@
-"""Connects to a server, checks it, and says what it is.
-
-Here is the place for what must hold of every connection before it is used (``checked``), and of
-every commit before it is acknowledged (``OpenedSchema.check_commit``).
-"""
+"""Connects to a server, checks it, and says what it is."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from eventctx.log.store import StoreDescription
 from eventctx.stores.postgres.connections import Destination, ServerConnection
-from eventctx.stores.postgres.errors import ConnectionLost, Refused, loses_connection
+from eventctx.stores.postgres.durability import SURVIVES, Durability, Wanted
+from eventctx.stores.postgres.errors import READ_ONLY, ConnectionLost, Refused, loses_connection
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.postgres.schema import prepare_schema
 
 _PAUSE: Final = 0.2
-_SHOWN: Final = (
-    "synchronous_commit", "synchronous_standby_names", "fsync", "full_page_writes",
-    "data_checksums",
-)  # fmt: skip
 
 
 class OpenedSchema(NamedTuple):
@@ -29,23 +21,29 @@ class OpenedSchema(NamedTuple):
     connection: ServerConnection
     store_id: str
     read_only: bool
-    durability: str
-    check_commit: Callable[[ServerConnection], None]
+    durability: Durability
 
 
-def open_target(
-    target: Destination, *, durability: str, create: bool, read_only: bool, patience: float
+def open_schema(
+    target: Destination, *, wanted: Wanted, create: bool, read_only: bool, patience: float
 ) -> OpenedSchema:
     """Connect, and make the schema ready. Blocks, and waits for a server that is starting.
 
-    Raises ConnectionLost, Refused, NotAStore, StoreTooNew, StoreUnavailable.
+    Raises ConnectionLost, Refused, NotAStore, StoreTooNew, StoreUnavailable, StoreUnsafe.
     """
     end = time.monotonic() + patience
+    durability = Durability(wanted, schema=target.schema, patience=patience)
     while True:
         try:
             connection = ServerConnection(target)
             try:
-                return _prepared(connection, durability, create, read_only)
+                reading = read_only or _is_read_only(connection)
+                if not reading:
+                    _make_safe(connection, durability)
+                store_id = prepare_schema(
+                    connection, create=create and not reading, writable=not reading
+                )
+                return OpenedSchema(connection, store_id, reading, durability)
             except BaseException:
                 connection.close()
                 raise
@@ -56,52 +54,44 @@ def open_target(
             time.sleep(_PAUSE)
 
 
-def _prepared(
-    connection: ServerConnection, durability: str, create: bool, read_only: bool
-) -> OpenedSchema:
-    # A user's ``default_transaction_read_only`` counts as well as a standby's recovery.
-    ((setting,),) = connection.rows("SHOW transaction_read_only")
-    standby = setting == "on"
-    reading = read_only or standby
-    store_id = prepare_schema(connection, create=create and not standby, writable=not reading)
-    return OpenedSchema(connection, store_id, reading, durability, check_commit)
+def connect_to_write(target: Destination, opened: OpenedSchema) -> ServerConnection:
+    """One more connection to the same store, perhaps on another server, which may write.
 
-
-def connect_again(
-    target: Destination, opened: OpenedSchema, *, reading: bool = False
-) -> ServerConnection:
-    """One more connection, to the same store. Raises ConnectionLost, Refused, EventctxError."""
+    Raises ConnectionLost, Refused, EventctxError.
+    """
     connection = ServerConnection(target)
     try:
-        if not reading:
-            ((setting,),) = connection.rows("SHOW transaction_read_only")
-            if setting == "on":
-                raise Refused("25006", "the server is read-only now")
-        prepare_schema(connection, create=False, writable=not reading)
+        if _is_read_only(connection):
+            raise Refused(READ_ONLY, "the server is read-only now")
+        _make_safe(connection, opened.durability)
+        prepare_schema(connection, create=False, writable=True)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def check_commit(connection: ServerConnection) -> None:
-    """Called after a commit and before its acknowledgement; raises if it does not count."""
-    connection.notices.clear()
+def _is_read_only(connection: ServerConnection) -> bool:
+    """Whether the server is a standby, or the user's transactions are read-only."""
+    ((setting,),) = connection.rows("SHOW transaction_read_only")
+    return bool(setting == "on")
+
+
+def _make_safe(connection: ServerConnection, durability: Durability) -> None:
+    with connection.driver() as driver:
+        durability.prepare(driver)
 
 
 def describe(queries: ServerQueries, opened: OpenedSchema) -> StoreDescription:
     """What the store is, and what an acknowledged append survives."""
-    connection = queries.connection
-    facts = {"durability": opened.durability}
-    for name in _SHOWN:
-        ((value,),) = connection.rows(f"SELECT coalesce(current_setting('{name}', true), '')")
-        facts[name] = value
-    ((version,),) = connection.rows("SELECT current_setting('server_version')")
-    safe = facts["fsync"] == "on" and facts["synchronous_commit"] != "off"
+    durability = opened.durability
+    with queries.connection.driver() as driver:
+        facts = {"durability": durability.wanted, **durability.facts(driver)}
+    ((version,),) = queries.connection.rows("SELECT current_setting('server_version')")
     return StoreDescription(
         "postgresql",
-        connection.place,
+        queries.connection.place,
         f"PostgreSQL {version}",
-        "power cut" if safe else "process",
+        SURVIVES[durability.wanted],
         facts,
     )

@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from eventctx.aio import in_own_thread
 from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
@@ -29,17 +29,16 @@ from eventctx.log.store import (
 )
 from eventctx.stores.ack import Ack, Bell
 from eventctx.stores.location import cache_base
-from eventctx.stores.postgres.connections import Destination, parse_url
+from eventctx.stores.postgres.connections import Destination, ServerConnection, parse_url
+from eventctx.stores.postgres.durability import Wanted
 from eventctx.stores.postgres.errors import closed, forked, read_only, translated
 from eventctx.stores.postgres.log import ServerLog
-from eventctx.stores.postgres.opening import OpenedSchema, connect_again, describe, open_target
+from eventctx.stores.postgres.opening import OpenedSchema, connect_to_write, describe, open_schema
 from eventctx.stores.postgres.queries import PAGE_RECORDS, Page, ServerQueries, Top
 from eventctx.stores.postgres.reader import Readers
 from eventctx.stores.postgres.subscription import NewsListener
 from eventctx.stores.postgres.writer import GroupWriter, append
 from eventctx.stores.rules import sizes
-
-Durability = Literal["local", "replicated"]
 
 _SMALL_JOB_BYTES: Final = 512
 _NEXT_LOOK: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
@@ -73,16 +72,19 @@ class PostgresStore:
         self._closing = threading.Lock()
         self.read_only = opened.read_only
         self._bell = Bell()
-        again = partial(connect_again, target, opened)
         self._writer: GroupWriter | None = None
         if opened.read_only:
             opened.connection.close()
         else:
             self._writer = GroupWriter(
-                opened.connection, again, patience, opened.check_commit, self._bell.ring
+                opened.connection,
+                partial(connect_to_write, target, opened),
+                patience,
+                opened.durability,
+                self._bell.ring,
             )
-        self._readers = Readers(partial(again, reading=True), self._place, patience)
-        self._listener = NewsListener(partial(again, reading=True), self._bell.ring)
+        self._readers = Readers(partial(ServerConnection, target), self._place, patience)
+        self._listener = NewsListener(partial(ServerConnection, target), self._bell.ring)
         _open.add(self)
 
     @classmethod
@@ -90,7 +92,7 @@ class PostgresStore:
         cls,
         url: str,
         *,
-        durability: Durability | None = None,
+        durability: Wanted | None = None,
         create: bool = True,
         read_only: bool = False,
         patience: float = 60.0,
@@ -106,16 +108,16 @@ class PostgresStore:
         """
         target = parse_url(url)
         chosen = durability or target.options.get("durability") or "local"
-        if chosen not in get_args(Durability):
+        if chosen not in get_args(Wanted):
             raise InvalidSetting(
-                f"durability: expected one of {get_args(Durability)}, found {chosen!r}"
+                f"durability: expected one of {get_args(Wanted)}, found {chosen!r}"
             )
         try:
             opened = await in_own_thread(
                 partial(
-                    open_target,
+                    open_schema,
                     target,
-                    durability=chosen,
+                    wanted=cast(Wanted, chosen),
                     create=create and not read_only,
                     read_only=read_only,
                     patience=patience,

@@ -3,9 +3,9 @@
 There is no timer. While the server commits, appends queue up; the next call takes them all.
 
 Invariants: jobs run in the order of ``submit``, and an ack is settled only after the server said
-that the transaction was committed, and after ``check_commit`` agreed. A server that is lost is
-looked for again for ``patience`` seconds; then what was under way is done again, and the ids show
-what had been stored. A job that cannot be stored fails alone.
+that the transaction was committed, and ``durability`` confirmed that it survives. A server that is
+lost is looked for again for ``patience`` seconds; then what was under way is done again, and the
+ids show what had been stored. A job that cannot be stored fails alone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from contextlib import suppress
 from typing import Any, Final
 from weakref import WeakSet
 
-from eventctx.errors import EventctxError
+from eventctx.errors import EventctxError, StoreUnavailable, StoreUnsafe
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.mailbox import Job, Mailbox
 from eventctx.stores.postgres.append import Appending, Types, WaitingAppend
 from eventctx.stores.postgres.connections import ServerConnection
+from eventctx.stores.postgres.durability import Durability
 from eventctx.stores.postgres.errors import (
     ConnectionLost,
     Refused,
@@ -48,8 +49,10 @@ BATCH_BYTES: Final = 4 * 2**20
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between two attempts to find a server again."""
 
+_MOST_COLLISIONS: Final = 3
+"""As often a batch is sent again that collided with other processes, before it is taken apart."""
+
 Connect = Callable[[], ServerConnection]
-Check = Callable[[ServerConnection], None]
 
 
 def append(*_: Any) -> None:
@@ -60,9 +63,8 @@ def append(*_: Any) -> None:
 class GroupWriter:
     """Runs appends, and functions of a ``ServerLog``, in the order of ``submit``.
 
-    ``connect`` makes a connection and checks the server behind it. ``check_commit`` is called after
-    every commit and before its acks; what it raises fails them. ``committed`` is called after every
-    commit.
+    ``connect`` makes a connection and checks the server behind it. ``committed`` is called after
+    every commit.
     """
 
     def __init__(
@@ -70,14 +72,14 @@ class GroupWriter:
         connection: ServerConnection,
         connect: Connect,
         patience: float,
-        check_commit: Check,
+        durability: Durability,
         committed: Callable[[], None],
     ) -> None:
         self._connect = connect
         self._connection = connection
         self._place = connection.place
         self._patience = patience
-        self._check_commit = check_commit
+        self._durability = durability
         self._committed = committed
         self._heads = Heads()
         self._types = Types()
@@ -141,20 +143,26 @@ class GroupWriter:
         """Append in rounds until all is decided. Settles their acks."""
         self._appending.forget_fresh()
         patience = _Patience(self._patience, lambda: self._stopped_at)
+        collisions = 0
         while waiting:
             try:
-                self._find_server(patience)
+                self._find_server()
                 outcomes, left = self._appending.round(waiting)
                 self._settle(outcomes)
                 waiting = left
             except Exception as error:
-                if self._again(error, patience):
+                again = self._again(error, patience)
+                collisions += isinstance(error, Refused)
+                if again and collisions < _MOST_COLLISIONS:
                     continue
-                if len(waiting) > 1 and not isinstance(error, ConnectionLost):
-                    # One of them cannot be stored; alone it fails alone.
+                if len(waiting) > 1 and not isinstance(error, (ConnectionLost, StoreUnavailable)):
+                    # One of them cannot be stored, and alone it fails alone. Or other processes
+                    # write several of these streams, and a call for one stream waits its turn.
                     for one in waiting:
                         self._append([one])
                     return
+                if again:
+                    continue
                 settle([(one.ack, None, self._failure(error)) for one in waiting])
                 return
 
@@ -164,13 +172,10 @@ class GroupWriter:
         tried = 0
         while True:
             try:
-                self._find_server(patience)
+                self._find_server()
                 self._own.again = tried > 0
                 done = job.function(self._own, *job.args)
                 break
-            except EventctxError as error:
-                settle([(job.ack, None, error)])
-                return
             except Exception as error:
                 tried += isinstance(error, ConnectionLost)
                 if self._again(error, patience):
@@ -188,8 +193,9 @@ class GroupWriter:
         if not outcomes:
             return
         try:
-            self._check_commit(self._connection)
-        except EventctxError as error:
+            with self._connection.driver() as driver:
+                self._durability.confirm(driver)
+        except StoreUnsafe as error:
             outcomes = [(ack, None, before or error) for ack, _, before in outcomes]
         settle(outcomes)
         self._committed()
@@ -204,14 +210,19 @@ class GroupWriter:
             self._lost = True
             self._connection.close()
             return patience.pause()
+        if isinstance(error, StoreUnsafe) and self._lost:
+            return patience.pause()  # a cluster that is changing its primary
         if isinstance(error, Refused) and begins_again(error):
             self._heads.forget()
             return patience.pause(short=True)
         return False
 
-    def _find_server(self, patience: _Patience) -> None:
+    def _find_server(self) -> None:
         """Connect again if need be. Raises ConnectionLost, Refused, EventctxError."""
-        if self._lost:
+        if not self._lost:
+            with self._connection.driver() as driver:
+                self._durability.check(driver)
+        else:
             self._use(self._connect())
             _log.warning("%s: found the server again", self._place)
 

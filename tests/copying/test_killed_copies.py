@@ -50,8 +50,6 @@ def command(source: Path, target: Path) -> list[str]:
 
 
 async def _stored(path: Path) -> int:
-    if not path.exists() or not path.stat().st_size:
-        return 0
     try:
         store = await SqliteStore.open(path, create=False, read_only=True)
     except eventctx.StoreError:

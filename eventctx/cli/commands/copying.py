@@ -65,17 +65,15 @@ def _progress(bar: Bar) -> CopyProgress:
 def _show(screen: Screen, result: CopyResult, target: str) -> None:
     screen.line(
         ("copied ", "bold green"),
-        f"{plural(result.copied, 'session')}{_besides(result)}: {plural(result.records, 'record')}, "
-        f"{size(result.bytes)}",
+        f"{plural(result.copied, 'session')}{_besides(result)}: "
+        f"{plural(result.records, 'record')}, {size(result.bytes)}",
     )
     if result.erased:
         words = f"{plural(result.erased, 'content')} erased in the source since an earlier copy"
         screen.line(("erased ", "bold"), words)
     if result.left_out:
-        words = (
-            f"{plural(result.left_out, 'mark')} of deleted sessions: the target cannot hold them"
-        )
-        screen.line(("left out ", "yellow"), words)
+        marks = f"{plural(result.left_out, 'mark')} of deleted sessions"
+        screen.line(("left out ", "yellow"), f"{marks}: the target cannot hold them")
     for one in result.problems:
         where = "" if one.position < 0 else f" {position_name(one.position)}"
         kind = "DAMAGED " if one.damage else "not copied "

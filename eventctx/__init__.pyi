@@ -53,6 +53,8 @@ from eventctx.policies.advisers import SummaryRequest as SummaryRequest
 from eventctx.policies.interception import CompactionAsked as CompactionAsked
 from eventctx.policies.interception import Verdict as Verdict
 from eventctx.queries.audit import Audit as Audit
+from eventctx.queries.copying.answers import CopyProblem as CopyProblem
+from eventctx.queries.copying.answers import CopyResult as CopyResult
 from eventctx.queries.instructions.answers import Instructions as Instructions
 from eventctx.queries.requests import RequestView as RequestView
 from eventctx.queries.transcript import Message as Message

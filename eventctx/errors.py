@@ -15,7 +15,8 @@ EventctxError
 │   ├── SessionWasDeleted     on purpose; one record is left that says so
 │   ├── StoreUnavailable      cannot be opened, is locked, or is closed
 │   │   ├── StoreFull         the disk is full; nothing of the append was kept
-│   │   └── StoreReadOnly
+│   │   ├── StoreReadOnly
+│   │   └── StoreUnsafe       the server could lose what it acknowledged
 │   ├── NotAStore             the file or folder is something else
 │   ├── StoreTooNew           written by a later release
 │   └── LogCorrupted          stored bytes that contradict their digests or each other

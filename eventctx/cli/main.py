@@ -10,10 +10,9 @@ from eventctx.cli.commands.audit import audit_command
 from eventctx.cli.commands.backup import backup_command, restore_backup_command
 from eventctx.cli.commands.compact import compact_command
 from eventctx.cli.commands.compare import compare_command
-from eventctx.cli.commands.copying import copy_command
 from eventctx.cli.commands.diff import diff_command
 from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
-from eventctx.cli.commands.exports import export_command
+from eventctx.cli.commands.exports import copy_command, export_command
 from eventctx.cli.commands.fork import fork_command
 from eventctx.cli.commands.imports import import_command
 from eventctx.cli.commands.instructions import instructions_command

@@ -7,6 +7,7 @@ that was killed is run again, and goes on where the target ends.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
@@ -246,7 +247,7 @@ class _Copy:
         names = [*await _ancestors(self._source, info), info.stream]
         raise InvalidSetting(
             f"copy: {info.stream!r} was forked from {info.parent!r} at position {info.forked_at}, "
-            f"which the target does not hold; copy them together: {' '.join(names)}"
+            f"which the target does not hold; copy them together: {shlex.join(names)}"
         )
 
     def _damaged(self, info: StreamInfo, error: LogCorrupted) -> None:

@@ -22,7 +22,7 @@ from eventctx.stores.postgres.batch import MOST_RECORDS, Batch, RunResult
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.heads import KnownHead, KnownHeads
 from eventctx.stores.postgres.queries import ServerQueries
-from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids, sizes
+from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
 
 MOST_BYTES: Final = 512 * 2**20
 """Most bytes of one append: the server takes no parameter above a gigabyte."""
@@ -35,10 +35,13 @@ class WaitingAppend:
     looked at again before anything else.
     """
 
+    __slots__ = ("ack", "drafts", "expected", "size", "stream", "tried")
+
     def __init__(
-        self, ack: Ack[Any], stream: str, drafts: Sequence[Draft], expected: Expected
+        self, ack: Ack[Any], size: int, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> None:
         self.ack = ack
+        self.size = size
         self.stream = stream
         self.drafts = drafts
         self.expected = expected
@@ -47,6 +50,8 @@ class WaitingAppend:
 
 class _Run:
     """What becomes of a stream's appends in one call: final if the server accepts what is sent."""
+
+    __slots__ = ("decided", "head", "left", "number", "sent")
 
     def __init__(self, head: KnownHead | None) -> None:
         self.head = head
@@ -66,7 +71,8 @@ class Types:
 
     def learn(self, connection: ServerConnection, drafts: Iterable[Draft]) -> None:
         """Learn the numbers of the drafts' types, and give one to each new type."""
-        unknown = {draft.type for draft in drafts} - self._numbers.keys()
+        numbers = self._numbers
+        unknown = {draft.type for draft in drafts if draft.type not in numbers}
         if not unknown:
             return
         names = encoding.blobs(encoding.TEXTS, [encoding.text(name) for name in sorted(unknown)])
@@ -122,8 +128,10 @@ class AppendRounds:
         left: list[WaitingAppend] = []
         for stream, run in runs.items():
             left += self._settled(stream, run, first, found.get(run.number), outcomes)
-        order = {id(one): number for number, one in enumerate(waiting)}
-        return outcomes, sorted(left, key=lambda one: order[id(one)])
+        if left:
+            order = {id(one): number for number, one in enumerate(waiting)}
+            left.sort(key=lambda one: order[id(one)])
+        return outcomes, left
 
     def _look_up(
         self, waiting: Sequence[WaitingAppend]
@@ -134,7 +142,10 @@ class AppendRounds:
         unknown: set[str] = set()
         for one in waiting:
             stream = one.stream
-            if stream not in self._heads and stream not in unknown:
+            if stream in self._heads:
+                fit.append(one)
+                continue
+            if stream not in unknown:
                 try:
                     encoding.text(stream)
                 except UnicodeEncodeError as error:
@@ -216,7 +227,8 @@ class AppendRounds:
                 one.tried.remove(position)
             again = [one for one, _, _, _ in run.sent] + [one for one, _, _ in run.decided]
             return again + run.left
-        outcomes += [(one.ack, done, error) for one, done, error in run.decided]
+        if run.decided:
+            outcomes += [(one.ack, done, error) for one, done, error in run.decided]
         for one, position, ordinal, digests in run.sent:
             records = [
                 place(draft, stream, position + n, first + ordinal + n, digest)
@@ -231,7 +243,7 @@ class AppendRounds:
 
 
 def _check_size(one: WaitingAppend) -> None:
-    count, size = len(one.drafts), sizes(one.drafts)
+    count, size = len(one.drafts), one.size
     if count > MOST_RECORDS or size > MOST_BYTES:
         raise InvalidSetting(
             f"append to {one.stream!r}: expected at most {MOST_RECORDS} records and {MOST_BYTES} "

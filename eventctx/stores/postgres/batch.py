@@ -58,6 +58,13 @@ _ONE_KINDS: Final = (
 )  # fmt: skip
 
 
+def _size(draft: Draft) -> int:
+    bodies = draft.bodies
+    if len(bodies) == 1:
+        return len(bodies[0].data or b"")
+    return sum([len(body.data or b"") for body in bodies])
+
+
 class RunResult(NamedTuple):
     """What the server says of a run: the stream's id, and its real head where it was refused."""
 
@@ -110,6 +117,13 @@ class Batch:
         """Add records to a run from position ``first`` on; returns the first one's ordinal."""
         ordinal = len(self._drafts)
         count = len(drafts)
+        if count == 1:  # nearly always
+            self._runs.append(run)
+            self._positions.append(first)
+            self._kinds.append(kinds[0])
+            self._digests.append(digests[0])
+            self._drafts.append(drafts[0])
+            return ordinal
         self._runs.extend([run] * count)
         self._positions.extend(range(first, first + count))
         self._kinds.extend(kinds)
@@ -195,7 +209,7 @@ class Batch:
             blobs(byteas, self._digests),
             blobs(byteas, [draft.payload for draft in drafts]),
             int4s([len(draft.bodies) for draft in drafts]),
-            int8s([sum([len(body.data or b"") for body in draft.bodies]) for draft in drafts]),
+            int8s([_size(draft) for draft in drafts]),
             blobs(byteas, [None if body is None else body.digest for body in heads]),
             blobs(byteas, [None if body is None else body.salt for body in heads]),
             blobs(byteas, [None if body is None else body.facts for body in heads]),

@@ -59,7 +59,9 @@ def from_text(value: str) -> str:
 
 def optional_text(value: str | None) -> bytes | None:
     """A text, or null."""
-    return None if value is None else text(value)
+    if value is None or "\\" in value or "\0" in value:
+        return None if value is None else text(value)
+    return value.encode()
 
 
 def int8s(values: Iterable[int | None]) -> bytes:

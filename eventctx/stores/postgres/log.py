@@ -11,7 +11,7 @@ from typing import Final
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNotFound
 from eventctx.log.record import Draft, Record, place
-from eventctx.log.store import Address, Appended, Erasure, Snapshot
+from eventctx.log.store import Address, Appended, Erasure, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.append import Types, appended, stored
 from eventctx.stores.postgres.batch import Batch
@@ -216,6 +216,26 @@ class ServerLog:
             note_erasure(self.connection, ("records", "bodies", "snapshots"))
             (record,) = self._insert([(stream, head, last)], [head.stream])
         self.erased = True
+        return record
+
+    def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        self._prepare(info.stream, last)
+        with self.connection.transaction():
+            self._lock("ROW EXCLUSIVE")
+            made = self.connection.rows(
+                "INSERT INTO eventctx.streams(name, first, created, deleted) "
+                "VALUES($1, $2, $3, true) ON CONFLICT (name) DO NOTHING RETURNING id",
+                (TEXT, INT8, INT8),
+                (text(info.stream), int8(info.head - records), int8(info.created)),
+            )
+            if not made:
+                done = stored(self._queries, info.stream, info.head, (last,))
+                if done is None:
+                    raise StreamExists(info.stream)
+                return done.records[0]
+            head = KnownHead(made[0][0], info.head - 1, previous, b"")
+            (record,) = self._insert([(info.stream, head, last)], [head.stream])
         return record
 
     def _lock(self, mode: str) -> None:

@@ -320,6 +320,13 @@ class PostgresStore:
         size = sizes((last,))
         return cast(Record, await self._write(ServerLog.delete, stream, last, expected, size=size))
 
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        given = (info, last, previous, records)
+        return cast(Record, await self._write(ServerLog.set_tombstone, *given, size=sizes((last,))))
+
     async def scrubbed(self) -> bool:
         """See ``EventStore.scrubbed``: of the tables' files, not of the write-ahead log."""
         return cast(bool, await self._read(ServerQueries.scrubbed))

@@ -129,7 +129,9 @@ class GroupWriter:
                     (n for n, job in enumerate(jobs) if job.function is not append), len(jobs)
                 )
                 if count:
-                    self._append([WaitingAppend(job.ack, *job.args) for job in jobs[:count]])
+                    self._append(
+                        [WaitingAppend(job.ack, job.size, *job.args) for job in jobs[:count]]
+                    )
                 else:
                     self._do(jobs[0])
                     count = 1

@@ -21,23 +21,23 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.errors import EventctxError, StoreUnavailable
-from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.connection import (
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.requirements import Servers
+from eventctx.stores.jetstream.wire.connection import (
     DOUBTS,
     ApiError,
-    Link,
+    ServerLink,
     Tries,
 )
-from eventctx.stores.jetstream.layout import (
-    Ledger,
+from eventctx.stores.jetstream.wire.layout import (
+    DeletionLedger,
     ToDestroy,
     decode_ledger,
     decode_to_destroy,
     encode,
     token,
 )
-from eventctx.stores.jetstream.requirements import Servers
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -72,7 +72,7 @@ class Destroyer:
     """Writes what must go, and sees that it goes; in the store's loop."""
 
     def __init__(
-        self, link: Link, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
+        self, link: ServerLink, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
     ) -> None:
         self._link = link
         self._names = link.names
@@ -98,7 +98,7 @@ class Destroyer:
         ledger = outgoing(
             self._names.of_shard("d", shard),
             {EXPECTED: str(count.sequence)},
-            encode(Ledger(total)),
+            encode(DeletionLedger(total)),
         )
         subject = self._names.of_shard("x", shard)
         return [*(outgoing(subject, {}, encode(order)) for order in orders), ledger]

@@ -19,7 +19,7 @@ import msgspec
 from nats.aio.client import Client
 
 from eventctx.errors import InvalidSetting, StoreUnsafe
-from eventctx.stores.jetstream.connection import Link
+from eventctx.stores.jetstream.wire.connection import ServerLink
 
 OLDEST: Final = (2, 15)
 REPLICAS: Final = 3
@@ -45,7 +45,7 @@ class Server(NamedTuple):
 class Servers:
     """The monitoring of all servers of a cluster."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link = link
         self._names: dict[str, str] = {}
 

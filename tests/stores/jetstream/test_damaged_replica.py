@@ -19,13 +19,13 @@ from nats.errors import Error as NatsError
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.asking import Asking
-from eventctx.stores.jetstream.collecting import CollectingClient
-from eventctx.stores.jetstream.inspection import inspect
-from eventctx.stores.jetstream.layout import Names
-from eventctx.stores.jetstream.reading import Reader
-from eventctx.stores.jetstream.registry import Registry
-from eventctx.stores.jetstream.whole import Whole
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.inspection import inspect
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.reads.registry import Registry
+from eventctx.stores.jetstream.reads.whole import Whole
+from eventctx.stores.jetstream.wire.collecting import CollectingClient
+from eventctx.stores.jetstream.wire.layout import Names
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.services.nats_server import Cluster, find, running
 from tests.stores.jetstream.bare import Bare
@@ -47,9 +47,9 @@ class Damaged(NamedTuple):
     names: Names
     victim: int
 
-    def reader(self) -> Reader:
+    def reader(self) -> SessionReader:
         """A reader that has seen nothing yet."""
-        return Reader(Asking(self.client, self.names, 20.0))
+        return SessionReader(Asking(self.client, self.names, 20.0))
 
     def copy_anew(self) -> None:
         """Do what the error says: stop it, remove its store_dir, and start it."""
@@ -118,7 +118,7 @@ async def _ignore(error: Exception) -> None:
     """Connections are lost on purpose here."""
 
 
-async def _read(reader: Reader, **ranged: bool) -> list[Record]:
+async def _read(reader: SessionReader, **ranged: bool) -> list[Record]:
     scan = await reader.scan("s", **ranged)
     found: list[Record] = []
     while page := await scan.page():

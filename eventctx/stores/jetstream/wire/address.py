@@ -34,7 +34,7 @@ _FILES: Final = {
 _KNOWN: Final = ("name", "shards", "monitor", "system", *_FILES)
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a store is and how to reach it. Only ``place`` may be shown."""
 
     servers: tuple[str, ...]
@@ -81,7 +81,7 @@ class Address(NamedTuple):
         return context
 
 
-def parse(url: str, environment: Mapping[str, str] | None = None) -> Address:
+def parse(url: str, environment: Mapping[str, str] | None = None) -> ServerAddress:
     """The address that a URL names. Raises InvalidSetting, which shows no password."""
     env = os.environ if environment is None else environment
     parts = urlsplit(url)
@@ -110,7 +110,7 @@ def parse(url: str, environment: Mapping[str, str] | None = None) -> Address:
     # As nats-py has it: a user without a password is a token.
     token, user = (user, None) if user is not None and password is None else (None, user)
     monitors = tuple(one.rstrip("/") for one in query.get("monitor", "").split(",") if one)
-    return Address(
+    return ServerAddress(
         servers=tuple(f"{parts.scheme}://{host}" for host in hosts),
         name=name,
         shards=_shards(query.get("shards")),

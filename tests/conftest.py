@@ -18,6 +18,8 @@ from hypothesis import settings
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import jetstream as jetstream
 from tests.services.fixtures import phoenix as phoenix
+from tests.services.fixtures import postgres as postgres
+from tests.services.fixtures import postgres_url as postgres_url
 
 # Receipts of the stores that tests make stay out of the user's own state folder.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eventctx-state-")
@@ -43,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if needed & SERVERS:
             item.add_marker(pytest.mark.xdist_group("servers"))
         tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if tries_examples or needed & {*SERVERS, "server", "recorded_sessions"}:
+        if tries_examples or needed & {*SERVERS, "postgres", "server", "recorded_sessions"}:
             item.add_marker(pytest.mark.slow)
 
 

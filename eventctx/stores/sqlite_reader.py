@@ -11,8 +11,8 @@ from typing import Any
 import apsw
 
 from eventctx.stores.ack import Ack, settle
+from eventctx.stores.mailbox import Job, Mailbox
 from eventctx.stores.sqlite_errors import closed, translated
-from eventctx.stores.sqlite_mailbox import Job, Mailbox
 from eventctx.stores.sqlite_queries import Queries
 
 POLL_SECONDS = 0.015

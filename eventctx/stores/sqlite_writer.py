@@ -27,9 +27,9 @@ import apsw
 
 from eventctx.errors import EventctxError
 from eventctx.stores.ack import Ack, Outcome, settle
+from eventctx.stores.mailbox import Job, Mailbox
 from eventctx.stores.sqlite_errors import closed, is_passing, translated
 from eventctx.stores.sqlite_log import Log
-from eventctx.stores.sqlite_mailbox import Job, Mailbox
 from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
 from eventctx.stores.sqlite_schema import Durability, LockWait, tell_rights
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import jaeger as jaeger_process
-from tests.services import nats_server
+from tests.services import nats_server, postgres_server
 from tests.services import phoenix as phoenix_process
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.phoenix_environment import OPT_IN, wanted
 from tests.services.phoenix_environment import build as build_phoenix
+from tests.services.postgres_binaries import PostgresMissing
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +44,30 @@ def phoenix() -> Iterator[phoenix_process.Phoenix]:
         pytest.skip(OPT_IN)
     with phoenix_process.start(build_phoenix()) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[postgres_server.Server]:
+    """A real PostgreSQL, one for all tests of a process: give yours a database of its own.
+
+    Without its programs the tests are skipped, but with CI=true they fail.
+    """
+    try:
+        server = postgres_server.Server()
+    except PostgresMissing as missing:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: postgres_server.Server) -> Iterator[str]:
+    """The URL of an empty database; it is dropped behind the test."""
+    name = postgres.new_database()
+    yield postgres.url(name)
+    postgres.drop_database(name)
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,11 @@ import pytest
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.children import started
+from tests.services.postgres_server import Server
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -57,7 +59,18 @@ def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         yield start
 
 
-@pytest.fixture(params=["memory", "sqlite", "jetstream"])
+_schemas = itertools.count(1)
+
+
+@pytest.fixture
+def postgres_place(postgres: Server) -> Iterator[str]:
+    """The URL of a schema that is not there yet, dropped behind the test."""
+    schema = f"store_{next(_schemas)}"
+    yield postgres.url(schema=schema)
+    postgres.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres", "jetstream"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
     opened = await OPEN[request.param](request, tmp_path)
@@ -73,6 +86,10 @@ async def _sqlite(_request: pytest.FixtureRequest, folder: Path) -> EventStore:
     return await SqliteStore.open(folder / "contract.db")
 
 
+async def _postgres(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    return await PostgresStore.open(request.getfixturevalue("postgres_place"))
+
+
 async def _jetstream(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
     cluster = request.getfixturevalue("jetstream")
     from eventctx.stores.jetstream.store import JetStreamStore
@@ -80,7 +97,12 @@ async def _jetstream(request: pytest.FixtureRequest, _folder: Path) -> EventStor
     return await JetStreamStore.open(cluster.url(f"T{next(_numbers)}"))
 
 
-OPEN = {"memory": _memory, "sqlite": _sqlite, "jetstream": _jetstream}
+OPEN = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgres": _postgres,
+    "jetstream": _jetstream,
+}
 _numbers = itertools.count()
 
 

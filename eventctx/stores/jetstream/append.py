@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import NO_STREAM, Appended, Expected, Receipt
 from eventctx.stores.ack import Ack
-from eventctx.stores.jetstream.packing import Appending, BodyKey
+from eventctx.stores.jetstream.packing import BodyKey, UnitAppend
 from eventctx.stores.jetstream.wire.layout import SessionOrigin, StoredBody
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
 
@@ -72,14 +72,14 @@ def maybe_made_before(append: QueuedAppend, tip: Tip) -> bool:
     return bool(append.drafts) and tip.event == append.drafts[-1].id
 
 
-def appending(append: QueuedAppend, tip: Tip) -> Appending:
+def appending(append: QueuedAppend, tip: Tip) -> UnitAppend:
     """The records of an append behind ``tip``. Raises InvalidSetting for drafts that cannot be."""
     digests = chain(append.session, tip.digest, tip.position + 1, append.drafts)
     origin = SessionOrigin(append.drafts[0].time) if tip.position < 0 else None
-    return Appending(append.session, tip.position + 1, append.drafts, digests, origin)
+    return UnitAppend(append.session, tip.position + 1, append.drafts, digests, origin)
 
 
-def behind(appending: Appending, sequence: int) -> Tip:
+def behind(appending: UnitAppend, sequence: int) -> Tip:
     """The end of the session behind an append whose last unit ends at ``sequence``."""
     last = appending.first + len(appending.drafts) - 1
     return Tip(last, appending.digests[-1], appending.drafts[-1].id, sequence)

@@ -42,8 +42,8 @@ _ALL: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": -1,
     "allow_direct": True,
     "allow_atomic": True,
-    # A filler replaces the one before it; nothing else here uses a roll-up.
-    "allow_rollup_hdrs": True,
+    # With a roll-up, whoever may append could take away what is there.
+    "allow_rollup_hdrs": False,
     "deny_delete": False,
 }
 

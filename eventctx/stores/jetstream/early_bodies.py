@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from eventctx.errors import EventctxError
 from eventctx.stores.jetstream.batch import Outgoing, send
-from eventctx.stores.jetstream.packing import BATCH_BYTES, Appending, BodyKey, bodies_before
+from eventctx.stores.jetstream.packing import BATCH_BYTES, BodyKey, UnitAppend, bodies_before
 from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
 from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES, StoredBody
 
@@ -39,7 +39,7 @@ class EarlyBodies:
         self._link = link
         self._destroys = destroys
 
-    async def write(self, place: Appending) -> dict[BodyKey, StoredBody]:
+    async def write(self, place: UnitAppend) -> dict[BodyKey, StoredBody]:
         """Store all bodies of an append; where each of them lies."""
         written: dict[BodyKey, StoredBody] = {}
         waiting: list[tuple[BodyKey, StoredBody, int]] = []

@@ -23,7 +23,7 @@ from eventctx.stores.jetstream.append import (
 )
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
-from eventctx.stores.jetstream.packing import Appending, Packed, pack, records_of
+from eventctx.stores.jetstream.packing import Packed, UnitAppend, pack, records_of
 from eventctx.stores.jetstream.reads.owners import Owned, existing
 from eventctx.stores.jetstream.reads.reading import SessionReader
 from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
@@ -48,7 +48,7 @@ class _Plan:
 
     erased: dict[str, list[ErasedBody]] = field(default_factory=dict)
     sequences: list[int] = field(default_factory=list)
-    records: list[tuple[QueuedAppend, Appending, Packed, int]] = field(default_factory=list)
+    records: list[tuple[QueuedAppend, UnitAppend, Packed, int]] = field(default_factory=list)
     """With the sequence of the end of the session behind which each goes."""
 
     @property
@@ -210,7 +210,7 @@ class Eraser:
 
     async def _send(self, shard: int, plan: _Plan, made: dict[str, Record]) -> None:
         messages = await self._orders(shard, plan) if plan.erased else []
-        batch: list[tuple[Appending, Packed, int]] = []
+        batch: list[tuple[UnitAppend, Packed, int]] = []
         for _, place, packed, sequence in plan.records:
             if messages and len(messages) + len(packed.messages) > BATCH_MESSAGES:
                 await self._send_batch(messages, batch, made)
@@ -224,7 +224,7 @@ class Eraser:
     async def _send_batch(
         self,
         messages: Sequence[Outgoing],
-        batch: Sequence[tuple[Appending, Packed, int]],
+        batch: Sequence[tuple[UnitAppend, Packed, int]],
         made: dict[str, Record],
     ) -> None:
         first = await send(self._link, messages)

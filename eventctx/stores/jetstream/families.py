@@ -22,7 +22,7 @@ from eventctx.stores.jetstream.batch import (
     send,
 )
 from eventctx.stores.jetstream.destroying import Destroyer
-from eventctx.stores.jetstream.packing import Appending, pack, records_of, registered
+from eventctx.stores.jetstream.packing import UnitAppend, pack, records_of, registered
 from eventctx.stores.jetstream.reads.owners import existing
 from eventctx.stores.jetstream.reads.reading import SessionReader, Verified
 from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
@@ -90,7 +90,7 @@ class Families:
         scan = await self._reader.scan(stream, start=at, stop=at, bodies=False)
         (origin,) = await scan.page()
         digests = chain(new, origin.digest, at + 1, (first,))
-        place = Appending(new, at + 1, (first,), digests, SessionOrigin(first.time, stream, at))
+        place = UnitAppend(new, at + 1, (first,), digests, SessionOrigin(first.time, stream, at))
         packed = pack(self._names, place, self._link.client.max_payload)
         if not packed.fits:
             raise InvalidSetting(
@@ -154,7 +154,7 @@ class Families:
         beginning = await self._reader.owners.beginning(stream, head)
         origin = SessionOrigin(beginning.origin.created)
         digests = chain(stream, head.digest, expected + 1, (last,))
-        place = Appending(stream, expected + 1, (last,), digests, origin, deleted=True)
+        place = UnitAppend(stream, expected + 1, (last,), digests, origin, deleted=True)
         packed = pack(self._names, place, self._link.client.max_payload)
         packed.messages[0].headers[EXPECTED] = str(head.sequence)
         shard = self._names.shard(stream)

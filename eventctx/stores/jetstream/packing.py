@@ -51,7 +51,7 @@ class Packed(NamedTuple):
         return len(self.messages) <= BATCH_MESSAGES - _ROOM and self.size <= BATCH_BYTES
 
 
-class Appending(NamedTuple):
+class UnitAppend(NamedTuple):
     """Records at their place in a session: drafts, their digests, and where the first goes."""
 
     session: str
@@ -66,7 +66,7 @@ BodyKey = tuple[int, int]
 """The draft's number in the append, and the body's number in the draft."""
 
 
-def pack(names: Names, appending: Appending, most: int) -> Packed:
+def pack(names: Names, appending: UnitAppend, most: int) -> Packed:
     """The messages of an append, where a message takes ``most`` bytes."""
     subject = names.of_session("b", appending.session)
     messages: list[Outgoing] = []
@@ -89,7 +89,7 @@ def pack(names: Names, appending: Appending, most: int) -> Packed:
 
 
 def pack_without_bodies(
-    names: Names, appending: Appending, most: int, places: Mapping[BodyKey, StoredBody]
+    names: Names, appending: UnitAppend, most: int, places: Mapping[BodyKey, StoredBody]
 ) -> Packed:
     """The messages of an append whose bodies were written before, at ``places``.
 
@@ -115,7 +115,7 @@ def pack_without_bodies(
 
 
 def bodies_before(
-    names: Names, appending: Appending, most: int
+    names: Names, appending: UnitAppend, most: int
 ) -> Iterator[tuple[BodyKey, StoredBody, list[Outgoing]]]:
     """The bodies of an append as messages that are written before its unit."""
     subject = names.of_session("p", appending.session)
@@ -135,7 +135,7 @@ def registered(
 
 
 def records_of(
-    names: Names, appending: Appending, units: Sequence[PackedUnit], first_sequence: int
+    names: Names, appending: UnitAppend, units: Sequence[PackedUnit], first_sequence: int
 ) -> tuple[Record, ...]:
     """The records of an append whose messages lie from ``first_sequence`` on."""
     shard = names.shard(appending.session)
@@ -172,7 +172,7 @@ def _groups(drafts: Sequence[Draft]) -> Iterator[tuple[int, int]]:
 
 
 def _unit(
-    appending: Appending, start: int, stop: int, bodies: Sequence[Sequence[StoredBody]]
+    appending: UnitAppend, start: int, stop: int, bodies: Sequence[Sequence[StoredBody]]
 ) -> Unit:
     rows = [
         stored(draft, digest, kept)

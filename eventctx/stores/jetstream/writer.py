@@ -39,8 +39,8 @@ from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, send
 from eventctx.stores.jetstream.early_bodies import EarlyBodies
 from eventctx.stores.jetstream.packing import (
     BATCH_BYTES,
-    Appending,
     Packed,
+    UnitAppend,
     pack,
     pack_without_bodies,
     records_of,
@@ -68,7 +68,7 @@ class Staged(NamedTuple):
     """An append that is part of a batch: its messages begin at ``offset``."""
 
     append: QueuedAppend
-    appending: Appending
+    appending: UnitAppend
     packed: Packed
     offset: int
 
@@ -338,7 +338,7 @@ class JetStreamWriter:
                 self._early.waste(session, pending.written)
             raise
 
-    async def _packed(self, pending: QueuedAppend, place: Appending) -> Packed:
+    async def _packed(self, pending: QueuedAppend, place: UnitAppend) -> Packed:
         most = self._link.client.max_payload
         if pending.written is None:
             packed = pack(self._names, place, most)
@@ -347,7 +347,7 @@ class JetStreamWriter:
             pending.written = await self._early.write(place)
         return pack_without_bodies(self._names, place, most, pending.written)
 
-    async def _sent(self, session: str, place: Appending, packed: Packed, tip: Tip) -> Appended:
+    async def _sent(self, session: str, place: UnitAppend, packed: Packed, tip: Tip) -> Appended:
         messages = packed.messages
         messages[0].headers[EXPECTED] = str(tip.sequence)
         if place.origin is not None:

@@ -13,7 +13,7 @@ import msgspec
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.stores.jetstream.reads.asking import Asking
 from eventctx.stores.jetstream.reads.units import Erased, Gathered, Incomplete
-from eventctx.stores.jetstream.reads.verifying import Heads, SessionHead
+from eventctx.stores.jetstream.reads.verifying import SessionEnds, SessionHead
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
 from eventctx.stores.jetstream.wire.layout import SessionOrigin, decode_erased
 
@@ -40,7 +40,7 @@ class Beginning(NamedTuple):
 class Owners:
     """The origins of sessions, and their erasures, with a bounded memory of both."""
 
-    def __init__(self, asking: Asking, heads: Heads) -> None:
+    def __init__(self, asking: Asking, heads: SessionEnds) -> None:
         self._asking = asking
         self._heads = heads
         self._names = asking.names
@@ -157,7 +157,7 @@ class Owners:
         self._erased.pop(session, None)
 
 
-async def existing(heads: Heads, session: str) -> SessionHead:
+async def existing(heads: SessionEnds, session: str) -> SessionHead:
     """The end of a session that must be there. Raises StreamNotFound."""
     head = await heads.head(session)
     if head is None:

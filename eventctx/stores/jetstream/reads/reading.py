@@ -26,7 +26,7 @@ from eventctx.stores.jetstream.reads.units import (
     PlacedUnit,
     records_of,
 )
-from eventctx.stores.jetstream.reads.verifying import Heads
+from eventctx.stores.jetstream.reads.verifying import SessionEnds
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
 from eventctx.stores.jetstream.wire.layout import SessionOrigin, Unit, token
 
@@ -58,7 +58,7 @@ class SessionReader:
     def __init__(self, asking: Asking) -> None:
         self.asking = asking
         self.names = asking.names
-        self.heads = Heads(asking)
+        self.heads = SessionEnds(asking)
         self.owners = Owners(asking, self.heads)
         self.positions = Positions()
         self._density = 2.0

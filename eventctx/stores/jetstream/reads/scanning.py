@@ -10,7 +10,7 @@ from eventctx.log.record import GENESIS, Record, follows
 from eventctx.stores.jetstream.reads.owners import Owned, Owners, existing
 from eventctx.stores.jetstream.reads.positions import Positions
 from eventctx.stores.jetstream.reads.units import Erased
-from eventctx.stores.jetstream.reads.verifying import Heads, SessionHead
+from eventctx.stores.jetstream.reads.verifying import SessionEnds, SessionHead
 
 PAGE_RECORDS: Final = 1000
 
@@ -18,7 +18,7 @@ PAGE_RECORDS: Final = 1000
 class _Parts(Protocol):
     """Where the pages of a read come from: the ``SessionReader``."""
 
-    heads: Heads
+    heads: SessionEnds
     owners: Owners
     positions: Positions
 

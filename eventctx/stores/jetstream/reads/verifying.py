@@ -65,7 +65,7 @@ class SessionHead(NamedTuple):
         return self.unit.deleted
 
 
-class Heads:
+class SessionEnds:
     """Asks the leaders for the ends of sessions, and checks the leaders."""
 
     def __init__(self, asking: Asking) -> None:

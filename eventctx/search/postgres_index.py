@@ -1,0 +1,337 @@
+"""The full-text search of a PostgreSQL server as an index, in the store's own schema.
+
+Its tables are caches (``stores/postgres/recall_schema.py``): a crash of the server empties them,
+and so may anybody. They hold words and addresses, no texts. Every role has its own index there,
+because every role may read other sessions.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from eventctx.errors import StoreUnavailable
+from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
+from eventctx.search.postgres_ranking import ranked
+from eventctx.search.postgres_words import vectors
+from eventctx.stores.postgres import encoding
+from eventctx.stores.postgres.connections import Connection, Target
+from eventctx.stores.postgres.encoding import INT4S, INT8, INT8S, TEXTS, int8, text
+from eventctx.stores.postgres.errors import (
+    Lost,
+    Refused,
+    begins_again,
+    loses_connection,
+    translated,
+)
+from eventctx.stores.postgres.scrubbing import note_erasure, scrub
+
+T = TypeVar("T")
+
+# The plans that the log needs use no bitmaps, and the index of words has nothing else.
+_SETTINGS: Final = "SET enable_bitmapscan = on; SET enable_seqscan = on; SET plan_cache_mode = auto"
+
+_PAUSE: Final = 0.2
+
+_LOCK: Final = """
+SELECT pg_advisory_xact_lock(
+  hashtextextended('eventctx recall ' || current_user, 'eventctx.meta'::regclass::oid::bigint))
+"""
+_MARK: Final = """
+SELECT position, event, version FROM eventctx.recall_marks WHERE tenant = current_user
+"""
+_SET_MARK: Final = """
+INSERT INTO eventctx.recall_marks(version, position, event, messages, length)
+VALUES($1, $2, $3, $4, $5)
+ON CONFLICT (tenant) DO UPDATE SET version = excluded.version, position = excluded.position,
+  event = excluded.event, messages = recall_marks.messages + excluded.messages,
+  length = recall_marks.length + excluded.length
+"""
+_INSERT: Final = """
+INSERT INTO eventctx.recall_messages
+  (stream, position, index, number, time, length, pieces, words)
+SELECT stream, position, index, number, time, length, pieces, words::tsvector
+FROM unnest($1, $2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
+  AS d(stream, position, index, number, time, length, pieces, words, place) ORDER BY place
+"""
+_INSERT_PIECES: Final = """
+INSERT INTO eventctx.recall_pieces(message, piece, words)
+SELECT m.id, p.piece, p.words::tsvector
+FROM unnest($1, $2, $3, $4, $5) AS p(stream, position, index, piece, words)
+JOIN eventctx.recall_messages m ON m.stream = p.stream AND m.position = p.position
+  AND m.index = p.index AND m.tenant = current_user
+"""
+_FORGET: Final = """
+WITH gone AS (
+  UPDATE eventctx.recall_messages m SET words = NULL, pieces = 0, length = 0
+  FROM (SELECT old.id, old.length FROM unnest($1, $2, $3) AS g(stream, position, index)
+    JOIN eventctx.recall_messages old USING (stream, position, index)
+    WHERE old.tenant = current_user AND old.pieces > 0) AS had
+  WHERE m.id = had.id RETURNING m.id, had.length),
+pieces AS (DELETE FROM eventctx.recall_pieces p USING gone WHERE p.message = gone.id)
+UPDATE eventctx.recall_marks k SET messages = k.messages - had.messages,
+  length = k.length - had.length
+FROM (SELECT count(*) AS messages, sum(gone.length) AS length FROM gone) AS had
+WHERE k.tenant = current_user AND had.messages > 0
+"""
+_CLEAR: Final = """
+WITH gone AS (DELETE FROM eventctx.recall_messages WHERE tenant = current_user RETURNING id),
+pieces AS (DELETE FROM eventctx.recall_pieces p USING gone WHERE p.message = gone.id)
+DELETE FROM eventctx.recall_marks WHERE tenant = current_user
+"""
+_FOLLOWING: Final = """
+SELECT max(last.number) FROM unnest($1, $2, $3) AS s(stream, first, last)
+CROSS JOIN LATERAL (SELECT m.number FROM eventctx.recall_messages m
+  WHERE m.stream = s.stream AND m.position BETWEEN s.first AND s.last AND m.tenant = current_user
+  ORDER BY m.position DESC, m.index DESC LIMIT 1) AS last
+"""
+_FIND: Final = """
+SELECT m.stream, m.position, m.index, m.number, m.time
+FROM unnest($1, $2, $3) WITH ORDINALITY AS s(stream, first, last, place)
+JOIN eventctx.recall_messages m ON m.stream = s.stream AND m.number = $4
+  AND m.position BETWEEN s.first AND s.last AND m.tenant = current_user
+ORDER BY s.place LIMIT 1
+"""
+_DAMAGE: Final = frozenset({"23505"})
+_TABLES: Final = ("recall_messages", "recall_pieces")
+
+
+class PostgresTextIndex:
+    """``TextIndex`` on one connection, which the threads of this process use one at a time.
+
+    The first use connects. Several processes may fill the index at once. ``patience`` is the number
+    of seconds in which a lost server is tried again.
+    """
+
+    def __init__(self, target: Target, *, version: int = 1, patience: float = 60.0) -> None:
+        """``version`` is that of the documents; an index of another version is replaced."""
+        self._target = target
+        self._version = version
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._closed = False
+
+    def exists(self) -> bool:
+        """See ``TextIndex.exists``."""
+        return self._run(lambda connection: bool(connection.rows(_MARK)))
+
+    def mark(self) -> Mark | None:
+        """See ``TextIndex.mark``."""
+
+        def read(connection: Connection) -> Mark | None:
+            found = connection.rows(_MARK)
+            if found and found[0][2] != self._version:
+                _clear(connection)
+                return None
+            return Mark(*found[0][:2]) if found else None
+
+        return self._run(read)
+
+    def extend(
+        self,
+        after: Mark | None,
+        to: Mark,
+        documents: Sequence[Document],
+        gone: Sequence[Gone] = (),
+    ) -> bool:
+        """See ``TextIndex.extend``."""
+
+        def write(connection: Connection) -> bool:
+            with connection.transaction():
+                connection.rows(_LOCK)
+                found = connection.rows(_MARK)
+                if (Mark(*found[0][:2]) if found else None) != after:
+                    return False
+                messages, length = _insert(connection, documents)
+                connection.rows(
+                    _SET_MARK,
+                    (encoding.INT4, INT8, encoding.BYTEA, INT8, INT8),
+                    (encoding.int4(self._version), int8(to.position), to.id, int8(messages),
+                     int8(length)),
+                )  # fmt: skip
+                forgotten = _forget(connection, gone)
+            if forgotten:
+                scrub(connection)
+            return True
+
+        return self._run(write)
+
+    def forget(self, gone: Sequence[Gone]) -> None:
+        """See ``TextIndex.forget``."""
+
+        def write(connection: Connection) -> None:
+            with connection.transaction():
+                connection.rows(_LOCK)
+                forgotten = _forget(connection, gone)
+            if forgotten:
+                scrub(connection)
+
+        self._run(write)
+
+    def following(self, segments: Sequence[Segment]) -> int:
+        """See ``TextIndex.following``."""
+
+        def read(connection: Connection) -> int:
+            ((last,),) = connection.rows(_FOLLOWING, (TEXTS, INT8S, INT8S), _of(segments))
+            return 0 if last is None else int(last) + 1
+
+        return self._run(read)
+
+    def find(self, segments: Sequence[Segment], number: int) -> Place | None:
+        """See ``TextIndex.find``."""
+
+        def read(connection: Connection) -> Place | None:
+            found = connection.rows(
+                _FIND, (TEXTS, INT8S, INT8S, INT8), (*_of(segments), int8(number))
+            )
+            return _place(found[0]) if found else None
+
+        return self._run(read)
+
+    def search(
+        self, terms: Sequence[Term], segments: Sequence[Segment] | None, limit: int, *, every: bool
+    ) -> list[Hit]:
+        """See ``TextIndex.search``."""
+        within = None if segments is None else _of(segments)
+        found = self._run(lambda connection: ranked(connection, terms, within, limit, every=every))
+        return [Hit(_place(row), row[5]) for row in found]
+
+    def clear(self) -> None:
+        """See ``TextIndex.clear``."""
+        self._run(_clear)
+
+    def close(self) -> None:
+        """See ``TextIndex.close``."""
+        with self._lock:
+            self._closed = True
+            self._disconnect()
+
+    def _run(self, function: Callable[[Connection], T]) -> T:
+        """Run ``function``, again on a new connection where the server was lost.
+
+        What was written before is written twice by none of them: they compare the mark, or do what
+        is done already.
+        """
+        until = time.monotonic() + self._patience
+        with self._lock:
+            while True:
+                if self._closed:
+                    raise StoreUnavailable("the search index is closed; open the store again")
+                try:
+                    if self._connection is None:
+                        self._connection = Connection(self._target)
+                        self._connection.script(_SETTINGS)
+                    return function(self._connection)
+                except (Lost, Refused) as error:
+                    self._give_up_or_pause(error, until)
+
+    def _give_up_or_pause(self, error: Lost | Refused, until: float) -> None:
+        place = "the search index" if self._connection is None else self._connection.place
+        if isinstance(error, Refused) and error.code in _DAMAGE and self._connection is not None:
+            _clear(self._connection)
+            raise IndexLost(str(error)) from error
+        if isinstance(error, Lost) or loses_connection(error):
+            self._disconnect()
+        elif not begins_again(error):
+            raise translated(error, place)
+        if time.monotonic() > until:
+            raise translated(error, place)
+        time.sleep(_PAUSE)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _of(segments: Sequence[Segment]) -> tuple[bytes, bytes, bytes]:
+    return (
+        encoding.blobs(TEXTS, [text(one.stream) for one in segments]),
+        encoding.int8s([one.first for one in segments]),
+        encoding.int8s([one.last for one in segments]),
+    )
+
+
+def _place(row: Sequence[object]) -> Place:
+    stream, position, index, number, at = row[:5]
+    return Place(encoding.from_text(stream), position, index, number, at)  # type: ignore[arg-type]
+
+
+def _insert(connection: Connection, documents: Sequence[Document]) -> tuple[int, int]:
+    """Store messages; returns how many of them have words, and how many words those have."""
+    if not documents:
+        return 0, 0
+    places = [document.place for document in documents]
+    found = [vectors(document.text, document.parts) for document in documents]
+    connection.rows(
+        _INSERT,
+        (TEXTS, INT8S, INT4S, INT8S, INT8S, INT4S, INT4S, TEXTS),
+        (
+            encoding.blobs(TEXTS, [text(place.stream) for place in places]),
+            encoding.int8s([place.position for place in places]),
+            encoding.int4s([place.index for place in places]),
+            encoding.int8s([place.number for place in places]),
+            encoding.int8s([place.time for place in places]),
+            encoding.int4s([one.length for one in found]),
+            encoding.int4s([len(one.pieces) for one in found]),
+            encoding.blobs(
+                TEXTS, [one.pieces[0].encode() if len(one.pieces) == 1 else None for one in found]
+            ),
+        ),
+    )
+    _insert_pieces(
+        connection,
+        [
+            (place, number, piece)
+            for place, one in zip(places, found, strict=True)
+            if len(one.pieces) > 1
+            for number, piece in enumerate(one.pieces)
+        ],
+    )
+    return sum([one.length > 0 for one in found]), sum([one.length for one in found])
+
+
+def _insert_pieces(connection: Connection, pieces: Sequence[tuple[Place, int, str]]) -> None:
+    if pieces:
+        connection.rows(
+            _INSERT_PIECES,
+            (TEXTS, INT8S, INT4S, INT4S, TEXTS),
+            (
+                encoding.blobs(TEXTS, [text(place.stream) for place, _, _ in pieces]),
+                encoding.int8s([place.position for place, _, _ in pieces]),
+                encoding.int4s([place.index for place, _, _ in pieces]),
+                encoding.int4s([number for _, number, _ in pieces]),
+                encoding.blobs(TEXTS, [piece.encode() for _, _, piece in pieces]),
+            ),
+        )
+
+
+def _forget(connection: Connection, gone: Sequence[Gone]) -> bool:
+    """Remove words, and return whether there were any."""
+    if not gone:
+        return False
+    changed = connection.count(
+        _FORGET,
+        (TEXTS, INT8S, INT4S),
+        (
+            encoding.blobs(TEXTS, [text(one.stream) for one in gone]),
+            encoding.int8s([one.position for one in gone]),
+            encoding.int4s([one.index for one in gone]),
+        ),
+    )
+    if changed:
+        note_erasure(connection, _TABLES)
+    return changed > 0
+
+
+def _clear(connection: Connection) -> None:
+    with connection.transaction():
+        connection.rows(_LOCK)
+        filled = connection.count(_CLEAR) > 0
+        if filled:
+            note_erasure(connection, _TABLES)
+    if filled:
+        scrub(connection)  # it takes no time, unless other roles have words there

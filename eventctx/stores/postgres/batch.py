@@ -1,0 +1,209 @@
+"""The arguments of the server's function ``append``: runs of records of several streams.
+
+Invariant: at most one run a stream, and the records of all runs in the order of their appends,
+which is their order in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from eventctx.log.record import GENESIS, Draft
+from eventctx.stores.postgres import encoding
+from eventctx.stores.postgres.connections import ServerConnection
+
+MOST_RECORDS: Final = 2**20
+"""Most records of one transaction: their ordinals must fit into a global position."""
+
+_CALL: Final = (
+    "SELECT run, accepted, stream, pos, head, digest, id FROM eventctx.append("
+    + ", ".join([f"${number}" for number in range(1, 32)])
+    + ")"
+)
+_KINDS: Final = (
+    encoding.BOOL, encoding.INT8S, encoding.INT8S, encoding.TEXTS, encoding.INT8S, encoding.INT8S,
+    encoding.BYTEAS, encoding.INT4S, encoding.INT8S, encoding.UUIDS, encoding.INT4S, encoding.INT8S,
+    encoding.INT8S, encoding.INT8S, encoding.TEXTS, encoding.TEXTS, encoding.TEXTS, encoding.BYTEAS,
+    encoding.BYTEAS, encoding.INT4S, encoding.INT8S, encoding.BYTEAS, encoding.BYTEAS,
+    encoding.BYTEAS, encoding.BYTEAS, encoding.INT4S, encoding.INT4S, encoding.BYTEAS,
+    encoding.BYTEAS, encoding.BYTEAS, encoding.BYTEAS,
+)  # fmt: skip
+
+
+_ONE: Final = """
+INSERT INTO eventctx.records(pos, stream, position, id, type, version, time, iteration, turn,
+  span, parent_span, digest, payload, bodies, size, body_digest, salt, facts, data)
+SELECT (pg_current_xact_id()::text::bigint
+    + (SELECT m.value::bigint FROM eventctx.meta m WHERE m.key = 'xid_offset')) << 20,
+  $1, $2 + 1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19
+FROM (SELECT r.position, r.digest FROM eventctx.records r WHERE r.stream = $1
+  ORDER BY r.position DESC LIMIT 1) last
+WHERE last.position = $2 AND last.digest = $3
+ON CONFLICT (stream, position) DO NOTHING
+RETURNING pos, (SELECT pg_notify('eventctx:' || 'eventctx.meta'::regclass::oid, '')
+  WHERE CASE WHEN pg_try_advisory_lock('eventctx.meta'::regclass::oid::integer, 1)
+  THEN NOT pg_advisory_unlock('eventctx.meta'::regclass::oid::integer, 1) ELSE true END) IS NULL
+"""
+"""What the function does, for one record behind a known head; its arrays cost more than the rest.
+
+The number of the transaction is given after the statement's snapshot was taken, so it is higher
+than that of any record which the snapshot shows.
+"""
+_ONE_KINDS: Final = (
+    encoding.INT8, encoding.INT8, encoding.BYTEA, encoding.UUID, encoding.INT4, encoding.INT8,
+    encoding.INT8, encoding.INT8, encoding.TEXT, encoding.TEXT, encoding.TEXT, encoding.BYTEA,
+    encoding.BYTEA, encoding.INT4, encoding.INT8, encoding.BYTEA, encoding.BYTEA, encoding.BYTEA,
+    encoding.BYTEA,
+)  # fmt: skip
+
+
+class RunResult(NamedTuple):
+    """What the server says of a run: the stream's id, and its real head where it was refused."""
+
+    accepted: bool
+    stream: int
+    head: int | None
+    digest: bytes | None
+    event: bytes | None
+
+
+class Batch:
+    """Runs for one call of the server's function."""
+
+    def __init__(self, made: Sequence[int] = ()) -> None:
+        """``made`` are streams that this transaction made or emptied before."""
+        self._made = made
+        self._streams: list[int | None] = []
+        self._names: list[bytes | None] = []
+        self._created: list[int | None] = []
+        self._first: list[int] = []
+        self._previous: list[bytes | None] = []
+        self._runs: list[int] = []
+        self._positions: list[int] = []
+        self._kinds: list[int] = []
+        self._digests: list[bytes] = []
+        self._drafts: list[Draft] = []
+
+    def __len__(self) -> int:
+        return len(self._drafts)
+
+    def run(
+        self, stream: int | None, name: str, created: int, first: int, previous: bytes | None
+    ) -> int:
+        """Begin a run, and return its number; without a ``stream`` id it makes the stream."""
+        self._streams.append(stream)
+        self._names.append(encoding.text(name) if stream is None else None)
+        self._created.append(created if stream is None else None)
+        self._first.append(first)
+        self._previous.append(GENESIS if previous is None else previous)
+        return len(self._streams)
+
+    def add(
+        self,
+        run: int,
+        first: int,
+        drafts: Sequence[Draft],
+        kinds: Sequence[int],
+        digests: Sequence[bytes],
+    ) -> int:
+        """Add records to a run from position ``first`` on; returns the first one's ordinal."""
+        ordinal = len(self._drafts)
+        count = len(drafts)
+        self._runs.extend([run] * count)
+        self._positions.extend(range(first, first + count))
+        self._kinds.extend(kinds)
+        self._digests.extend(digests)
+        self._drafts.extend(drafts)
+        return ordinal
+
+    def send(self, connection: ServerConnection) -> tuple[int, dict[int, RunResult]]:
+        """Store the runs; returns the first global position, and runs refused or newly made.
+
+        Raises ConnectionLost, Refused.
+        """
+        if len(self._drafts) == 1 and not self._made and len(self._drafts[0].bodies) < 2:
+            stream = self._streams[0]
+            if stream is not None and (
+                rows := connection.rows(_ONE, _ONE_KINDS, self._one(stream))
+            ):
+                return rows[0][0], {}
+            # Refused: the function says why.
+        (first, *rest) = connection.rows(_CALL, _KINDS, self._params())
+        return first[3], {
+            run: RunResult(accepted, stream, head, digest, event)
+            for run, accepted, stream, _, head, digest, event in rest
+        }
+
+    def _one(self, stream: int) -> list[bytes | None]:
+        int8, int4, text = encoding.int8, encoding.int4, encoding.optional_text
+        (draft,) = self._drafts
+        body = draft.bodies[0] if draft.bodies else None
+        return [
+            int8(stream),
+            int8(self._first[0] - 1),
+            self._previous[0],
+            draft.id,
+            int4(self._kinds[0]),
+            int8(draft.version),
+            int8(draft.time),
+            None if draft.iteration is None else int8(draft.iteration),
+            text(draft.turn_id),
+            text(draft.span_id),
+            text(draft.parent_span_id),
+            self._digests[0],
+            draft.payload,
+            int4(len(draft.bodies)),
+            int8(0 if body is None else len(body.data or b"")),
+            *(
+                (None, None, None, None)
+                if body is None
+                else (body.digest, body.salt, body.facts, body.data)
+            ),
+        ]
+
+    def _params(self) -> list[bytes]:
+        drafts = self._drafts
+        int8s, int4s, blobs = encoding.int8s, encoding.int4s, encoding.blobs
+        byteas, text = encoding.BYTEAS, encoding.optional_text
+        heads = [draft.bodies[0] if draft.bodies else None for draft in drafts]
+        further = [
+            (ordinal, index, body)
+            for ordinal, draft in enumerate(drafts, 1)
+            if len(draft.bodies) > 1
+            for index, body in enumerate(draft.bodies)
+            if index
+        ]
+        return [
+            b"\1" if None in self._streams else b"\0",
+            int8s(self._made),
+            int8s(self._streams),
+            blobs(encoding.TEXTS, self._names),
+            int8s(self._created),
+            int8s(self._first),
+            blobs(byteas, self._previous),
+            int4s(self._runs),
+            int8s(self._positions),
+            blobs(encoding.UUIDS, [draft.id for draft in drafts]),
+            int4s(self._kinds),
+            int8s([draft.version for draft in drafts]),
+            int8s([draft.time for draft in drafts]),
+            int8s([draft.iteration for draft in drafts]),
+            blobs(encoding.TEXTS, [text(draft.turn_id) for draft in drafts]),
+            blobs(encoding.TEXTS, [text(draft.span_id) for draft in drafts]),
+            blobs(encoding.TEXTS, [text(draft.parent_span_id) for draft in drafts]),
+            blobs(byteas, self._digests),
+            blobs(byteas, [draft.payload for draft in drafts]),
+            int4s([len(draft.bodies) for draft in drafts]),
+            int8s([sum([len(body.data or b"") for body in draft.bodies]) for draft in drafts]),
+            blobs(byteas, [None if body is None else body.digest for body in heads]),
+            blobs(byteas, [None if body is None else body.salt for body in heads]),
+            blobs(byteas, [None if body is None else body.facts for body in heads]),
+            blobs(byteas, [None if body is None else body.data for body in heads]),
+            int4s([ordinal for ordinal, _, _ in further]),
+            int4s([index for _, index, _ in further]),
+            blobs(byteas, [body.digest for _, _, body in further]),
+            blobs(byteas, [body.salt for _, _, body in further]),
+            blobs(byteas, [body.facts for _, _, body in further]),
+            blobs(byteas, [body.data for _, _, body in further]),
+        ]

@@ -1,0 +1,146 @@
+"""Translates the server's errors to ``eventctx.errors``; what a driver raises is only their cause.
+
+Two exceptions stay inside of this folder. ``ConnectionLost``: the connection is gone, and what
+was under way may have happened or not. ``Refused``: the server answered with an error, so nothing
+happened.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventctx.errors import (
+    EventctxError,
+    InvalidSetting,
+    LogCorrupted,
+    NotAStore,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+
+class ConnectionLost(Exception):
+    """The connection broke, or could not be made; the fate of what was under way is unknown."""
+
+
+class Refused(Exception):
+    """The server's error: its SQLSTATE and message. The transaction was rolled back."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{message} ({code})")
+        self.code = code
+        self.message = message
+
+
+READ_ONLY: Final = "25006"
+"""A transaction of a standby, or of a user who may only read."""
+
+DISORDER: Final = "40001"
+"""Another transaction wrote first: the same work succeeds in a new one."""
+
+_AGAIN: Final = frozenset({DISORDER, "40P01", "55P03", "23505"})
+"""Serialization failure, deadlock, lock not available, a place that another process took first."""
+
+_GONE: Final = frozenset(
+    {
+        "57014",  # cancelled by hand
+        "57P01",  # shut down by an administrator, or the connection was terminated
+        "57P02",  # another process of the server crashed
+        "57P03",  # starting up, or shutting down
+        "57P05",  # idle for too long
+        "25P03",  # idle in a transaction for too long
+        READ_ONLY,  # a primary that became a standby
+        "53300",  # too many connections
+        "53200",  # out of memory
+        "0A000",  # a prepared statement whose tables were changed: a new connection has none
+        "26000",  # a prepared statement that a pooler gave to somebody else
+    }
+)
+_CANNOT_CONNECT: Final = ("28", "3D", "42")
+
+
+def begins_again(error: Refused) -> bool:
+    """Whether the same work may succeed in a new transaction."""
+    return error.code in _AGAIN
+
+
+def loses_connection(error: Refused) -> bool:
+    """Whether the same work may succeed on a new connection, perhaps to another server."""
+    return error.code in _GONE or error.code.startswith("08")
+
+
+def is_hopeless(code: str) -> bool:
+    """Whether a refusal to connect is about who asks, not about the state of the server."""
+    return code[:2] in _CANNOT_CONNECT
+
+
+def translated(error: Exception, place: str) -> EventctxError:
+    """The eventctx error for ``error``, with ``error`` as its cause."""
+    if isinstance(error, EventctxError):
+        return error
+    found = _named(error, place)
+    found.__cause__ = error
+    return found
+
+
+def _named(error: Exception, place: str) -> EventctxError:
+    if isinstance(error, ConnectionLost):
+        return StoreUnavailable(f"{place}: the server cannot be reached: {error}")
+    if not isinstance(error, Refused):
+        return InvalidSetting(f"{place}: an argument cannot be stored: {error}")
+    code = error.code
+    if code == READ_ONLY:
+        return read_only(place)
+    if code == "53100":
+        return StoreFull(f"{place}: no space left on the server; free some and try again")
+    if code == "42501":
+        return StoreReadOnly(
+            f"{place}: expected to be allowed to do this, but the server says: {error.message}; "
+            "ask for the role that may, or connect as another user"
+        )
+    if code in ("42P01", "3F000", "42883"):
+        return NotAStore(
+            f"{place}: expected the tables of a store, but the server says: {error.message}"
+        )
+    if code.startswith("XX0") and code != "XX000":
+        return LogCorrupted("", -1, f"the server finds its files damaged: {error.message}")
+    if code.startswith(("22", "54")):
+        return InvalidSetting(f"{place}: an argument cannot be stored: {error.message}")
+    if loses_connection(error) or begins_again(error) or is_hopeless(code):
+        return StoreUnavailable(f"{place}: the server refused: {error.message}")
+    return StoreError(f"{place}: the server refused: {error}")
+
+
+def unknown_fate(place: str, error: Exception, patience: float) -> StoreUnavailable:
+    """The error for a write that was under way when the server was lost for good."""
+    found = StoreUnavailable(
+        f"{place}: the server was lost and not found again within {patience:g} s ({error}); what "
+        "was under way may be stored or not. Doing it again is safe: the ids show what is stored"
+    )
+    found.__cause__ = error
+    return found
+
+
+def read_only(place: str) -> StoreReadOnly:
+    """The error for a write to a store that can only be read."""
+    return StoreReadOnly(
+        f"{place}: expected a server that can be written, found a standby, or a store that was "
+        "opened for reading; connect to the primary: list all servers in the URL and add "
+        "target_session_attrs=read-write"
+    )
+
+
+def closed(place: str) -> StoreUnavailable:
+    """The error for a use of the store after ``close``."""
+    return StoreUnavailable(f"{place}: the store is closed; open it again")
+
+
+def forked(place: str) -> StoreUnavailable:
+    """The error for a use of the store in a forked process."""
+    return StoreUnavailable(
+        f"{place}: expected the process that opened the store, found one that was forked from it; "
+        "a connection cannot be used across a fork. Open stores after the fork, or start the "
+        "process with 'spawn'"
+    )

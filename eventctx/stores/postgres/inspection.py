@@ -1,0 +1,88 @@
+"""Looks at the store's schema as a whole: what no walk over one stream can see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from eventctx.stores.postgres.connections import ServerConnection
+from eventctx.stores.postgres.errors import Refused
+
+_STRAYS: Final = {
+    "records belong to no session: their sessions' names were removed": """
+SELECT count(*) FROM eventctx.records r LEFT JOIN eventctx.streams s ON s.id = r.stream
+WHERE s.id IS NULL""",
+    "contents belong to no record": """
+SELECT count(*) FROM eventctx.bodies b LEFT JOIN eventctx.records r ON r.pos = b.pos
+WHERE r.pos IS NULL""",
+    "records have a type whose name was removed": """
+SELECT count(*) FROM eventctx.records r LEFT JOIN eventctx.types t ON t.id = r.type
+WHERE t.id IS NULL""",
+    "sessions were forked from one whose name was removed": """
+SELECT count(*) FROM eventctx.streams s LEFT JOIN eventctx.streams p ON p.id = s.parent
+WHERE s.parent IS NOT NULL AND p.id IS NULL""",
+    "sessions have lost all their records": """
+SELECT count(*) FROM eventctx.streams s WHERE NOT EXISTS
+  (SELECT FROM eventctx.records r WHERE r.stream = s.id)""",
+}
+
+_MISSING: Final = """
+SELECT coalesce(sum(n.last - s.first + 1 - n.count), 0)::bigint FROM eventctx.streams s
+JOIN (SELECT r.stream, max(r.position) AS last, count(*) AS count FROM eventctx.records r
+  GROUP BY r.stream) n ON n.stream = s.id
+"""
+"""Positions without a record. A deleted session keeps its first position, so its own count."""
+
+
+def inspect(connection: ServerConnection) -> tuple[tuple[str, ...], int]:
+    """The findings, and how many positions hold no record. Never raises for damage."""
+    findings: list[str] = []
+    for step in (_of_schema, _of_strays):
+        try:
+            findings.extend(step(connection))
+        except Refused as error:
+            findings.append(f"the store could not be checked to its end: {error.message}")
+    try:
+        ((missing,),) = connection.rows(_MISSING)
+    except Refused as error:
+        findings.append(f"the records could not be counted: {error.message}")
+        missing = 0
+    return tuple(findings), missing
+
+
+_IN_SCHEMA: Final = "(SELECT relnamespace FROM pg_class WHERE oid = 'eventctx.meta'::regclass)"
+_TRIGGERS: Final = (
+    "SELECT t.tgname::text, c.relname::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+    f"WHERE c.relnamespace = {_IN_SCHEMA} AND NOT t.tgisinternal"
+)
+_RULES: Final = (
+    "SELECT r.rulename::text, c.relname::text FROM pg_rewrite r JOIN pg_class c "
+    f"ON c.oid = r.ev_class WHERE c.relnamespace = {_IN_SCHEMA} AND r.rulename <> '_RETURN'"
+)
+_INDEXES: Final = (
+    "SELECT c.relname::text, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid "
+    f"WHERE c.relnamespace = {_IN_SCHEMA}"
+)
+_NEEDED: Final = (
+    "records_pkey", "records_place", "streams_pkey", "streams_name", "types_name", "bodies_pkey",
+)  # fmt: skip
+
+
+def _of_schema(connection: ServerConnection) -> Iterator[str]:
+    for name, table in connection.rows(_TRIGGERS):
+        yield f"a foreign hand added the trigger {name!r} to the table {table!r}"
+    for name, table in connection.rows(_RULES):
+        yield f"a foreign hand added the rule {name!r} to the table {table!r}"
+    indexes: dict[str, bool] = dict(connection.rows(_INDEXES))
+    for name in _NEEDED:
+        if name not in indexes:
+            yield f"the index {name!r} was removed"
+        elif not indexes[name]:
+            yield f"the index {name!r} is not valid"
+
+
+def _of_strays(connection: ServerConnection) -> Iterator[str]:
+    for problem, query in _STRAYS.items():
+        ((count,),) = connection.rows(query)
+        if count:
+            yield f"{count} {problem}"

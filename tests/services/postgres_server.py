@@ -1,0 +1,330 @@
+"""A real PostgreSQL server for tests, on a free port of this machine; several stand side by side.
+
+The first start makes a template of a data folder (`initdb`, about two seconds); every server after
+that begins with a copy of it and is there within a second.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from tests.services.building import alone
+from tests.services.postgres_binaries import Binaries, find
+from tests.services.process import ServiceFailed, free_ports
+
+SUPERUSER = "postgres"
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+
+# Waits until its standard input ends, because tests end however they end: then nobody would
+# stop the server.
+_WATCH = 'read _; kill -QUIT "$1"; [ -z "$2" ] || { sleep 1; rm -rf "$2"; }'
+
+# As a real server, but small: what is acknowledged survives a power cut (fsync stays on).
+_SETTINGS = {
+    "shared_buffers": "16MB",
+    "max_connections": "200",
+    "wal_level": "replica",
+    "min_wal_size": "4MB",
+    "max_wal_size": "128MB",
+    "listen_addresses": "127.0.0.1",
+    "logging_collector": "off",
+    "log_min_messages": "warning",
+    "autovacuum_naptime": "1min",
+    "dynamic_shared_memory_type": "mmap",  # in the data folder, so that `kill` leaves none behind
+}
+
+
+class Server:
+    """One server: ``with Server() as server`` starts it, and ends with its data removed.
+
+    Its port stays the same for life, so that a client finds it again after `kill` and `start`.
+    ``settings`` are lines of postgresql.conf. ``folder`` is where the data lies (a file system
+    that a test cuts off, say); without one it lies in a temporary folder.
+    """
+
+    def __init__(
+        self, *, settings: Mapping[str, str] | None = None, folder: Path | None = None
+    ) -> None:
+        self.binaries: Binaries = find()
+        self.own = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="eventctx-pg-"))
+        self.data = self.folder / "data"
+        self.log = self.folder / "log"
+        (self.port,) = free_ports(1)
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._names = itertools.count(1)
+
+    def __enter__(self) -> Self:
+        if not self.data.exists():
+            self.create()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.resume()
+            self._end(signal.SIGQUIT)
+        finally:
+            self._forget_shared_memory()
+            if self.own:
+                shutil.rmtree(self.folder, ignore_errors=True)
+
+    # ------------------------------------------------------------- life
+
+    def create(self) -> None:
+        """Make the data folder, from the template."""
+        shutil.copytree(_template(self.binaries), self.data, symlinks=True)
+        self.binaries.give(self.folder)
+        self.configure()
+
+    def configure(self, **settings: str) -> None:
+        """Change lines of postgresql.conf; they count from the next start (or `reload`)."""
+        self._settings |= settings
+        socket = {"port": str(self.port), "unix_socket_directories": str(self.folder)}
+        lines = (f"{name} = '{value}'\n" for name, value in {**self._settings, **socket}.items())
+        (self.data / "postgresql.conf").write_text("".join(lines))
+
+    def start(self) -> Self:
+        """Start, and wait until it accepts connections.
+
+        Raises:
+            ServiceFailed: it ended, or was not ready in time; with the end of its log.
+        """
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self.binaries.command("postgres", "-D", self.data),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                **self.binaries.as_user(),  # type: ignore[arg-type]
+            )
+        self._watch = subprocess.Popen(
+            ["sh", "-c", _WATCH, "watch", str(self.pid), str(self.folder) if self.own else ""],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until = time.monotonic() + _START_SECONDS
+        while not self._ready():
+            if self._process.poll() is not None:
+                self._end(signal.SIGQUIT)
+                raise ServiceFailed(f"PostgreSQL ended at its start; {self._tail()}")
+            if time.monotonic() > until:
+                raise ServiceFailed(f"PostgreSQL was not ready in time; {self._tail()}")
+            time.sleep(0.01)
+        return self
+
+    def stop(self) -> None:
+        """Shut down in order; every connection is ended ("fast")."""
+        self._end(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End every process of the server with SIGKILL, at once."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGSTOP)  # so that it starts no more children
+        for child in self.children():
+            _signal(child, signal.SIGKILL)
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop every process of the server with SIGSTOP: it holds its port and says nothing."""
+        assert self.running
+        for pid in (self.pid, *self.children()):
+            _signal(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let every process go on after `pause`."""
+        if self.running:
+            for pid in (*self.children(), self.pid):
+                _signal(pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def reload(self) -> None:
+        """Have the server read its settings again."""
+        self.execute("SELECT pg_reload_conf()")
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process that all others of the server come from."""
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    def children(self) -> list[int]:
+        table = subprocess.run(
+            ["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True
+        )
+        pairs = (map(int, line.split()) for line in table.stdout.splitlines())
+        return [pid for pid, parent in pairs if parent == self.pid]
+
+    # ------------------------------------------------------------- use
+
+    def url(
+        self,
+        database: str = "postgres",
+        *,
+        user: str = SUPERUSER,
+        password: str | None = None,
+        **parameters: str,
+    ) -> str:
+        """A URL of this server as users write it; ``parameters`` go behind the question mark."""
+        secret = "" if password is None else ":" + quote(password, safe="")
+        query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items())
+        place = f"{quote(user, safe='')}{secret}@127.0.0.1:{self.port}/{quote(database, safe='')}"
+        return f"postgresql://{place}" + ("?" + query if query else "")
+
+    @contextmanager
+    def connection(self, database: str = "postgres") -> Iterator[psycopg.Connection[Any]]:
+        """A connection of the superuser; every statement is a transaction."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            yield connection
+
+    def execute(
+        self, statement: str, *arguments: object, database: str = "postgres"
+    ) -> list[tuple[Any, ...]]:
+        """Run one statement as the superuser; returns its rows."""
+        with self.connection(database) as connection:
+            cursor = connection.execute(statement.encode(), arguments or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def new_database(self) -> str:
+        """Make an empty database with a name of its own; returns the name."""
+        name = f"test_{os.getpid()}_{next(self._names)}"
+        with self.connection() as connection:
+            connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        return name
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database, and end the connections to it."""
+        with self.connection() as connection:
+            connection.execute(
+                SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(Identifier(name))
+            )
+
+    def allow(self, *rules: str) -> None:
+        """Replace pg_hba.conf: who may connect, and how they prove who they are."""
+        (self.data / "pg_hba.conf").write_text("".join(rule + "\n" for rule in rules))
+        if self.running:
+            _signal(self.pid, signal.SIGHUP)
+
+    # ------------------------------------------------------------- more of them
+
+    def standby(self, name: str, *, folder: Path | None = None) -> Server:
+        """A standby of this server that calls itself ``name``; not started."""
+        other = Server(settings={**self._settings, "cluster_name": name}, folder=folder)
+        self.binaries.give(other.folder)
+        self.binaries.run(
+            "pg_basebackup",
+            "--dbname=" + self.url(application_name=name),
+            f"--pgdata={other.data}",
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+            "--no-sync",
+        )
+        # What the primary wants of its standbys is not what its standby wants, should it lead.
+        other.configure(synchronous_standby_names="")
+        return other
+
+    def promote(self) -> None:
+        """Make a standby a primary, and wait until it is one."""
+        self.execute("SELECT pg_promote(true, 60)")
+
+    # ------------------------------------------------------------- inside
+
+    def _ready(self) -> bool:
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        if not lines:
+            return False  # it is being written
+        # A file of an earlier life has another process's number in it.
+        return lines[0] == str(self.pid) and lines[-1].strip() in ("ready", "standby")
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.kill()
+            watch.communicate()
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _forget_shared_memory(self) -> None:
+        """Free the System V segment of a server that was killed; a new start would have done it."""
+        try:
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            segment = lines[6].split()[1]
+        except (OSError, IndexError):
+            return
+        subprocess.run(["ipcrm", "-m", segment], capture_output=True, check=False)
+
+    def _tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()[-20:]
+        return "the last lines of its log:\n" + "\n".join(lines)
+
+
+def _template(binaries: Binaries) -> Path:
+    """A data folder that was never started, made once for a version on this machine."""
+    place = binaries.cache / f"template-{binaries.version}"
+    with alone(binaries.cache / ".template", "PostgreSQL's template"):
+        if not place.is_dir():
+            part = Path(tempfile.mkdtemp(prefix=".part-", dir=binaries.cache))
+            try:
+                binaries.give(part)
+                binaries.run(
+                    "initdb",
+                    f"--pgdata={part}",
+                    f"--username={SUPERUSER}",
+                    "--auth=trust",
+                    "--encoding=UTF8",
+                    "--locale=C",
+                    "--data-checksums",
+                    "--wal-segsize=1",  # MiB; a segment of 16 is copied with every folder
+                    "--no-sync",
+                    "--no-instructions",
+                )
+                part.rename(place)
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+    return place
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended by itself

@@ -13,6 +13,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -147,10 +148,9 @@ def _shards(text: str | None) -> int | None:
 
 
 def _need_nkeys() -> None:
-    try:
-        import nkeys  # type: ignore[import-not-found]  # noqa: F401
-    except ModuleNotFoundError as error:
+    # nats-py imports it when it connects, and says nothing of an extra.
+    if find_spec("nkeys") is None:
         raise InvalidSetting(
             "store: expected the package that signs with nkeys and creds files, found none: run "
             "pip install 'eventctx[nats]'"
-        ) from error
+        )

@@ -45,6 +45,8 @@ HOMES = {
         "eventctx.hooks.metrics",
     },
     "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
+    "nats": {"eventctx.stores.jetstream.*"},
+    "nkeys": {"eventctx.stores.jetstream.wire.address"},
     "psycopg": {"eventctx.stores.postgres.*", "eventctx.search.postgres*"},
     "tiktoken": {"eventctx.messages.tokenizers"},
     "imagesize": {"eventctx.messages.images"},

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple, Protocol
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import NO_STREAM, Appended, Expected, Receipt
 from eventctx.stores.ack import Ack
-from eventctx.stores.jetstream.layout import Origin, StoredBody
-from eventctx.stores.jetstream.packing import Appending, BodyKey
+from eventctx.stores.jetstream.packing import BodyKey, UnitAppend
+from eventctx.stores.jetstream.wire.layout import SessionOrigin, StoredBody
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
 
 
@@ -33,7 +33,7 @@ NOTHING: Final = Tip(-1, None, None, 0)
 """The end of a session that does not exist."""
 
 
-class Log(Protocol):
+class AppendLog(Protocol):
     """The reads that a writer needs. All see what the leader of the session's stream has."""
 
     async def tip(self, session: str) -> Tip:
@@ -46,7 +46,7 @@ class Log(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class PendingAppend:
+class QueuedAppend:
     """An append that waits or is under way."""
 
     session: str
@@ -65,27 +65,27 @@ class PendingAppend:
         return self.expected is NO_STREAM or self.expected == -1
 
 
-def maybe_made_before(append: PendingAppend, tip: Tip) -> bool:
+def maybe_made_before(append: QueuedAppend, tip: Tip) -> bool:
     """Whether it takes a look at the stored records to know what to do."""
     if append.tried or not accepts(append.expected, tip.position, tip.event):
         return True
     return bool(append.drafts) and tip.event == append.drafts[-1].id
 
 
-def appending(append: PendingAppend, tip: Tip) -> Appending:
+def appending(append: QueuedAppend, tip: Tip) -> UnitAppend:
     """The records of an append behind ``tip``. Raises InvalidSetting for drafts that cannot be."""
     digests = chain(append.session, tip.digest, tip.position + 1, append.drafts)
-    origin = Origin(append.drafts[0].time) if tip.position < 0 else None
-    return Appending(append.session, tip.position + 1, append.drafts, digests, origin)
+    origin = SessionOrigin(append.drafts[0].time) if tip.position < 0 else None
+    return UnitAppend(append.session, tip.position + 1, append.drafts, digests, origin)
 
 
-def behind(appending: Appending, sequence: int) -> Tip:
+def behind(appending: UnitAppend, sequence: int) -> Tip:
     """The end of the session behind an append whose last unit ends at ``sequence``."""
     last = appending.first + len(appending.drafts) - 1
     return Tip(last, appending.digests[-1], appending.drafts[-1].id, sequence)
 
 
-async def made_before(log: Log, append: PendingAppend, tip: Tip) -> Appended | None:
+async def made_before(log: AppendLog, append: QueuedAppend, tip: Tip) -> Appended | None:
     """The result of an earlier try of this append, if there is one.
 
     Raises WrongExpectedVersion if there is none, and the session ends elsewhere than expected.

@@ -13,22 +13,22 @@ from eventctx.errors import StoreUnsafe, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.log.store import StoreDescription
 from eventctx.stores.jetstream.append import NOTHING, Tip
-from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.batch import outgoing, send
-from eventctx.stores.jetstream.caches import Caches
-from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.creating import find_or_make
 from eventctx.stores.jetstream.destroying import Destroyer
 from eventctx.stores.jetstream.early_bodies import EarlyBodies
 from eventctx.stores.jetstream.erasing import Eraser
 from eventctx.stores.jetstream.families import Families
-from eventctx.stores.jetstream.following import Following
-from eventctx.stores.jetstream.layout import BATCH_MESSAGES, Meta
-from eventctx.stores.jetstream.reading import Reader
-from eventctx.stores.jetstream.registry import Registry
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.caches import Caches
+from eventctx.stores.jetstream.reads.following import Subscriptions
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.reads.registry import Registry
+from eventctx.stores.jetstream.reads.whole import Whole
 from eventctx.stores.jetstream.requirements import Server, Servers
-from eventctx.stores.jetstream.whole import Whole
-from eventctx.stores.jetstream.writer import Writer
+from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
+from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES, Meta
+from eventctx.stores.jetstream.writer import JetStreamWriter
 
 WATCH_SECONDS: Final = 30.0
 """Seconds between two looks at the servers' settings."""
@@ -37,37 +37,37 @@ WATCH_SECONDS: Final = 30.0
 class LeadersLog:
     """The reads that a writer needs, checked."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
 
     async def tip(self, session: str) -> Tip:
-        """See ``append.Log``."""
+        """See ``append.AppendLog``."""
         head = await self._reader.heads.head(session)
         if head is None:
             return NOTHING
         return Tip(head.position, head.digest, head.event, head.sequence)
 
     async def records(self, session: str, first: int, last: int) -> list[Record]:
-        """See ``append.Log``."""
+        """See ``append.AppendLog``."""
         return await self._reader.records(session, first, last)
 
 
 @dataclass(slots=True)
-class Parts:
+class StoreParts:
     """What a store consists of; all for use in the store's loop, but for ``writer.append``."""
 
-    link: Link
+    link: ServerLink
     meta: Meta
     checked: tuple[Server, ...]
-    reader: Reader
+    reader: SessionReader
     whole: Whole
     registry: Registry
     caches: Caches
-    writer: Writer
+    writer: JetStreamWriter
     eraser: Eraser
     families: Families
     destroyer: Destroyer
-    following: Following
+    following: Subscriptions
     unsafe: StoreUnsafe | None = None
     """Why nothing may be written now: a server came back with other settings."""
 
@@ -95,14 +95,14 @@ class Parts:
         return int(found["config"]["num_replicas"])
 
 
-async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
+async def assemble(link: ServerLink, *, create: bool, read_only: bool) -> StoreParts:
     """Connect, check the servers, find or make the store; see ``JetStreamStore.open``."""
     await link.connect()
     servers = Servers(link)
     checked = await servers.check()
     meta = await find_or_make(link, create=create and not read_only)
     asking = Asking(link.client, link.names, link.patience)
-    reader = Reader(asking)
+    reader = SessionReader(asking)
     registry = Registry(reader)
     caches = Caches(link, reader)
 
@@ -118,11 +118,11 @@ async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
     destroyer = Destroyer(link, asking, servers, drop_snapshots)
     early = EarlyBodies(link, destroyer)
     log = LeadersLog(reader)
-    writer = Writer(link, log, early)
+    writer = JetStreamWriter(link, log, early)
     eraser = Eraser(link, log, reader, writer, destroyer)
     families = Families(link, reader, writer, destroyer, registry)
     whole = Whole(reader, None if read_only else Pusher(link).fill)
-    parts = Parts(
+    parts = StoreParts(
         link=link,
         meta=meta,
         checked=checked,
@@ -134,7 +134,7 @@ async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
         eraser=eraser,
         families=families,
         destroyer=destroyer,
-        following=Following(link, whole),
+        following=Subscriptions(link, whole),
     )
     if not read_only:
         link.keep(_finish(destroyer, meta.shards))
@@ -142,7 +142,7 @@ async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
     return parts
 
 
-async def _watch(parts: Parts, servers: Servers) -> None:
+async def _watch(parts: StoreParts, servers: Servers) -> None:
     """Look now and then at the servers' settings: one that was down was not checked yet."""
     while True:
         await asyncio.sleep(WATCH_SECONDS)
@@ -161,7 +161,7 @@ async def _finish(destroyer: Destroyer, shards: int) -> None:
 class Pusher:
     """Lets the sequences of a shard rise to those of others, see ``whole``."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link = link
         self._lock = asyncio.Lock()
 

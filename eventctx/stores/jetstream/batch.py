@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from eventctx.stores.jetstream.connection import ATTEMPT_SECONDS, Link, checked
+from eventctx.stores.jetstream.wire.connection import ATTEMPT_SECONDS, ServerLink, checked
 
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 """The last sequence of the message's own subject, before this batch."""
@@ -39,7 +39,7 @@ def outgoing(subject: str, headers: Mapping[str, str], payload: bytes) -> Outgoi
     return Outgoing(subject, dict(headers), payload)
 
 
-async def send(link: Link, messages: Sequence[Outgoing]) -> int:
+async def send(link: ServerLink, messages: Sequence[Outgoing]) -> int:
     """Store all the messages in one step; the sequence of the first one.
 
     Raises ApiError if the servers refuse, so that nothing is stored, and one of ``DOUBTS`` when

@@ -16,17 +16,17 @@ from eventctx.errors import (
     StoreUnavailable,
     StoreUnsafe,
 )
-from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.batch import EXPECTED, outgoing, send
-from eventctx.stores.jetstream.connection import (
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.requirements import REPLICAS, check_stream
+from eventctx.stores.jetstream.wire.connection import (
     DOUBTS,
     STREAM_NOT_FOUND,
     ApiError,
-    Link,
+    ServerLink,
     Tries,
 )
-from eventctx.stores.jetstream.layout import LAYOUT, Meta, Names, decode_meta
-from eventctx.stores.jetstream.requirements import REPLICAS, check_stream
+from eventctx.stores.jetstream.wire.layout import LAYOUT, Meta, Names, decode_meta
 
 _NAME_IN_USE: Final = 10058
 _TOO_FEW_SERVERS: Final = frozenset((10005, 10023, 10074))
@@ -42,13 +42,13 @@ _ALL: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": -1,
     "allow_direct": True,
     "allow_atomic": True,
-    # A filler replaces the one before it; nothing else here uses a roll-up.
-    "allow_rollup_hdrs": True,
+    # With a roll-up, whoever may append could take away what is there.
+    "allow_rollup_hdrs": False,
     "deny_delete": False,
 }
 
 
-async def find_or_make(link: Link, *, create: bool) -> Meta:
+async def find_or_make(link: ServerLink, *, create: bool) -> Meta:
     """The store of the link's address, whose number of shards the link then knows.
 
     Raises NotAStore, StoreTooNew, StoreUnsafe, StoreReadOnly (it would have to be made),
@@ -104,7 +104,7 @@ def _wanted(names: Names) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-async def _stream(link: Link, name: str) -> dict[str, Any] | None:
+async def _stream(link: ServerLink, name: str) -> dict[str, Any] | None:
     """The configuration of a stream; None if there is no such stream."""
     try:
         found = await link.request(f"$JS.API.STREAM.INFO.{name}")
@@ -115,7 +115,7 @@ async def _stream(link: Link, name: str) -> dict[str, Any] | None:
     return dict(found["config"])
 
 
-async def _make(link: Link, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+async def _make(link: ServerLink, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     try:
         made = await link.request(
             f"$JS.API.STREAM.CREATE.{name}", {"name": name, **_ALL, **settings}
@@ -134,7 +134,7 @@ async def _make(link: Link, name: str, settings: Mapping[str, Any]) -> dict[str,
     return dict(made["config"])
 
 
-async def _meta(link: Link) -> Meta | None:
+async def _meta(link: ServerLink) -> Meta | None:
     asking = Asking(link.client, link.names, link.patience)
     last = await asking.last_of(link.names.meta, link.names.meta_subject)
     if last is None:
@@ -155,7 +155,7 @@ async def _meta(link: Link) -> Meta | None:
     return meta
 
 
-async def _make_meta(link: Link) -> Meta:
+async def _make_meta(link: ServerLink) -> Meta:
     """Write the store's first message, unless another process was faster."""
     meta = Meta(LAYOUT, uuid4().hex, link.address.shards or 1)
     message = outgoing(link.names.meta_subject, {EXPECTED: "0"}, msgspec.json.encode(meta))

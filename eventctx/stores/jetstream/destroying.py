@@ -21,23 +21,23 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.errors import EventctxError, StoreUnavailable
-from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.connection import (
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.requirements import Servers
+from eventctx.stores.jetstream.wire.connection import (
     DOUBTS,
     ApiError,
-    Link,
+    ServerLink,
     Tries,
 )
-from eventctx.stores.jetstream.layout import (
-    Ledger,
+from eventctx.stores.jetstream.wire.layout import (
+    DeletionLedger,
     ToDestroy,
     decode_ledger,
     decode_to_destroy,
     encode,
     token,
 )
-from eventctx.stores.jetstream.requirements import Servers
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -72,7 +72,7 @@ class Destroyer:
     """Writes what must go, and sees that it goes; in the store's loop."""
 
     def __init__(
-        self, link: Link, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
+        self, link: ServerLink, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
     ) -> None:
         self._link = link
         self._names = link.names
@@ -98,7 +98,7 @@ class Destroyer:
         ledger = outgoing(
             self._names.of_shard("d", shard),
             {EXPECTED: str(count.sequence)},
-            encode(Ledger(total)),
+            encode(DeletionLedger(total)),
         )
         subject = self._names.of_shard("x", shard)
         return [*(outgoing(subject, {}, encode(order)) for order in orders), ledger]
@@ -214,20 +214,20 @@ class Destroyer:
 
     async def _compacted(self, shard: int) -> bool:
         """Make every replica drop what its Raft log holds of the shard; whether all did."""
-        subject = self._names.of_shard("t", shard)
+        stream, subject = self._names.stream(shard), self._names.of_shard("t", shard)
 
         async def fill() -> None:
             size, fillers = self._fillers()
-            await self._store(shard, (), fillers)  # each replaces the one before it
-            await self._fill(subject, size, fillers)
+            await self._store(shard, (), fillers)  # each is deleted again
+            await self._fill(stream, subject, size, fillers)
 
-        return await self._compact(self._names.stream(shard), fill)
+        return await self._compact(stream, fill)
 
     async def _caches_compacted(self) -> bool:
         subject = f"{self._names.prefix}.kv.t"
 
         async def fill() -> None:
-            await self._fill(subject, *self._fillers())
+            await self._fill(self._names.caches, subject, *self._fillers())
 
         return await self._compact(self._names.caches, fill)
 
@@ -236,14 +236,14 @@ class Destroyer:
         size = min(self._link.client.max_payload - 1024, _FILLER_BYTES)
         return size, -(-_FILL_BYTES // size)
 
-    async def _fill(self, subject: str, size: int, fillers: int) -> None:
-        # Random, since a server may compress; it replaces the filler before it.
-        filler = outgoing(subject, {"Nats-Rollup": "sub"}, os.urandom(size))
+    async def _fill(self, stream: str, subject: str, size: int, fillers: int) -> None:
+        # Each is deleted at once. No roll-up does that: where one is allowed, whoever may append
+        # could take a whole session away with it.
         for _ in range(fillers):
             try:
-                await send(self._link, [filler])
-            except DOUBTS as error:
-                raise self._link.translated(error, "compacting") from error
+                # Random, since a server may compress.
+                stored = await self._link.request(subject, os.urandom(size))
+                await self._link.destroy(stream, stored["seq"])
             except ApiError as error:
                 raise self._link.translated(error, "compacting") from error
 

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from eventctx.errors import EventctxError
 from eventctx.stores.jetstream.batch import Outgoing, send
-from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
-from eventctx.stores.jetstream.layout import BATCH_MESSAGES, StoredBody
-from eventctx.stores.jetstream.packing import BATCH_BYTES, Appending, BodyKey, bodies_before
+from eventctx.stores.jetstream.packing import BATCH_BYTES, BodyKey, UnitAppend, bodies_before
+from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
+from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES, StoredBody
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -35,11 +35,11 @@ class Destroys(Protocol):
 class EarlyBodies:
     """Writes bodies before their records; in the store's loop."""
 
-    def __init__(self, link: Link, destroys: Destroys) -> None:
+    def __init__(self, link: ServerLink, destroys: Destroys) -> None:
         self._link = link
         self._destroys = destroys
 
-    async def write(self, place: Appending) -> dict[BodyKey, StoredBody]:
+    async def write(self, place: UnitAppend) -> dict[BodyKey, StoredBody]:
         """Store all bodies of an append; where each of them lies."""
         written: dict[BodyKey, StoredBody] = {}
         waiting: list[tuple[BodyKey, StoredBody, int]] = []

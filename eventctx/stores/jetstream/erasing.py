@@ -15,16 +15,19 @@ from eventctx.errors import StreamNotFound
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import ANY, Address, Erasure
 from eventctx.stores.jetstream.append import (
-    Log,
-    PendingAppend,
+    AppendLog,
+    QueuedAppend,
     appending,
     made_before,
     maybe_made_before,
 )
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
-from eventctx.stores.jetstream.layout import (
+from eventctx.stores.jetstream.packing import Packed, UnitAppend, pack, records_of
+from eventctx.stores.jetstream.reads.owners import Owned, existing
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
+from eventctx.stores.jetstream.wire.layout import (
     BATCH_MESSAGES,
     BodyPlace,
     ErasedBody,
@@ -32,10 +35,7 @@ from eventctx.stores.jetstream.layout import (
     encode,
     places,
 )
-from eventctx.stores.jetstream.owners import Owned, existing
-from eventctx.stores.jetstream.packing import Appending, Packed, pack, records_of
-from eventctx.stores.jetstream.reading import Reader
-from eventctx.stores.jetstream.writer import Writer
+from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import sizes
 
 _ERASED_BODIES: Final = 1000
@@ -48,7 +48,7 @@ class _Plan:
 
     erased: dict[str, list[ErasedBody]] = field(default_factory=dict)
     sequences: list[int] = field(default_factory=list)
-    records: list[tuple[PendingAppend, Appending, Packed, int]] = field(default_factory=list)
+    records: list[tuple[QueuedAppend, UnitAppend, Packed, int]] = field(default_factory=list)
     """With the sequence of the end of the session behind which each goes."""
 
     @property
@@ -61,7 +61,12 @@ class Eraser:
     """Erases bodies; in the store's loop."""
 
     def __init__(
-        self, link: Link, log: Log, reader: Reader, writer: Writer, destroyer: Destroyer
+        self,
+        link: ServerLink,
+        log: AppendLog,
+        reader: SessionReader,
+        writer: JetStreamWriter,
+        destroyer: Destroyer,
     ) -> None:
         self._link = link
         self._names = link.names
@@ -76,7 +81,7 @@ class Eraser:
         """See ``EventStore.erase``."""
         async with self._writer.holding(records) as forget:
             notes = {
-                name: PendingAppend(name, (draft,), ANY, sizes((draft,)))
+                name: QueuedAppend(name, (draft,), ANY, sizes((draft,)))
                 for name, draft in records.items()
             }
             made: dict[str, Record] = {}
@@ -93,7 +98,7 @@ class Eraser:
     async def _stored(
         self,
         bodies: Mapping[str, Mapping[Address, bytes]],
-        notes: Mapping[str, PendingAppend],
+        notes: Mapping[str, QueuedAppend],
         made: dict[str, Record],
         shards: set[int],
     ) -> int:
@@ -121,7 +126,7 @@ class Eraser:
     async def _plans(
         self,
         bodies: Mapping[str, Mapping[Address, bytes]],
-        notes: Mapping[str, PendingAppend],
+        notes: Mapping[str, QueuedAppend],
         made: dict[str, Record],
     ) -> dict[int, _Plan]:
         plans: dict[int, _Plan] = {}
@@ -205,7 +210,7 @@ class Eraser:
 
     async def _send(self, shard: int, plan: _Plan, made: dict[str, Record]) -> None:
         messages = await self._orders(shard, plan) if plan.erased else []
-        batch: list[tuple[Appending, Packed, int]] = []
+        batch: list[tuple[UnitAppend, Packed, int]] = []
         for _, place, packed, sequence in plan.records:
             if messages and len(messages) + len(packed.messages) > BATCH_MESSAGES:
                 await self._send_batch(messages, batch, made)
@@ -219,7 +224,7 @@ class Eraser:
     async def _send_batch(
         self,
         messages: Sequence[Outgoing],
-        batch: Sequence[tuple[Appending, Packed, int]],
+        batch: Sequence[tuple[UnitAppend, Packed, int]],
         made: dict[str, Record],
     ) -> None:
         first = await send(self._link, messages)

@@ -21,13 +21,13 @@ from eventctx.stores.jetstream.batch import (
     outgoing,
     send,
 )
-from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.destroying import Destroyer
-from eventctx.stores.jetstream.layout import Origin, Relative, ToDestroy, encode, token
-from eventctx.stores.jetstream.owners import existing
-from eventctx.stores.jetstream.packing import Appending, pack, records_of, registered
-from eventctx.stores.jetstream.reading import Reader, Verified
-from eventctx.stores.jetstream.writer import Writer
+from eventctx.stores.jetstream.packing import UnitAppend, pack, records_of, registered
+from eventctx.stores.jetstream.reads.owners import existing
+from eventctx.stores.jetstream.reads.reading import SessionReader, Verified
+from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
+from eventctx.stores.jetstream.wire.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import chain, conflict, has_forks
 
 _KINDS: Final = "rbpe"
@@ -46,7 +46,12 @@ class Families:
     """Forks and deletes sessions; in the store's loop."""
 
     def __init__(
-        self, link: Link, reader: Reader, writer: Writer, destroyer: Destroyer, forks: Forks
+        self,
+        link: ServerLink,
+        reader: SessionReader,
+        writer: JetStreamWriter,
+        destroyer: Destroyer,
+        forks: Forks,
     ) -> None:
         self._link = link
         self._names = link.names
@@ -85,7 +90,7 @@ class Families:
         scan = await self._reader.scan(stream, start=at, stop=at, bodies=False)
         (origin,) = await scan.page()
         digests = chain(new, origin.digest, at + 1, (first,))
-        place = Appending(new, at + 1, (first,), digests, Origin(first.time, stream, at))
+        place = UnitAppend(new, at + 1, (first,), digests, SessionOrigin(first.time, stream, at))
         packed = pack(self._names, place, self._link.client.max_payload)
         if not packed.fits:
             raise InvalidSetting(
@@ -94,7 +99,7 @@ class Families:
             )
         packed.messages[0].headers[EXPECTED] = "0"
         messages = packed.messages
-        messages.append(registered(self._names, new, place.origin or Origin(first.time)))
+        messages.append(registered(self._names, new, place.origin or SessionOrigin(first.time)))
         relative = self._relative(stream, Relative(new, at), family)
         try:
             if self._names.shard(stream) == self._names.shard(new):
@@ -147,9 +152,9 @@ class Families:
         if forks:
             raise has_forks(stream, forks)
         beginning = await self._reader.owners.beginning(stream, head)
-        origin = Origin(beginning.origin.created)
+        origin = SessionOrigin(beginning.origin.created)
         digests = chain(stream, head.digest, expected + 1, (last,))
-        place = Appending(stream, expected + 1, (last,), digests, origin, deleted=True)
+        place = UnitAppend(stream, expected + 1, (last,), digests, origin, deleted=True)
         packed = pack(self._names, place, self._link.client.max_payload)
         packed.messages[0].headers[EXPECTED] = str(head.sequence)
         shard = self._names.shard(stream)

@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Draft, Record, place
 from eventctx.stores.jetstream.batch import Outgoing, outgoing
-from eventctx.stores.jetstream.layout import (
+from eventctx.stores.jetstream.wire.layout import (
     BATCH_MESSAGES,
     UNIT_BYTES,
     UNIT_RECORDS,
-    Message,
     Names,
-    Origin,
     Registered,
+    SessionOrigin,
     StoredBody,
     Unit,
+    WireMessage,
     encode,
     split_body,
     split_unit,
@@ -31,7 +31,7 @@ _ROOM: Final = 8
 """Messages of a batch that are left for what stands beside the units."""
 
 
-class Placed(NamedTuple):
+class PackedUnit(NamedTuple):
     """A unit, and which of the messages is its last."""
 
     unit: Unit
@@ -42,7 +42,7 @@ class Packed(NamedTuple):
     """The messages of an append, in order, and the units in them."""
 
     messages: list[Outgoing]
-    units: list[Placed]
+    units: list[PackedUnit]
     size: int
 
     @property
@@ -51,14 +51,14 @@ class Packed(NamedTuple):
         return len(self.messages) <= BATCH_MESSAGES - _ROOM and self.size <= BATCH_BYTES
 
 
-class Appending(NamedTuple):
+class UnitAppend(NamedTuple):
     """Records at their place in a session: drafts, their digests, and where the first goes."""
 
     session: str
     first: int
     drafts: Sequence[Draft]
     digests: Sequence[bytes]
-    origin: Origin | None = None
+    origin: SessionOrigin | None = None
     deleted: bool = False
 
 
@@ -66,11 +66,11 @@ BodyKey = tuple[int, int]
 """The draft's number in the append, and the body's number in the draft."""
 
 
-def pack(names: Names, appending: Appending, most: int) -> Packed:
+def pack(names: Names, appending: UnitAppend, most: int) -> Packed:
     """The messages of an append, where a message takes ``most`` bytes."""
     subject = names.of_session("b", appending.session)
     messages: list[Outgoing] = []
-    units: list[Placed] = []
+    units: list[PackedUnit] = []
     for start, stop in _groups(appending.drafts):
         bodies: list[Outgoing] = []
         kept: list[list[StoredBody]] = []
@@ -83,20 +83,20 @@ def pack(names: Names, appending: Appending, most: int) -> Packed:
             kept.append(row)
         unit = _unit(appending, start, stop, kept)
         messages += _of_unit(names, appending.session, unit, most)
-        units.append(Placed(unit, len(messages) - 1))
+        units.append(PackedUnit(unit, len(messages) - 1))
         messages += bodies
     return Packed(messages, units, sum(message.size for message in messages))
 
 
 def pack_without_bodies(
-    names: Names, appending: Appending, most: int, places: Mapping[BodyKey, StoredBody]
+    names: Names, appending: UnitAppend, most: int, places: Mapping[BodyKey, StoredBody]
 ) -> Packed:
     """The messages of an append whose bodies were written before, at ``places``.
 
     Raises InvalidSetting for one that no batch can take.
     """
     messages: list[Outgoing] = []
-    units: list[Placed] = []
+    units: list[PackedUnit] = []
     for start, stop in _groups(appending.drafts):
         kept = [
             [places[number, index] for index in range(len(appending.drafts[number].bodies))]
@@ -104,7 +104,7 @@ def pack_without_bodies(
         ]
         unit = _unit(appending, start, stop, kept)
         messages += _of_unit(names, appending.session, unit, most)
-        units.append(Placed(unit, len(messages) - 1))
+        units.append(PackedUnit(unit, len(messages) - 1))
     packed = Packed(messages, units, sum(message.size for message in messages))
     if len(messages) > BATCH_MESSAGES - _ROOM:
         raise InvalidSetting(
@@ -115,7 +115,7 @@ def pack_without_bodies(
 
 
 def bodies_before(
-    names: Names, appending: Appending, most: int
+    names: Names, appending: UnitAppend, most: int
 ) -> Iterator[tuple[BodyKey, StoredBody, list[Outgoing]]]:
     """The bodies of an append as messages that are written before its unit."""
     subject = names.of_session("p", appending.session)
@@ -127,7 +127,7 @@ def bodies_before(
 
 
 def registered(
-    names: Names, session: str, origin: Origin, *, deleted: bool = False, records: int = 0
+    names: Names, session: str, origin: SessionOrigin, *, deleted: bool = False, records: int = 0
 ) -> Outgoing:
     """The entry of the registry for a session that is created or deleted."""
     entry = Registered(session, origin.created, origin.parent, origin.forked_at, deleted, records)
@@ -135,7 +135,7 @@ def registered(
 
 
 def records_of(
-    names: Names, appending: Appending, units: Sequence[Placed], first_sequence: int
+    names: Names, appending: UnitAppend, units: Sequence[PackedUnit], first_sequence: int
 ) -> tuple[Record, ...]:
     """The records of an append whose messages lie from ``first_sequence`` on."""
     shard = names.shard(appending.session)
@@ -172,7 +172,7 @@ def _groups(drafts: Sequence[Draft]) -> Iterator[tuple[int, int]]:
 
 
 def _unit(
-    appending: Appending, start: int, stop: int, bodies: Sequence[Sequence[StoredBody]]
+    appending: UnitAppend, start: int, stop: int, bodies: Sequence[Sequence[StoredBody]]
 ) -> Unit:
     rows = [
         stored(draft, digest, kept)
@@ -186,5 +186,5 @@ def _unit(
 
 def _of_unit(names: Names, session: str, unit: Unit, most: int) -> list[Outgoing]:
     subject = names.of_session("r", session)
-    parts: list[Message] = split_unit(encode(unit), most)
+    parts: list[WireMessage] = split_unit(encode(unit), most)
     return [outgoing(subject, part.headers, part.payload) for part in parts]

@@ -19,7 +19,7 @@ import msgspec
 from nats.aio.client import Client
 
 from eventctx.errors import InvalidSetting, StoreUnsafe
-from eventctx.stores.jetstream.connection import Link
+from eventctx.stores.jetstream.wire.connection import ServerLink
 
 OLDEST: Final = (2, 15)
 REPLICAS: Final = 3
@@ -47,7 +47,7 @@ class Server(NamedTuple):
 class Servers:
     """The monitoring of all servers of a cluster."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link = link
         self._names: dict[str, str] = {}
 
@@ -189,6 +189,7 @@ def check_stream(place: str, config: Mapping[str, Any]) -> None:
     for setting, expected in (
         ("storage", "file"), ("retention", "limits"), ("discard", "new"), ("max_age", 0),
         ("max_msgs_per_subject", -1), ("allow_atomic", True), ("allow_direct", True),
+        ("allow_rollup_hdrs", False),
     ):  # fmt: skip
         found = config.get(setting)
         if found != expected and not (expected in (0, -1) and found in (0, -1, None)):

@@ -28,10 +28,10 @@ from eventctx.log.store import (
     StreamInfo,
 )
 from eventctx.stores.ack import Ack
-from eventctx.stores.jetstream.address import parse
-from eventctx.stores.jetstream.assembly import Parts, assemble
-from eventctx.stores.jetstream.connection import Link
-from eventctx.stores.jetstream.inspection import inspect
+from eventctx.stores.jetstream.assembly import StoreParts, assemble
+from eventctx.stores.jetstream.reads.inspection import inspect
+from eventctx.stores.jetstream.wire.address import parse
+from eventctx.stores.jetstream.wire.connection import ServerLink
 from eventctx.stores.location import cache_base
 
 _log = logging.getLogger("eventctx.stores")
@@ -50,7 +50,7 @@ class JetStreamStore:
     use in the child raises StoreUnavailable.
     """
 
-    def __init__(self, link: Link, parts: Parts, *, read_only: bool) -> None:
+    def __init__(self, link: ServerLink, parts: StoreParts, *, read_only: bool) -> None:
         """Use ``JetStreamStore.open``."""
         self._link = link
         self._parts = parts
@@ -76,7 +76,7 @@ class JetStreamStore:
         Raises StoreUnsafe for servers that could lose an acknowledged append or cannot be checked,
         StoreUnavailable, NotAStore, StoreTooNew, InvalidSetting.
         """
-        link = Link(parse(url), patience=patience)
+        link = ServerLink(parse(url), patience=patience)
         try:
             parts = await link.run(assemble(link, create=create, read_only=read_only))
             return cls(link, parts, read_only=read_only)

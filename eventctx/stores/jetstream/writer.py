@@ -26,8 +26,8 @@ from eventctx.log.store import Appended, Expected
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.jetstream.append import (
     NOTHING,
-    Log,
-    PendingAppend,
+    AppendLog,
+    QueuedAppend,
     Tip,
     appended,
     appending,
@@ -36,18 +36,18 @@ from eventctx.stores.jetstream.append import (
     maybe_made_before,
 )
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, send
-from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link
 from eventctx.stores.jetstream.early_bodies import EarlyBodies
-from eventctx.stores.jetstream.layout import BATCH_MESSAGES
 from eventctx.stores.jetstream.packing import (
     BATCH_BYTES,
-    Appending,
     Packed,
+    UnitAppend,
     pack,
     pack_without_bodies,
     records_of,
     registered,
 )
+from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink
+from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES
 from eventctx.stores.rules import sizes
 
 QUEUE_BYTES: Final = 64 * 2**20
@@ -67,8 +67,8 @@ _SHORT_PAUSE_SECONDS: Final = 0.001
 class Staged(NamedTuple):
     """An append that is part of a batch: its messages begin at ``offset``."""
 
-    append: PendingAppend
-    appending: Appending
+    append: QueuedAppend
+    appending: UnitAppend
     packed: Packed
     offset: int
 
@@ -87,15 +87,15 @@ class Line:
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self.waiting: deque[PendingAppend | Hold] = deque()
+        self.waiting: deque[QueuedAppend | Hold] = deque()
         self.busy = False
         self.alone = False
 
 
-class Writer:
+class JetStreamWriter:
     """Sends appends. ``append`` may be called from any thread, all else in the store's loop."""
 
-    def __init__(self, link: Link, log: Log, early: EarlyBodies) -> None:
+    def __init__(self, link: ServerLink, log: AppendLog, early: EarlyBodies) -> None:
         self._link = link
         self._log = log
         self._names = link.names
@@ -106,13 +106,13 @@ class Writer:
         self._under_way = [0] * link.names.shards
         self._room = threading.Condition()
         self._bytes = 0
-        self._arrived: deque[PendingAppend] = deque()
+        self._arrived: deque[QueuedAppend] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def append(self, session: str, drafts: Sequence[Draft], expected: Expected) -> Ack[Appended]:
         """Queue an append; blocks its thread while more than 64 MiB are queued."""
-        pending = PendingAppend(session, drafts, expected, sizes(drafts))
+        pending = QueuedAppend(session, drafts, expected, sizes(drafts))
         with self._room:
             while self._bytes >= QUEUE_BYTES and not self._link.closed:
                 self._room.wait(1.0)
@@ -135,7 +135,7 @@ class Writer:
             self._queue(pending.session, pending)
         self._pump()
 
-    def _queue(self, session: str, item: PendingAppend | Hold) -> None:
+    def _queue(self, session: str, item: QueuedAppend | Hold) -> None:
         line = self._lines.get(session)
         if line is None:
             line = self._lines[session] = Line(session)
@@ -283,7 +283,7 @@ class Writer:
         self._under_way[shard] += 1
         self._link.keep(self._alone(shard, line, front))
 
-    async def _alone(self, shard: int, line: Line, pending: PendingAppend) -> None:
+    async def _alone(self, shard: int, line: Line, pending: QueuedAppend) -> None:
         """Make one append behind an end that the leader tells, until its fate is known."""
         line.alone = False
         try:
@@ -306,7 +306,7 @@ class Writer:
             self._next(shard, line)
             self._pump()
 
-    async def _made(self, session: str, pending: PendingAppend) -> Appended:
+    async def _made(self, session: str, pending: QueuedAppend) -> Appended:
         until = pending.since + self._link.patience
         try:
             while True:
@@ -338,7 +338,7 @@ class Writer:
                 self._early.waste(session, pending.written)
             raise
 
-    async def _packed(self, pending: PendingAppend, place: Appending) -> Packed:
+    async def _packed(self, pending: QueuedAppend, place: UnitAppend) -> Packed:
         most = self._link.client.max_payload
         if pending.written is None:
             packed = pack(self._names, place, most)
@@ -347,7 +347,7 @@ class Writer:
             pending.written = await self._early.write(place)
         return pack_without_bodies(self._names, place, most, pending.written)
 
-    async def _sent(self, session: str, place: Appending, packed: Packed, tip: Tip) -> Appended:
+    async def _sent(self, session: str, place: UnitAppend, packed: Packed, tip: Tip) -> Appended:
         messages = packed.messages
         messages[0].headers[EXPECTED] = str(tip.sequence)
         if place.origin is not None:

@@ -13,16 +13,16 @@ from typing import Any
 from nats.errors import NoRespondersError
 
 from eventctx.log.record import GENESIS, Draft, chain_digest
-from eventctx.stores.jetstream.collecting import CollectingClient
-from eventctx.stores.jetstream.layout import (
+from eventctx.stores.jetstream.wire.collecting import CollectingClient
+from eventctx.stores.jetstream.wire.layout import (
+    DeletionLedger,
     ErasedBody,
-    Ledger,
-    Message,
     Names,
-    Origin,
     Registered,
+    SessionOrigin,
     StoredBody,
     Unit,
+    WireMessage,
     encode,
     split_body,
     split_unit,
@@ -66,7 +66,7 @@ class Bare:
         assert "error" not in found, found
         return found
 
-    async def put(self, subject: str, message: Message) -> int:
+    async def put(self, subject: str, message: WireMessage) -> int:
         """Store one message; its sequence."""
         headers = dict(message.headers) or None
         async with asyncio.timeout(10):
@@ -85,17 +85,17 @@ class Bare:
         session: str,
         drafts: Sequence[Draft],
         *,
-        origin: Origin | None = None,
+        origin: SessionOrigin | None = None,
         after: tuple[int, bytes] | None = None,
         deleted: bool = False,
     ) -> int:
         """Append one unit behind ``after`` (the session's end by default); its sequence."""
         position, digest = after or self.ends.get(session, (-1, GENESIS))
         if session not in self.ends:
-            origin = origin or Origin(drafts[0].time)
+            origin = origin or SessionOrigin(drafts[0].time)
             shard = self.names.shard(session)
             entry = Registered(session, origin.created, origin.parent, origin.forked_at)
-            await self.put(self.names.of_shard("n", shard), Message({}, encode(entry)))
+            await self.put(self.names.of_shard("n", shard), WireMessage({}, encode(entry)))
         first, records, bodies = position + 1, [], []
         for draft in drafts:
             position += 1
@@ -116,13 +116,13 @@ class Bare:
 
     async def fork(self, parent: str, at: int, digest: bytes, new: str, first: Draft) -> int:
         """Make a fork; ``digest`` is the parent's at ``at``."""
-        origin = Origin(first.time, parent, at)
+        origin = SessionOrigin(first.time, parent, at)
         return await self.append(new, [first], origin=origin, after=(at, digest))
 
     async def erase(self, session: str, bodies: Sequence[ErasedBody]) -> None:
         """Note erasures; the bodies' messages stay."""
         subject = self.names.of_session("e", session)
-        await self.put(subject, Message({}, encode(tuple(bodies))))
+        await self.put(subject, WireMessage({}, encode(tuple(bodies))))
 
     async def remove(self, shard: int, sequence: int) -> None:
         """Delete a message, which the ledger does not know of."""
@@ -130,4 +130,6 @@ class Bare:
 
     async def allow(self, shard: int, total: int) -> None:
         """Enter in the ledger that so many messages may be missing."""
-        await self.put(self.names.of_shard("d", shard), Message({}, encode(Ledger(total))))
+        await self.put(
+            self.names.of_shard("d", shard), WireMessage({}, encode(DeletionLedger(total)))
+        )

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from eventctx.stores.jetstream.asking import Asking
-from eventctx.stores.jetstream.collecting import CollectingClient
-from eventctx.stores.jetstream.layout import Names
-from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.wire.collecting import CollectingClient
+from eventctx.stores.jetstream.wire.layout import Names
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.bare import Bare
 
@@ -35,6 +35,6 @@ async def bare(jetstream: Cluster) -> AsyncIterator[Bare]:
 
 
 @pytest.fixture
-def reader(bare: Bare) -> Reader:
+def reader(bare: Bare) -> SessionReader:
     """The read side of that store."""
-    return Reader(Asking(bare.client, bare.names, 10.0))
+    return SessionReader(Asking(bare.client, bare.names, 10.0))

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import ipaddress
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import nats
 import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from eventctx.errors import StoreReadOnly, StoreUnavailable
 from eventctx.log.store import NO_STREAM, Address
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
-from tests.services.nats_server import Cluster, Node, find
+from tests.services.nats_server import Cluster, Node, find, running
 
 pytestmark = pytest.mark.slow
 
@@ -158,3 +164,66 @@ async def test_without_the_authority_or_the_password_nothing_opens(servers: Docu
             await JetStreamStore.open(url, patience=3)
         assert "secret-of-agent" not in str(caught.value)
         assert "guessed-it" not in str(caught.value)
+
+
+async def test_a_backup_of_the_streams_is_a_store_again_on_other_servers(
+    servers: Documented,
+) -> None:
+    owner = await JetStreamStore.open(servers.of("owner", name="SAVED"))
+    await owner.append("s", [make_draft("a", "b"), make_draft("secret")], NO_STREAM)
+    await owner.fork("s", 1, "f", make_draft("c"))
+    await owner.erase({"s": {Address(1): b""}})
+    saved = {name: await _back_up(owner, name) for name in ("SAVED_META", "SAVED_0")}
+    records = [await gather(owner.read(name)) for name in ("s", "f")]
+    late = await owner.append("s", [make_draft("late")], 1)
+    await owner.close()
+    with running(binary=find()) as others:
+        client = await nats.connect(others.servers)
+        for name, backup in saved.items():
+            await _restore(client, name, backup)
+        await client.close()
+        restored = await JetStreamStore.open(others.url("SAVED"))
+        assert [await gather(restored.read(name)) for name in ("s", "f")] == records
+        assert (await restored.inspect()).findings == ()
+        head = await restored.head("s")
+        assert head is not None
+        assert head.head < late.receipt.position  # the receipt tells that the end is missing
+        again = await restored.append("s", [make_draft("on")], head.head)
+        assert again.receipt.position == late.receipt.position
+        await restored.close()
+
+
+async def _back_up(store: JetStreamStore, stream: str) -> tuple[dict[str, Any], list[bytes]]:
+    """What ``nats stream backup`` does."""
+    client = store._link.client
+    chunks: list[bytes] = []
+    ended = asyncio.Event()
+
+    async def take(message: Msg) -> None:
+        if not message.data:
+            ended.set()
+            return
+        chunks.append(message.data)
+        await client.publish(message.reply, b"")
+
+    async def back_up() -> dict[str, Any]:
+        inbox = client.new_inbox()
+        await client.subscribe(inbox, cb=take)
+        request = json.dumps({"deliver_subject": inbox}).encode()
+        answer = await client.request(f"$JS.API.STREAM.SNAPSHOT.{stream}", request, timeout=10)
+        async with asyncio.timeout(20):
+            await ended.wait()
+        return dict(json.loads(answer.data))
+
+    return await store._link.run(back_up()), chunks
+
+
+async def _restore(client: Client, stream: str, backup: tuple[dict[str, Any], list[bytes]]) -> None:
+    """What ``nats stream restore`` does."""
+    described, chunks = backup
+    request = json.dumps({key: described[key] for key in ("config", "state")}).encode()
+    answer = await client.request(f"$JS.API.STREAM.RESTORE.{stream}", request, timeout=10)
+    subject = json.loads(answer.data)["deliver_subject"]
+    for chunk in (*chunks, b""):
+        answer = await client.request(subject, chunk, timeout=20)
+    assert "error" not in json.loads(answer.data), answer.data

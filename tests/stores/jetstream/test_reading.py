@@ -10,16 +10,16 @@ import pytest
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.log.store import Address
-from eventctx.stores.jetstream.layout import ErasedBody
-from eventctx.stores.jetstream.positions import Positions
-from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.reads.positions import Positions
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.wire.layout import ErasedBody
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.stores.jetstream.bare import Bare
 
 pytestmark = pytest.mark.slow
 
 
-async def read(reader: Reader, stream: str, **ranged: Any) -> list[Record]:
+async def read(reader: SessionReader, stream: str, **ranged: Any) -> list[Record]:
     scan = await reader.scan(stream, **ranged)
     found: list[Record] = []
     while page := await scan.page():
@@ -28,7 +28,7 @@ async def read(reader: Reader, stream: str, **ranged: Any) -> list[Record]:
 
 
 async def test_records_and_bodies_of_any_size_are_read_as_they_were_put(
-    bare: Bare, reader: Reader
+    bare: Bare, reader: SessionReader
 ) -> None:
     large = os.urandom(2_500_000)
     drafts = [make_draft("a", "b"), make_draft(), make_draft(large, "", b"\0" * 10)]
@@ -54,7 +54,7 @@ async def test_records_and_bodies_of_any_size_are_read_as_they_were_put(
 
 @pytest.mark.parametrize("forgetful", [False, True], ids=["index", "no-index"])
 async def test_any_range_is_read_in_both_directions(
-    bare: Bare, reader: Reader, forgetful: bool
+    bare: Bare, reader: SessionReader, forgetful: bool
 ) -> None:
     count = 0
     for number in range(60):
@@ -83,7 +83,9 @@ async def test_any_range_is_read_in_both_directions(
         assert await read(reader, "s", backward=True, **ranged) == expected[::-1][:limit]
 
 
-async def test_a_fork_continues_the_records_of_its_parent(bare: Bare, reader: Reader) -> None:
+async def test_a_fork_continues_the_records_of_its_parent(
+    bare: Bare, reader: SessionReader
+) -> None:
     await bare.append("p", [make_draft("0"), make_draft("1"), make_draft("2")])
     parents = await read(reader, "p")
     await bare.fork("p", 1, parents[1].digest, "f", make_draft("two"))
@@ -100,7 +102,7 @@ async def test_a_fork_continues_the_records_of_its_parent(bare: Bare, reader: Re
 
 
 async def test_an_erased_body_is_gone_from_the_moment_of_the_erasure(
-    bare: Bare, reader: Reader
+    bare: Bare, reader: SessionReader
 ) -> None:
     await bare.append("s", [make_draft("a", "b"), make_draft("c")])
     await read(reader, "s")
@@ -117,7 +119,7 @@ async def test_an_erased_body_is_gone_from_the_moment_of_the_erasure(
 
 
 async def test_what_the_leader_lacks_is_an_error_that_says_what_is_missing(
-    bare: Bare, reader: Reader
+    bare: Bare, reader: SessionReader
 ) -> None:
     places = [await bare.append("s", [make_draft(str(n))]) for n in range(6)]
     await bare.remove(0, places[3])
@@ -134,7 +136,7 @@ async def test_what_the_leader_lacks_is_an_error_that_says_what_is_missing(
         await read(reader, "s", start=4)
 
 
-async def test_two_records_of_one_position_are_an_error(bare: Bare, reader: Reader) -> None:
+async def test_two_records_of_one_position_are_an_error(bare: Bare, reader: SessionReader) -> None:
     await bare.append("s", [make_draft("a")])
     after = bare.ends["s"]
     await bare.append("s", [make_draft("b")], after=after)

@@ -6,11 +6,11 @@ import pytest
 
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.inspection import inspect
-from eventctx.stores.jetstream.layout import ErasedBody
-from eventctx.stores.jetstream.reading import Reader
-from eventctx.stores.jetstream.registry import Registry
-from eventctx.stores.jetstream.whole import Whole
+from eventctx.stores.jetstream.reads.inspection import inspect
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.reads.registry import Registry
+from eventctx.stores.jetstream.reads.whole import Whole
+from eventctx.stores.jetstream.wire.layout import ErasedBody
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.stores.jetstream.bare import Bare
 
@@ -28,7 +28,7 @@ async def read_all(
 
 
 async def test_all_sessions_are_read_in_the_order_in_which_they_were_stored(
-    bare: Bare, reader: Reader
+    bare: Bare, reader: SessionReader
 ) -> None:
     whole = Whole(reader, None)
     assert await read_all(whole) == []
@@ -51,7 +51,7 @@ async def test_all_sessions_are_read_in_the_order_in_which_they_were_stored(
 
 
 async def test_a_message_that_is_gone_and_was_not_deleted_is_an_error(
-    bare: Bare, reader: Reader
+    bare: Bare, reader: SessionReader
 ) -> None:
     whole = Whole(reader, None)
     for number in range(10):
@@ -69,7 +69,7 @@ async def test_a_message_that_is_gone_and_was_not_deleted_is_an_error(
 
 
 async def test_sessions_are_listed_in_order_of_creation_from_any_one_on(
-    bare: Bare, reader: Reader
+    bare: Bare, reader: SessionReader
 ) -> None:
     names = [f"name {number:03}" for number in range(450)][::-1]
     for name in names:

@@ -14,10 +14,10 @@ from typing import Final
 import msgspec
 
 from eventctx.log.store import Snapshot
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.connection import ApiError, Link
-from eventctx.stores.jetstream.layout import token
-from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.connection import ApiError, ServerLink
+from eventctx.stores.jetstream.wire.layout import token
 
 _HEADER_BYTES: Final = 4096
 
@@ -41,7 +41,7 @@ _decode_position = msgspec.msgpack.Decoder(int).decode
 class Caches:
     """Snapshots and checkpoints of one store, for use in the event loop of its client."""
 
-    def __init__(self, link: Link, reader: Reader) -> None:
+    def __init__(self, link: ServerLink, reader: SessionReader) -> None:
         self._link = link
         self._reader = reader
         self._names = link.names
@@ -123,9 +123,9 @@ class Caches:
             stream = self._names.caches
             await self._link.request(f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": sequence})
 
-    async def _all(self, subject: str) -> list[Stored]:
+    async def _all(self, subject: str) -> list[StoredMessage]:
         """All messages of a subject, as the leader has them."""
-        found: list[Stored] = []
+        found: list[StoredMessage] = []
         sequence = 1
         while (
             one := await self._reader.asking.next_of(self._names.caches, subject, sequence)

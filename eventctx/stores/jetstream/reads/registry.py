@@ -13,15 +13,15 @@ import msgspec
 
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.store import StreamInfo
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.layout import (
+from eventctx.stores.jetstream.reads.owners import existing
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.layout import (
     BATCH_MESSAGES,
     Registered,
     decode_registered,
     decode_relative,
 )
-from eventctx.stores.jetstream.owners import existing
-from eventctx.stores.jetstream.reading import Reader
 
 PAGE_STREAMS: Final = 200
 
@@ -35,7 +35,7 @@ Place = tuple[int, int]
 class Registry:
     """Lists the sessions of a store, for use in the event loop of its client."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
         self._asking = reader.asking
         self._names = reader.names
@@ -95,7 +95,7 @@ class Registry:
             sequence = messages[-1].sequence + 1
         return found[:count]
 
-    def _entry(self, shard: int, message: Stored) -> Registered:
+    def _entry(self, shard: int, message: StoredMessage) -> Registered:
         try:
             return decode_registered(message.data)
         except msgspec.MsgspecError as error:

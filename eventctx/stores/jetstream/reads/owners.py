@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import LogCorrupted, StreamNotFound
-from eventctx.stores.jetstream.asking import Asking
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.layout import Origin, decode_erased
-from eventctx.stores.jetstream.units import Erased, Gathered, Incomplete
-from eventctx.stores.jetstream.verifying import Head, Heads
+from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.units import Erased, Gathered, Incomplete
+from eventctx.stores.jetstream.reads.verifying import SessionEnds, SessionHead
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.layout import SessionOrigin, decode_erased
 
 _MOST_KEPT: Final = 10_000
 _FIRST_MESSAGES: Final = 8
@@ -33,21 +33,21 @@ class Owned(NamedTuple):
 class Beginning(NamedTuple):
     """The origin of a session, and the position of the first record of its own."""
 
-    origin: Origin
+    origin: SessionOrigin
     first: int
 
 
 class Owners:
     """The origins of sessions, and their erasures, with a bounded memory of both."""
 
-    def __init__(self, asking: Asking, heads: Heads) -> None:
+    def __init__(self, asking: Asking, heads: SessionEnds) -> None:
         self._asking = asking
         self._heads = heads
         self._names = asking.names
         self._beginnings: OrderedDict[str, Beginning] = OrderedDict()
         self._erased: OrderedDict[str, tuple[int, dict[tuple[int, int], bytes]]] = OrderedDict()
 
-    async def beginning(self, session: str, head: Head) -> Beginning:
+    async def beginning(self, session: str, head: SessionHead) -> Beginning:
         """The origin of a session whose end is ``head``. Raises LogCorrupted."""
         if head.unit.origin is not None:
             return Beginning(head.unit.origin, head.unit.first)
@@ -83,7 +83,7 @@ class Owners:
                 return Beginning(unit.origin, unit.first)
         raise LogCorrupted(session, 0, problem)
 
-    async def lineage(self, session: str, head: Head) -> list[Owned]:
+    async def lineage(self, session: str, head: SessionHead) -> list[Owned]:
         """The ranges of records that make up a session up to ``head``, oldest first.
 
         Raises LogCorrupted.
@@ -131,11 +131,13 @@ class Owners:
                 self._erased.popitem(last=False)
         return bodies
 
-    async def _between(self, shard: int, subject: str, first: int, last: Stored) -> list[Stored]:
+    async def _between(
+        self, shard: int, subject: str, first: int, last: StoredMessage
+    ) -> list[StoredMessage]:
         """The messages of a subject from the sequence ``first`` to the message ``last``."""
         if first == last.sequence:
             return [last]
-        found: list[Stored] = []
+        found: list[StoredMessage] = []
         while not found or found[-1].sequence < last.sequence:
             page = await self._asking.page(
                 shard, subject, found[-1].sequence + 1 if found else first
@@ -155,7 +157,7 @@ class Owners:
         self._erased.pop(session, None)
 
 
-async def existing(heads: Heads, session: str) -> Head:
+async def existing(heads: SessionEnds, session: str) -> SessionHead:
     """The end of a session that must be there. Raises StreamNotFound."""
     head = await heads.head(session)
     if head is None:

@@ -6,14 +6,14 @@ import msgspec
 
 from eventctx.errors import EventctxError, LogCorrupted
 from eventctx.log.store import Inspection
-from eventctx.stores.jetstream.layout import decode_registered, name_of
-from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.wire.layout import decode_registered, name_of
 
 _OF_SESSIONS = ("r", "b", "p", "e", "f")
 _OF_SHARDS = ("n", "x", "d", "g", "t")
 
 
-async def inspect(reader: Reader) -> Inspection:
+async def inspect(reader: SessionReader) -> Inspection:
     """See ``EventStore.inspect``. Asks the leader of every shard for every session's end."""
     findings: list[str] = []
     missing = 0
@@ -50,7 +50,7 @@ async def inspect(reader: Reader) -> Inspection:
     return Inspection(tuple(findings), missing)
 
 
-async def _end(reader: Reader, session: str) -> str | None:
+async def _end(reader: SessionReader, session: str) -> str | None:
     """What is wrong with the end of a session that is in the registry."""
     try:
         head = await reader.heads.head(session)
@@ -61,7 +61,7 @@ async def _end(reader: Reader, session: str) -> str | None:
     return None if head is not None else f"{session!r} is in the registry, and has no record"
 
 
-async def _unlisted(reader: Reader, shard: int, listed: set[str]) -> list[str]:
+async def _unlisted(reader: SessionReader, shard: int, listed: set[str]) -> list[str]:
     """Subjects of the shard's stream that no store writes, and sessions nobody registered."""
     findings: list[str] = []
     stream = reader.names.stream(shard)

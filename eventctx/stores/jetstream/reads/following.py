@@ -17,9 +17,9 @@ from nats.aio.subscription import Subscription
 from eventctx.errors import StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.stores.ack import Ack, Bell
-from eventctx.stores.jetstream.connection import Link
-from eventctx.stores.jetstream.layout import token
-from eventctx.stores.jetstream.whole import Whole
+from eventctx.stores.jetstream.reads.whole import Whole
+from eventctx.stores.jetstream.wire.connection import ServerLink
+from eventctx.stores.jetstream.wire.layout import token
 
 POLL_SECONDS: Final = 1.0
 """Seconds after which a subscription looks without having heard anything."""
@@ -27,10 +27,10 @@ POLL_SECONDS: Final = 1.0
 _PAGE = 1000
 
 
-class Following:
+class Subscriptions:
     """The subscriptions of one store; they can be used from any event loop."""
 
-    def __init__(self, link: Link, whole: Whole) -> None:
+    def __init__(self, link: ServerLink, whole: Whole) -> None:
         self._link = link
         self._whole = whole
         self._reader = whole.reader

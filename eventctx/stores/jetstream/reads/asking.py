@@ -18,8 +18,8 @@ from nats.errors import ConnectionClosedError
 from nats.errors import Error as NatsError
 
 from eventctx.errors import StoreUnavailable
-from eventctx.stores.jetstream.collecting import Collected, CollectingClient, Stored
-from eventctx.stores.jetstream.layout import Names
+from eventctx.stores.jetstream.wire.collecting import Collected, CollectingClient, StoredMessage
+from eventctx.stores.jetstream.wire.layout import Names
 
 PAGE_MESSAGES: Final = 2000
 PAGE_BYTES: Final = 4 * 2**20
@@ -34,7 +34,7 @@ _NO_STREAM = 10059
 T = TypeVar("T")
 
 
-class ApiError(msgspec.Struct, frozen=True):
+class _ApiError(msgspec.Struct, frozen=True):
     """An error of the JetStream API."""
 
     code: int = 0
@@ -50,7 +50,7 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class _Got(msgspec.Struct, frozen=True):
-    error: ApiError | None = None
+    error: _ApiError | None = None
     message: _Message | None = None
 
 
@@ -76,7 +76,7 @@ class _Group(msgspec.Struct, frozen=True):
 class StreamStatus(msgspec.Struct, frozen=True):
     """The answer of a stream's leader about the stream."""
 
-    error: ApiError | None = None
+    error: _ApiError | None = None
     state: StreamState = StreamState()
     cluster: _Group = _Group()
 
@@ -97,19 +97,19 @@ class Asking:
         self.names = names
         self.patience = patience
 
-    async def last(self, shard: int, subject: str) -> Stored | None:
+    async def last(self, shard: int, subject: str) -> StoredMessage | None:
         """The last message of a subject, from the leader; None if it has none."""
         return await self.last_of(self.names.stream(shard), subject)
 
-    async def last_of(self, stream: str, subject: str) -> Stored | None:
+    async def last_of(self, stream: str, subject: str) -> StoredMessage | None:
         """The last message of a subject of a stream, from the leader; None if it has none."""
         return await self._from_leader(stream, {"last_by_subj": subject})
 
-    async def next(self, shard: int, subject: str, sequence: int) -> Stored | None:
+    async def next(self, shard: int, subject: str, sequence: int) -> StoredMessage | None:
         """The first message of a subject from ``sequence`` on, from the leader."""
         return await self.next_of(self.names.stream(shard), subject, sequence)
 
-    async def next_of(self, stream: str, subject: str, sequence: int) -> Stored | None:
+    async def next_of(self, stream: str, subject: str, sequence: int) -> StoredMessage | None:
         """The first message of a subject of a stream from ``sequence`` on, from the leader."""
         return await self._from_leader(stream, {"next_by_subj": subject, "seq": max(sequence, 1)})
 
@@ -176,7 +176,9 @@ class Asking:
         }
         return await self._direct(shard, request)
 
-    async def lasts(self, shard: int, subjects: Sequence[str], at_least: int) -> list[Stored]:
+    async def lasts(
+        self, shard: int, subjects: Sequence[str], at_least: int
+    ) -> list[StoredMessage]:
         """The last message of each subject that has one, in order of their sequences.
 
         From a replica that has the message ``at_least``, or whatever came in its place.
@@ -200,8 +202,8 @@ class Asking:
         subject = f"$JS.API.DIRECT.GET.{self.names.stream(shard)}"
         return await self.client.collect(subject, msgspec.json.encode(request), _TRY_SECONDS)
 
-    async def _from_leader(self, stream: str, request: Mapping[str, Any]) -> Stored | None:
-        async def ask() -> Stored | None:
+    async def _from_leader(self, stream: str, request: Mapping[str, Any]) -> StoredMessage | None:
+        async def ask() -> StoredMessage | None:
             answer = await self._api(f"STREAM.MSG.GET.{stream}", request)
             got = _decode_got(answer)
             if got.error is not None and got.error.err_code == _NO_MESSAGE:
@@ -210,7 +212,7 @@ class Asking:
             found = got.message
             if found is None:
                 raise _TryAgain("expected a message, found an empty answer")
-            return Stored(found.seq, found.subject, found.hdrs, found.data)
+            return StoredMessage(found.seq, found.subject, found.hdrs, found.data)
 
         return await self._patiently(ask)
 
@@ -242,7 +244,7 @@ class Asking:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
-def _check(stream: str, error: ApiError | None) -> None:
+def _check(stream: str, error: _ApiError | None) -> None:
     if error is None:
         return
     if error.err_code == _NO_STREAM:

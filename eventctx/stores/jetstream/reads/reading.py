@@ -15,14 +15,20 @@ from typing import Final, NamedTuple
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, StreamInfo
-from eventctx.stores.jetstream.asking import PAGE_MESSAGES, Asking
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.layout import Origin, Unit, token
-from eventctx.stores.jetstream.owners import Owned, Owners, existing
-from eventctx.stores.jetstream.positions import Positions
-from eventctx.stores.jetstream.scanning import Scan
-from eventctx.stores.jetstream.units import Erased, Gathered, Incomplete, Placed, records_of
-from eventctx.stores.jetstream.verifying import Heads
+from eventctx.stores.jetstream.reads.asking import PAGE_MESSAGES, Asking
+from eventctx.stores.jetstream.reads.owners import Owned, Owners, existing
+from eventctx.stores.jetstream.reads.positions import Positions
+from eventctx.stores.jetstream.reads.scanning import Scan
+from eventctx.stores.jetstream.reads.units import (
+    Erased,
+    Gathered,
+    Incomplete,
+    PlacedUnit,
+    records_of,
+)
+from eventctx.stores.jetstream.reads.verifying import SessionEnds
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.layout import SessionOrigin, Unit, token
 
 _PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
 """Seconds before a replica is asked again; then the leader is asked."""
@@ -42,17 +48,17 @@ class Verified(NamedTuple):
     digest: bytes
     event: bytes
     sequence: int
-    origin: Origin
+    origin: SessionOrigin
     deleted: bool
 
 
-class Reader:
+class SessionReader:
     """Reads of the sessions of one store, for use in the event loop of its client."""
 
     def __init__(self, asking: Asking) -> None:
         self.asking = asking
         self.names = asking.names
-        self.heads = Heads(asking)
+        self.heads = SessionEnds(asking)
         self.owners = Owners(asking, self.heads)
         self.positions = Positions()
         self._density = 2.0
@@ -244,7 +250,7 @@ class Reader:
         return found
 
     @staticmethod
-    def _check_order(placed: Placed, expected: int, exactly: bool) -> None:
+    def _check_order(placed: PlacedUnit, expected: int, exactly: bool) -> None:
         first = placed.unit.first
         if first > expected:
             problem = f"the records from {expected} to {first - 1} are missing"
@@ -256,7 +262,7 @@ class Reader:
         self,
         owner: str,
         gathered: Gathered,
-        placed: Placed,
+        placed: PlacedUnit,
         low: int,
         high: int,
         erased: Erased,
@@ -278,13 +284,13 @@ class Reader:
 
     async def _fetch(
         self, owner: str, subject: str, sequence: int, messages: int, leader: bool
-    ) -> tuple[list[Stored], bool]:
+    ) -> tuple[list[StoredMessage], bool]:
         """Messages from ``sequence`` on, and whether there may be more behind them."""
         shard = self.names.shard(owner)
         if not leader:
             page = await self.asking.page(shard, subject, sequence, messages=messages)
             return page.messages, page.pending > 0
-        found: list[Stored] = []
+        found: list[StoredMessage] = []
         while len(found) < _LEADERS_MESSAGES:
             one = await self.asking.next(shard, subject, sequence)
             if one is None:

@@ -15,7 +15,7 @@ MOST_UNITS: Final = 500_000
 """Most units of all sessions together, of about 16 bytes each."""
 
 
-class Seen(NamedTuple):
+class UnitPlace(NamedTuple):
     """The unit whose first record has the position ``first`` begins at ``sequence``."""
 
     first: int
@@ -58,16 +58,16 @@ class Positions:
             oldest = next(iter(self._sessions))
             self.forget(session if oldest == session else oldest)
 
-    def before(self, session: str, position: int) -> Seen | None:
+    def before(self, session: str, position: int) -> UnitPlace | None:
         """The last unit seen that begins at ``position`` or before; None if there is none."""
         found = self._sessions.get(session)
         if found is None:
             return None
         self._sessions.move_to_end(session)
         place = bisect_right(found.firsts, position)
-        return Seen(found.firsts[place - 1], found.sequences[place - 1]) if place else None
+        return UnitPlace(found.firsts[place - 1], found.sequences[place - 1]) if place else None
 
-    def after(self, session: str, position: int) -> Seen | None:
+    def after(self, session: str, position: int) -> UnitPlace | None:
         """The first unit seen that begins behind ``position``; None if there is none."""
         found = self._sessions.get(session)
         if found is None:
@@ -75,7 +75,7 @@ class Positions:
         place = bisect_right(found.firsts, position)
         if place == len(found.firsts):
             return None
-        return Seen(found.firsts[place], found.sequences[place])
+        return UnitPlace(found.firsts[place], found.sequences[place])
 
     def forget(self, session: str) -> None:
         """Drop what is known of a session."""

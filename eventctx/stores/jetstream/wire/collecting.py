@@ -15,7 +15,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import NoRespondersError
 
 from eventctx.errors import StoreUnavailable
-from eventctx.stores.jetstream.layout import ERASED, FACTS, PART
+from eventctx.stores.jetstream.wire.layout import ERASED, FACTS, PART
 
 _STATUS: Final = b"NATS/1.0 "
 _COMPLETE: Final = b"NATS/1.0 204"
@@ -28,7 +28,7 @@ _UP_TO: Final = b"\r\nNats-UpTo-Sequence: "
 _OURS: Final = tuple((name, f"\r\n{name}: ".encode()) for name in (FACTS, PART, ERASED))
 
 
-class Stored(NamedTuple):
+class StoredMessage(NamedTuple):
     """A stored message: its place in its stream of JetStream, subject, headers, and data."""
 
     sequence: int
@@ -50,7 +50,7 @@ class Stored(NamedTuple):
         return found
 
 
-def as_stored(headers: bytes, data: bytes) -> Stored:
+def as_stored(headers: bytes, data: bytes) -> StoredMessage:
     """A message of a direct get: the server tells of its place in headers.
 
     Raises ValueError for a message without them.
@@ -62,7 +62,7 @@ def as_stored(headers: bytes, data: bytes) -> Stored:
         raise ValueError(f"expected the place of a message, found {headers!r}")
     place = end + len(_SEQUENCE)
     sequence = int(headers[place : headers.index(b"\r", place)])
-    return Stored(sequence, headers[start + len(_SUBJECT) : end].decode(), headers, data)
+    return StoredMessage(sequence, headers[start + len(_SUBJECT) : end].decode(), headers, data)
 
 
 class Collected(NamedTuple):
@@ -71,7 +71,7 @@ class Collected(NamedTuple):
     ``up_to`` is the last sequence that the server had when it answered; 0 where it did not say.
     """
 
-    messages: list[Stored]
+    messages: list[StoredMessage]
     pending: int
     up_to: int = 0
 

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.log.record import Body, Record
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.layout import (
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.layout import (
     BodyPlace,
-    Message,
     Names,
     Unit,
+    WireMessage,
     born_erased,
     decode_unit,
     joined_body,
@@ -38,7 +38,7 @@ class Incomplete(Exception):
         self.problem = problem
 
 
-class Placed(NamedTuple):
+class PlacedUnit(NamedTuple):
     """A unit whose messages are those from ``begins`` to ``sequence``."""
 
     unit: Unit
@@ -53,13 +53,13 @@ class Gathered:
     """
 
     def __init__(self) -> None:
-        self.units: list[Placed] = []
-        self.bodies: dict[int, Stored] = {}
+        self.units: list[PlacedUnit] = []
+        self.bodies: dict[int, StoredMessage] = {}
         self.seen = 0
         """The last sequence: a message up to there that is not here was not stored."""
-        self._parts: list[Stored] = []
+        self._parts: list[StoredMessage] = []
 
-    def add(self, messages: Iterable[Stored]) -> None:
+    def add(self, messages: Iterable[StoredMessage]) -> None:
         """Take the next messages. Raises Incomplete for a unit that cannot be read."""
         for message in messages:
             self.seen = message.sequence
@@ -69,7 +69,7 @@ class Gathered:
             elif kind in _BODIES:
                 self.bodies[message.sequence] = message
 
-    def _unit(self, message: Stored) -> None:
+    def _unit(self, message: StoredMessage) -> None:
         position = self.units[-1].unit.last + 1 if self.units else -1
         try:
             number, count = part_of(message.ours)
@@ -85,7 +85,7 @@ class Gathered:
                 raise ValueError("expected records, found none")
         except (ValueError, msgspec.MsgspecError) as error:
             raise Incomplete(position, f"message {message.sequence} is damaged: {error}") from error
-        self.units.append(Placed(unit, self._parts[0].sequence, message.sequence))
+        self.units.append(PlacedUnit(unit, self._parts[0].sequence, message.sequence))
         self._parts.clear()
 
     @property
@@ -93,7 +93,7 @@ class Gathered:
         """Where a unit begins of which parts are still to come; None if there is no such unit."""
         return self._parts[0].sequence if self._parts else None
 
-    def missing(self, unit: Placed, low: int, high: int, erased: Erased) -> int | None:
+    def missing(self, unit: PlacedUnit, low: int, high: int, erased: Erased) -> int | None:
         """The first sequence of a body of the unit's records that is not here, and not erased.
 
         Of the records from ``low`` to ``high``.
@@ -107,7 +107,7 @@ class Gathered:
 
 
 def records_of(
-    unit: Placed,
+    unit: PlacedUnit,
     gathered: Gathered,
     erased: Erased,
     names: Names,
@@ -142,7 +142,9 @@ def records_of(
     ]
 
 
-def _body(place: BodyPlace, bodies: Mapping[int, Stored], erased: Erased, data: bool) -> Body:
+def _body(
+    place: BodyPlace, bodies: Mapping[int, StoredMessage], erased: Erased, data: bool
+) -> Body:
     facts = erased.get((place.position, place.number)) if erased else None
     if facts is not None:
         return Body(place.digest, facts, erased=True)
@@ -151,7 +153,7 @@ def _body(place: BodyPlace, bodies: Mapping[int, Stored], erased: Erased, data: 
         headers = [message.ours for message in messages]
         if data:
             pairs = zip(headers, messages, strict=True)
-            return joined_body(place.digest, [Message(own, found.data) for own, found in pairs])
+            return joined_body(place.digest, [WireMessage(own, found.data) for own, found in pairs])
         return Body(place.digest, joined_facts(headers), erased=born_erased(headers[0]))
     except KeyError as error:
         problem = f"message {error} with its content {place.number} is missing"

@@ -17,11 +17,17 @@ import msgspec
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.asking import MOST_SUBJECTS, PAGE_MESSAGES
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.layout import decode_to_destroy, name_of, part_of, token
-from eventctx.stores.jetstream.reading import Reader
-from eventctx.stores.jetstream.units import Erased, Gathered, Incomplete, Placed, records_of
+from eventctx.stores.jetstream.reads.asking import MOST_SUBJECTS, PAGE_MESSAGES
+from eventctx.stores.jetstream.reads.reading import SessionReader
+from eventctx.stores.jetstream.reads.units import (
+    Erased,
+    Gathered,
+    Incomplete,
+    PlacedUnit,
+    records_of,
+)
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.layout import decode_to_destroy, name_of, part_of, token
 
 _PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
 _LEADERS_MESSAGES = 256
@@ -33,7 +39,7 @@ Fill = Callable[[int, int], Awaitable[None]]
 class Whole:
     """All sessions of a store; ``fill`` is None where nothing may be written."""
 
-    def __init__(self, reader: Reader, fill: Fill | None) -> None:
+    def __init__(self, reader: SessionReader, fill: Fill | None) -> None:
         self.reader = reader
         self.fill = fill
         self.deleted: dict[int, tuple[int, Sequence[int]]] = {}
@@ -158,8 +164,8 @@ class _Shard:
         messages = await self._messages(leader)
         seen = messages[-1].sequence if messages else self._upto
         sessions: dict[str, Gathered] = {}
-        bodies: dict[int, Stored] = {}
-        units: list[tuple[str, Placed]] = []
+        bodies: dict[int, StoredMessage] = {}
+        units: list[tuple[str, PlacedUnit]] = []
         for message in messages:
             if message.sequence > self._upto:
                 break
@@ -194,10 +200,10 @@ class _Shard:
         self.ready = ready
         self._at = max(following, self._at)
 
-    async def _messages(self, leader: bool) -> list[Stored]:
+    async def _messages(self, leader: bool) -> list[StoredMessage]:
         """The messages from the next on. Raises Incomplete where some are missing among them."""
         asking = self._reader.asking
-        found: list[Stored] = []
+        found: list[StoredMessage] = []
         more = True
         if leader:
             at = self._at
@@ -253,7 +259,7 @@ class _Shard:
         return found
 
     async def _records(
-        self, whose: str, placed: Placed, gathered: Gathered, erased: Erased
+        self, whose: str, placed: PlacedUnit, gathered: Gathered, erased: Erased
     ) -> list[Record] | None:
         """The records of a unit behind ``after``; None if its bodies come with the next page."""
         names, stream = self._reader.names, name_of(whose)

@@ -13,6 +13,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -34,7 +35,7 @@ _FILES: Final = {
 _KNOWN: Final = ("name", "shards", "monitor", "system", *_FILES)
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a store is and how to reach it. Only ``place`` may be shown."""
 
     servers: tuple[str, ...]
@@ -81,7 +82,7 @@ class Address(NamedTuple):
         return context
 
 
-def parse(url: str, environment: Mapping[str, str] | None = None) -> Address:
+def parse(url: str, environment: Mapping[str, str] | None = None) -> ServerAddress:
     """The address that a URL names. Raises InvalidSetting, which shows no password."""
     env = os.environ if environment is None else environment
     parts = urlsplit(url)
@@ -110,7 +111,7 @@ def parse(url: str, environment: Mapping[str, str] | None = None) -> Address:
     # As nats-py has it: a user without a password is a token.
     token, user = (user, None) if user is not None and password is None else (None, user)
     monitors = tuple(one.rstrip("/") for one in query.get("monitor", "").split(",") if one)
-    return Address(
+    return ServerAddress(
         servers=tuple(f"{parts.scheme}://{host}" for host in hosts),
         name=name,
         shards=_shards(query.get("shards")),
@@ -147,10 +148,9 @@ def _shards(text: str | None) -> int | None:
 
 
 def _need_nkeys() -> None:
-    try:
-        import nkeys  # type: ignore[import-not-found]  # noqa: F401
-    except ModuleNotFoundError as error:
+    # nats-py imports it when it connects, and says nothing of an extra.
+    if find_spec("nkeys") is None:
         raise InvalidSetting(
             "store: expected the package that signs with nkeys and creds files, found none: run "
             "pip install 'eventctx[nats]'"
-        ) from error
+        )

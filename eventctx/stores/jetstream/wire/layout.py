@@ -148,7 +148,7 @@ class Meta(msgspec.Struct, frozen=True):
     shards: int
 
 
-class Origin(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class SessionOrigin(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """When a session was created, and from which position of which session it was forked."""
 
     created: int
@@ -192,7 +192,7 @@ class Unit(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     first: int
     records: tuple[StoredRecord, ...]
-    origin: Origin | None = None
+    origin: SessionOrigin | None = None
     deleted: bool = False
 
     @property
@@ -235,7 +235,7 @@ class Relative(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.fork is None
 
 
-class Ledger(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class DeletionLedger(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How many messages of a shard's stream were ever counted out, and may be missing there."""
 
     total: int
@@ -260,12 +260,12 @@ decode_unit: Final = msgspec.msgpack.Decoder(Unit).decode
 decode_erased: Final = msgspec.msgpack.Decoder(tuple[ErasedBody, ...]).decode
 decode_registered: Final = msgspec.msgpack.Decoder(Registered).decode
 decode_relative: Final = msgspec.msgpack.Decoder(Relative).decode
-decode_ledger: Final = msgspec.msgpack.Decoder(Ledger).decode
+decode_ledger: Final = msgspec.msgpack.Decoder(DeletionLedger).decode
 decode_to_destroy: Final = msgspec.msgpack.Decoder(ToDestroy).decode
 """A payload of another form raises msgspec.MsgspecError."""
 
 
-class Message(NamedTuple):
+class WireMessage(NamedTuple):
     """A message to store, or one that was read: its headers (of ours) and its payload."""
 
     headers: Mapping[str, str]
@@ -315,13 +315,15 @@ def restored(
     )
 
 
-def split_unit(encoded: bytes, most: int) -> list[Message]:
+def split_unit(encoded: bytes, most: int) -> list[WireMessage]:
     """The messages of an encoded unit, where a message takes ``most`` bytes."""
     room = max(most - _HEADER_BYTES, most // 2)
     if len(encoded) <= room:
-        return [Message({}, encoded)]
+        return [WireMessage({}, encoded)]
     parts = [encoded[start : start + room] for start in range(0, len(encoded), room)]
-    return [Message({PART: f"{number}/{len(parts)}"}, part) for number, part in enumerate(parts, 1)]
+    return [
+        WireMessage({PART: f"{number}/{len(parts)}"}, part) for number, part in enumerate(parts, 1)
+    ]
 
 
 def part_of(headers: Mapping[str, str] | None) -> tuple[int, int]:
@@ -333,7 +335,7 @@ def part_of(headers: Mapping[str, str] | None) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def split_body(body: Body, most: int) -> list[Message]:
+def split_body(body: Body, most: int) -> list[WireMessage]:
     """The messages of a body, at least one, where a message takes ``most`` bytes."""
     facts_room = min(_FACTS_BYTES, most // 4)
     if body.erased:
@@ -355,7 +357,7 @@ def split_body(body: Body, most: int) -> list[Message]:
             headers[PART] = f"{number}/{len(pieces)}"
         if body.erased:
             headers[ERASED] = "1"
-        messages.append(Message(headers, data))
+        messages.append(WireMessage(headers, data))
     return messages
 
 
@@ -373,7 +375,7 @@ def born_erased(headers: Mapping[str, str] | None) -> bool:
     return headers is not None and ERASED in headers
 
 
-def joined_body(digest: bytes, messages: Sequence[Message]) -> Body:
+def joined_body(digest: bytes, messages: Sequence[WireMessage]) -> Body:
     """A body of all its messages, in order. Raises ValueError for another form."""
     facts = joined_facts(message.headers for message in messages)
     if messages and born_erased(messages[0].headers):

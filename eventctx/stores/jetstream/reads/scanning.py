@@ -7,18 +7,18 @@ from typing import Final, Protocol
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import GENESIS, Record, follows
-from eventctx.stores.jetstream.owners import Owned, Owners, existing
-from eventctx.stores.jetstream.positions import Positions
-from eventctx.stores.jetstream.units import Erased
-from eventctx.stores.jetstream.verifying import Head, Heads
+from eventctx.stores.jetstream.reads.owners import Owned, Owners, existing
+from eventctx.stores.jetstream.reads.positions import Positions
+from eventctx.stores.jetstream.reads.units import Erased
+from eventctx.stores.jetstream.reads.verifying import SessionEnds, SessionHead
 
 PAGE_RECORDS: Final = 1000
 
 
-class Parts(Protocol):
-    """Where the pages of a read come from: the ``Reader``."""
+class _Parts(Protocol):
+    """Where the pages of a read come from: the ``SessionReader``."""
 
-    heads: Heads
+    heads: SessionEnds
     owners: Owners
     positions: Positions
 
@@ -34,11 +34,11 @@ class Scan:
 
     def __init__(
         self,
-        reader: Parts,
+        reader: _Parts,
         stream: str,
         owned: Sequence[Owned],
         erased: dict[str, Erased],
-        head: Head,
+        head: SessionHead,
         first: int,
         last: int,
         backward: bool,

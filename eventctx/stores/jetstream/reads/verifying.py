@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import LogCorrupted, StoreUnavailable
-from eventctx.stores.jetstream.asking import Asking, StreamState
-from eventctx.stores.jetstream.collecting import Stored
-from eventctx.stores.jetstream.layout import (
+from eventctx.stores.jetstream.reads.asking import Asking, StreamState
+from eventctx.stores.jetstream.wire.collecting import StoredMessage
+from eventctx.stores.jetstream.wire.layout import (
     Unit,
     decode_ledger,
     decode_unit,
@@ -37,7 +37,7 @@ _MOST_SEEN = 100_000
 _PAUSE_SECONDS = 0.1
 
 
-class Head(NamedTuple):
+class SessionHead(NamedTuple):
     """The last unit of a session: where it begins, and where its last message lies."""
 
     unit: Unit
@@ -65,7 +65,7 @@ class Head(NamedTuple):
         return self.unit.deleted
 
 
-class Heads:
+class SessionEnds:
     """Asks the leaders for the ends of sessions, and checks the leaders."""
 
     def __init__(self, asking: Asking) -> None:
@@ -82,7 +82,7 @@ class Heads:
         while len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
 
-    async def head(self, session: str) -> Head | None:
+    async def head(self, session: str) -> SessionHead | None:
         """The last unit of a session; None if there is none.
 
         Raises LogCorrupted when the leader lacks messages, and StoreUnavailable.
@@ -109,7 +109,7 @@ class Heads:
         self.saw(session, sequence)
         return await self._whole(session, shard, subject, found)
 
-    async def last(self, shard: int, subject: str) -> Stored | None:
+    async def last(self, shard: int, subject: str) -> StoredMessage | None:
         """The last message of a subject, from the leader; None only if there is none.
 
         Raises LogCorrupted when the leader cannot read it.
@@ -127,7 +127,9 @@ class Heads:
                 )
         return found
 
-    async def _whole(self, session: str, shard: int, subject: str, last: Stored) -> Head:
+    async def _whole(
+        self, session: str, shard: int, subject: str, last: StoredMessage
+    ) -> SessionHead:
         messages = [last]
         try:
             number, count = part_of(last.ours)
@@ -141,7 +143,7 @@ class Heads:
         except (ValueError, msgspec.MsgspecError) as error:
             problem = f"message {last.sequence} of {subject} is damaged: {error}"
             raise LogCorrupted(session, -1, problem) from error
-        return Head(unit, begins, last.sequence)
+        return SessionHead(unit, begins, last.sequence)
 
     async def check(self, shard: int, now: bool = True) -> None:
         """Check that the leader of a shard has all its messages; by default ``now``.

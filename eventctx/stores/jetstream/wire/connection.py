@@ -23,9 +23,9 @@ from nats.aio.msg import Msg
 
 from eventctx.errors import EventctxError, StoreFull, StoreUnavailable
 from eventctx.stores.ack import Ack, settle
-from eventctx.stores.jetstream.address import Address
-from eventctx.stores.jetstream.collecting import CollectingClient
-from eventctx.stores.jetstream.layout import Message, Names
+from eventctx.stores.jetstream.wire.address import ServerAddress
+from eventctx.stores.jetstream.wire.collecting import CollectingClient
+from eventctx.stores.jetstream.wire.layout import Names, WireMessage
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ class ApiError(Exception):
 class Tries:
     """Tries of one thing until the store's patience is over, with longer pauses between them."""
 
-    def __init__(self, link: Link, what: str) -> None:
+    def __init__(self, link: ServerLink, what: str) -> None:
         self._link = link
         self._what = what
         self._until = time.monotonic() + link.patience
@@ -104,10 +104,10 @@ class Tries:
         self._number += 1
 
 
-class Link:
+class ServerLink:
     """The connection of a store; ``connect`` makes it, in its own loop."""
 
-    def __init__(self, address: Address, *, patience: float) -> None:
+    def __init__(self, address: ServerAddress, *, patience: float) -> None:
         self.address = address
         self.patience = patience
         self.names = Names(address.name, address.shards or 1)
@@ -225,7 +225,7 @@ class Link:
                     raise
                 await tries.after(error)
 
-    async def store(self, subject: str, message: Message) -> int:
+    async def store(self, subject: str, message: WireMessage) -> int:
         """Store one message that may be stored twice; its sequence. Raises StoreUnavailable."""
         tries = Tries(self, subject)
         while True:
@@ -285,7 +285,7 @@ class Link:
 
 
 @asynccontextmanager
-async def unless_it_fails(link: Link) -> AsyncIterator[Link]:
+async def unless_it_fails(link: ServerLink) -> AsyncIterator[ServerLink]:
     """The link; ended if the block raises."""
     try:
         yield link

@@ -1,0 +1,1 @@
+"""The lowest part of a JetStream store: addresses, the connection, and what messages mean."""

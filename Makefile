@@ -63,7 +63,7 @@ test: $(VENV)/.dev
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow"
 
-# Every fault as often as docs/explanation/what-is-tested.md says: about 40 minutes. One process, since
+# Every fault as often as docs/explanation/what-is-tested.md says: about 70 minutes. One process, since
 # many of them start others and measure what the disk does.
 faults: $(VENV)/.dev
 	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,8 +50,13 @@ class LoopDisk:
             os.close(handle)
 
     def unmount(self) -> None:
-        """Unmount it, once nobody uses it any more."""
-        _run("umount", self.folder)
+        """Unmount it, once nobody uses it any more; a killed process may take a moment to go."""
+        for _ in range(100):
+            try:
+                return _run("umount", self.folder)
+            except OSError:
+                time.sleep(0.05)
+        return _run("umount", self.folder)
 
 
 def _need_root() -> None:

@@ -196,7 +196,8 @@ def _check_appends(history: History, stored: Stored) -> Iterator[Finding]:
             continue
         there = [found[append.stream, one] for one in append.ids if (append.stream, one) in found]
         if there and append.outcome == "refused":
-            yield Finding("refused and there", name)
+            places = ", ".join(f"@{one.position}" for one in there)
+            yield Finding("refused and there", f"{name}: {len(append.ids)} records, {places}")
         elif there and (
             len(there) != len(append.ids)
             or [one.position for one in there]

@@ -13,11 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from eventctx.errors import EventctxError
 from tests.faults.counts import report, trials
+from tests.faults.histories import Seen
 from tests.faults.servers.damage import HARMS, Harm, fill, judge, summed
 from tests.faults.servers.jetstream import JetStream, jetstream
+from tests.faults.servers.machines import Machines
 from tests.faults.servers.places import place, skip_unless
 from tests.faults.servers.postgres_quorum import DATABASE, Quorum, quorum
+
+FILES = ("records", "records_place", "records_pkey")
+"""The table, the index by stream and position, and the one by global position."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damage")]
 
@@ -42,23 +48,16 @@ def damage_a_standby(machines: Quorum, harm: Harm, table: str, chance: random.Ra
     machines.options["durability"] = "local"
 
 
-async def damaged_tables(machines: Quorum, harm: Harm, seed: int) -> Counter[str]:
-    """What readers see of a table and of an index that were damaged, each in a new store."""
-    outcomes = []
-    for table in ("records", "records_stream_position_key"):
-        machines.fresh()
-        machines.options["durability"] = "replicated"
-        store = await machines.open()
-        there = await fill(store)
-        await store.close()
-        await asyncio.to_thread(
-            damage_a_standby, machines, harm, table, random.Random(f"{seed} {table}")
-        )
-        store = await machines.open(patience=2.0)
-        outcomes.append(await judge(store, there))
-        await store.close()
-        await asyncio.to_thread(machines.rebuild)
-    return summed(outcomes)
+async def damaged_file(machines: Quorum, harm: Harm, file: str, seed: int) -> Counter[str]:
+    """What readers see of a new store with one file damaged."""
+    machines.fresh()
+    machines.options["durability"] = "replicated"
+    store = await machines.open()
+    there = await fill(store)
+    await store.close()
+    print(f"{harm.__name__} of {file}:")
+    await asyncio.to_thread(damage_a_standby, machines, harm, file, random.Random(seed))
+    return await judged_by_a_new_client(machines, there)
 
 
 async def test_a_damaged_standby_that_leads_serves_nothing_short() -> None:
@@ -66,7 +65,9 @@ async def test_a_damaged_standby_that_leads_serves_nothing_short() -> None:
     found: Counter[str] = Counter()
     with place() as folder, quorum(folder) as machines:
         for trial in range(count):
-            found += await damaged_tables(machines, HARMS[trial % len(HARMS)], trial)
+            harm, file = HARMS[trial % len(HARMS)], FILES[trial // len(HARMS) % len(FILES)]
+            found += await damaged_file(machines, harm, file, trial)
+            await asyncio.to_thread(machines.rebuild)
     report("quorum damaged copies", found)
     assert found["silently short"] == 0
     assert found["an error"] > 0
@@ -84,16 +85,31 @@ def damage_a_replica(machines: JetStream, harm: Harm, chance: random.Random) -> 
 
 
 async def damaged_blocks(machines: JetStream, harm: Harm, seed: int) -> Counter[str]:
-    """What readers see behind a damaged block: while another leads, and when its server leads."""
+    """What new clients see behind damaged blocks: while another leads, and when theirs leads."""
     machines.fresh()
     store = await machines.open()
     there = await fill(store)
-    victim = await asyncio.to_thread(damage_a_replica, machines, harm, random.Random(seed))
-    outcomes = [await judge(store, there)]
-    await machines.let_lead(victim)
-    outcomes.append(await judge(store, there))
     await store.close()
-    return summed(outcomes)
+    print(f"{harm.__name__}:")
+    victim = await asyncio.to_thread(damage_a_replica, machines, harm, random.Random(seed))
+    found = await judged_by_a_new_client(machines, there)
+    if await machines.let_lead(victim):
+        found["damaged leaders"] += 1
+        found += await judged_by_a_new_client(machines, there)
+    return found
+
+
+async def judged_by_a_new_client(machines: Machines, there: list[Seen]) -> Counter[str]:
+    """What somebody sees who has seen nothing of the store before."""
+    try:
+        store = await machines.open(patience=5.0, read_only=True)
+    except EventctxError as error:
+        print(f"  {type(error).__name__}: {str(error)[:160]}")
+        return Counter({"an error": 1})
+    try:
+        return summed([await judge(store, there)])
+    finally:
+        await store.close()
 
 
 async def test_a_damaged_replica_serves_nothing_short() -> None:
@@ -104,6 +120,7 @@ async def test_a_damaged_replica_serves_nothing_short() -> None:
             found += await damaged_blocks(machines, HARMS[trial % len(HARMS)], trial)
     report("jetstream damaged copies", found)
     assert found["silently short"] == 0
+    assert found["damaged leaders"] > 0
 
 
 def test_each_kind_of_harm_changes_a_file(tmp_path: Path) -> None:

@@ -21,7 +21,12 @@ from tests.faults.servers.trials import (
 )
 from tests.faults.workload import Load
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("jetstream")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("jetstream"),
+    # nats-py leaves the connection to a server that does not answer to the garbage collector.
+    pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning"),
+]
 
 LOAD = Load()
 

@@ -6,15 +6,24 @@ and expects the checker to find what the guard prevents.
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from eventctx.stores.jetstream import requirements
+from eventctx.stores.jetstream.verifying import Heads
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
+from tests.faults.servers.damage import cut_the_end, delete, fill
+from tests.faults.servers.jetstream import jetstream
+from tests.faults.servers.machines import cut_power, disk_for_machines
 from tests.faults.servers.places import place
 from tests.faults.servers.postgres_quorum import Quorum, quorum
 from tests.faults.servers.trials import kill_all, kill_lonely_leader, try_out
+from tests.faults.test_damaged_copies import damaged_blocks
 from tests.faults.workload import Load
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum")]
@@ -76,3 +85,45 @@ async def test_commits_that_wait_for_no_standby_are_lost(
         LOAD,
     )
     assert found["lost"] > 0
+
+
+async def left_by_a_power_cut(sync: str | None) -> tuple[int, int]:
+    """How many messages were acknowledged, and how many the best of the servers has after a cut."""
+    with disk_for_machines() as disk, jetstream(disk.folder, sync=sync) as machines:
+        store = await machines.open()
+        await fill(store, 3)
+        await asyncio.to_thread(machines.settle)
+        acknowledged = len(await fill(store, 100, "later"))
+        await asyncio.to_thread(cut_power, machines, disk, mended=False)
+        # Without a leader the store does not come back, so each server is asked itself.
+        nodes, until, most = machines.cluster.nodes, time.monotonic() + 15, 0
+        while most < acknowledged and time.monotonic() < until:
+            found = [machines.cluster.details(node, machines.stream) for node in nodes]
+            most = max(one.get("state", {}).get("messages", 0) for one in found)
+            await asyncio.sleep(0.2)
+        await store.close()
+        return acknowledged, most
+
+
+@only_in_full
+async def test_what_is_written_to_no_disk_is_lost_without_power(monkeypatch: Patch) -> None:
+    acknowledged, left = await left_by_a_power_cut("always")
+    print(f"sync_interval always: {acknowledged} records acknowledged, {left} messages left")
+    assert left >= acknowledged
+    monkeypatch.setattr(requirements, "_check", lambda *_: None)
+    acknowledged, left = await left_by_a_power_cut(None)
+    print(f"sync_interval default: {acknowledged} records acknowledged, {left} messages left")
+    assert left < acknowledged
+
+
+@only_in_full
+async def test_a_leader_that_is_believed_unseen_serves_what_it_has(monkeypatch: Patch) -> None:
+    async def anything(*_: object) -> int:
+        return 2**62
+
+    monkeypatch.setattr(Heads, "deletions", anything)
+    found: Counter[str] = Counter()
+    with place() as folder, jetstream(folder) as machines:
+        for trial in range(6):
+            found += await damaged_blocks(machines, (cut_the_end, delete)[trial % 2], trial)
+    assert found["silently short"] > 0

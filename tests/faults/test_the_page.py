@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.faults.counts import COUNTS
+from tests.faults.histories import RULES
 
 FOLDER = Path(__file__).parent
 PAGE = FOLDER.parents[1] / "docs" / "explanation" / "what-is-tested.md"
@@ -28,7 +29,13 @@ def test_the_page_has_the_counts_of_every_fault() -> None:
 
 
 def test_the_page_names_every_guard_that_is_taken_away() -> None:
-    tests = (FOLDER / "test_the_faults_are_found.py").read_text(encoding="utf-8")
     page = PAGE.read_text(encoding="utf-8")
-    for name in re.findall(r"^(?:async )?def (test_\w+)", tests, flags=re.MULTILINE):
-        assert f"`{name}`" in page, name
+    for file in ("test_the_faults_are_found.py", "test_server_faults_are_found.py"):
+        tests = (FOLDER / file).read_text(encoding="utf-8")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", tests, flags=re.MULTILINE):
+            assert f"`{name}`" in page, name
+
+
+def test_the_page_names_every_rule_of_histories() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [rule for rule in RULES if f"*{rule}*" not in page] == []

@@ -19,6 +19,9 @@ from eventctx.log.store import NO_STREAM, EventStore
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.faults.histories import Append, History, Look, Seen, Stored
 
+_CLOSING = 100.0
+"""Seconds that a store may take to close: its servers may be gone, and it is patient."""
+
 Opening = Callable[[], Awaitable[EventStore]]
 Fault = Callable[[], Awaitable[None]]
 
@@ -49,7 +52,7 @@ class Run(NamedTuple):
     began: float
     ended: float
     loud: list[str]
-    """What reads raised about damage; never wrong, and where there is damage it is wanted."""
+    """What was said of damage: where there is none, an error of its own."""
 
     @property
     def stall(self) -> float:
@@ -102,6 +105,11 @@ class _Clients:
                 now = time.monotonic()
                 await self._note(Append(writer, stream, expected, ids, began, now, "refused"))
                 return error.actual
+            except LogCorrupted as error:
+                self._heard(error)
+                now = time.monotonic()
+                await self._note(Append(writer, stream, expected, ids, began, now, "unknown"))
+                return await self._head(store, stream)
             except StoreUnavailable:
                 if self.ending.is_set() and time.monotonic() - began > self.load.patience:
                     now = time.monotonic()
@@ -272,7 +280,7 @@ async def _closing(opening: Opening) -> AsyncIterator[EventStore]:
     try:
         yield store
     finally:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(_CLOSING):
             await store.close()
 
 

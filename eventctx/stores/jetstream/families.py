@@ -21,7 +21,7 @@ from eventctx.stores.jetstream.batch import (
     outgoing,
     send,
 )
-from eventctx.stores.jetstream.connection import DOUBTS, WRONG_LAST_SEQUENCE, ApiError, Link, Tries
+from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.destroying import Destroyer
 from eventctx.stores.jetstream.layout import Origin, Relative, ToDestroy, encode, token
 from eventctx.stores.jetstream.owners import existing
@@ -248,7 +248,6 @@ class Families:
 
     def _passing(self, error: Exception, what: str) -> Exception:
         """The error, if it may be another at the next try; else it is raised as one of ours."""
-        refused = isinstance(error, ApiError) and not error.passing
-        if refused and getattr(error, "number", None) != WRONG_LAST_SEQUENCE:
+        if isinstance(error, ApiError) and not (error.passing or error.conflict):
             raise self._link.translated(error, what) from error
         return error

@@ -237,7 +237,7 @@ class JetStreamStore:
                 f"{self._link.address.place}: the store was opened to read only; open it without "
                 "read_only to write"
             )
-        return None
+        return self._parts.unsafe
 
     def _run(self, work: Coroutine[Any, Any, T]) -> Ack[T]:
         if self._closed:

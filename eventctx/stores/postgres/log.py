@@ -1,7 +1,7 @@
 """Writes that are more than an append: forks, erasures, deletions, snapshots, checkpoints.
 
 Each is one transaction. A connection that was lost in it leaves its fate unknown, so each is made
-so that it can be done again: ``again`` tells that an earlier try may have been stored.
+so that it can be done again: ``Tries`` tells that an earlier try may have been stored.
 """
 
 from __future__ import annotations
@@ -44,6 +44,16 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 """
 
 
+class Tries:
+    """What earlier tries of a job have done, if they were stored."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        """Tries whose fate is unknown."""
+        self.bodies = 0
+        """Bodies that one of them erased."""
+
+
 class ServerLog:
     """The tables, as the one writing connection of this store sees them."""
 
@@ -52,7 +62,7 @@ class ServerLog:
         self._queries = ServerQueries(connection)
         self._heads = heads
         self._types = types
-        self.again = False
+        self.tries = Tries()
         self.erased = False
         """Whether something was erased or deleted since the writer last set this to false."""
 
@@ -120,13 +130,14 @@ class ServerLog:
             self.connection.rows(
                 _HEIRS, (INT8S,), (encoding.int8s({owner for owner, *_ in located}),)
             )
+            self.tries.bodies = max(self.tries.bodies, erased)
             if erased:
                 note_erasure(self.connection, ("records", "bodies", "snapshots"))
             added = self._append_once(
                 [(name, head, records[name]) for name, head in heads.items() if head is not None]
             )
-        self.erased = self.erased or bool(erased)
-        return Erasure(erased, tuple(added))
+        self.erased = self.erased or self.tries.bodies > 0
+        return Erasure(self.tries.bodies, tuple(added))
 
     def _append_once(self, drafts: Sequence[tuple[str, KnownHead, Draft]]) -> list[Record]:
         """Append a draft to each stream, unless an earlier try has done so."""
@@ -179,7 +190,7 @@ class ServerLog:
             head = read_heads(self.connection, [stream])[stream]
             if head is None:
                 raise StreamNotFound(stream)
-            if self.again and (head.position, head.event) == (expected + 1, last.id):
+            if self.tries.lost and (head.position, head.event) == (expected + 1, last.id):
                 done = stored(self._queries, stream, head.position, (last,))
                 if done is not None:
                     self.erased = True

@@ -131,6 +131,16 @@ class PostgresStore:
         return cls(target, opened, patience)
 
     @property
+    def destination(self) -> Destination:
+        """Where the store is, for a connection of one's own; it holds the password."""
+        return self._target
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a lost server is looked for."""
+        return self._patience
+
+    @property
     def beside(self) -> Path | None:
         """See ``EventStore.beside``: in the user's cache folder, by the store's own id."""
         return cache_base("postgresql", self._opened.store_id)

@@ -46,12 +46,12 @@ def delete(file: Path, _: random.Random) -> None:
 HARMS: tuple[Harm, ...] = (flip_a_bit, cut_the_end, delete)
 
 
-async def fill(store: EventStore, appends: int = 300) -> list[Seen]:
+async def fill(store: EventStore, appends: int = 300, prefix: str = "") -> list[Seen]:
     """Append to three sessions in turn, with bodies; returns what was acknowledged, in order."""
     there: list[Seen] = []
-    heads = dict.fromkeys(SESSIONS, -1)
+    heads = dict.fromkeys((prefix + name for name in SESSIONS), -1)
     for number in range(appends):
-        session = SESSIONS[number % len(SESSIONS)]
+        session = prefix + SESSIONS[number % len(SESSIONS)]
         drafts = [make_draft(f"{number} " * 60), make_draft("x" * 900)]
         expected = heads[session] if heads[session] >= 0 else NO_STREAM
         appended = await store.append(session, drafts, expected)
@@ -63,7 +63,7 @@ async def fill(store: EventStore, appends: int = 300) -> list[Seen]:
 async def judge(store: EventStore, there: list[Seen]) -> dict[str, Outcome]:
     """What each way of reading makes of a damaged store; ``there`` is what was acknowledged."""
     found: dict[str, Outcome] = {}
-    for session in SESSIONS:
+    for session in SESSIONS:  # each prints what went wrong
         own = [one for one in there if one.stream == session]
         found[f"read {session}"] = await _outcome(_read(store, session), own)
     found["read_all"] = await _outcome(_read_all(store), there)
@@ -78,7 +78,12 @@ async def _outcome(asked: Awaitable[object], wanted: object) -> Outcome:
     except EventctxError as error:
         print(f"  {type(error).__name__}: {str(error)[:160]}")
         return "an error"
-    return "whole" if answer == wanted else "silently short"
+    if answer == wanted:
+        return "whole"
+    assert isinstance(answer, list)
+    assert isinstance(wanted, list)
+    print(f"  silent: {len(answer)} instead of {len(wanted)}")
+    return "silently short"
 
 
 async def _read(store: EventStore, session: str) -> list[Seen]:

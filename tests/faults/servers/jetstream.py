@@ -36,9 +36,11 @@ class JetStream:
         """See ``Machines.fresh``."""
         self.prefix = f"FAULTS{next(self._names)}"
 
-    async def open(self, *, patience: float = 60.0) -> EventStore:
+    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
         """See ``Machines.open``."""
-        return await open_store(self.cluster.url(self.prefix), patience=patience)
+        return await open_store(
+            self.cluster.url(self.prefix), patience=patience, read_only=read_only
+        )
 
     @property
     def stream(self) -> str:

@@ -143,9 +143,9 @@ class PatroniCluster:
             trees.kill([self._etcd.pid])
             self._etcd.wait()
 
-    async def open(self, *, patience: float = 60.0) -> EventStore:
+    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
         """See ``Machines.open``."""
-        return await open_store(self.url(), patience=patience)
+        return await open_store(self.url(), patience=patience, read_only=read_only)
 
     def url(self) -> str:
         """The URL of whichever machine takes writes."""
@@ -272,6 +272,7 @@ class PatroniCluster:
                 "connect_address": f"{node.host}:{node.port}",
                 "data_dir": str(node.data),
                 "bin_dir": str(self.binaries.folder),
+                "basebackup": [{"checkpoint": "fast"}],
                 "remove_data_directory_on_diverged_timelines": True,
                 "remove_data_directory_on_rewind_failure": True,
                 "pgpass": str(node.folder / "pgpass"),

@@ -139,9 +139,9 @@ class Quorum:
             node.reload()
         self._wait_for_standbys(2)
 
-    async def open(self, *, patience: float = 60.0) -> EventStore:
+    async def open(self, *, patience: float = 60.0, read_only: bool = False) -> EventStore:
         """See ``Machines.open``."""
-        return await open_store(self.url(), patience=patience)
+        return await open_store(self.url(), patience=patience, read_only=read_only)
 
     def url(self) -> str:
         """The URL of whichever machine takes writes."""
@@ -169,8 +169,10 @@ class Quorum:
 
     def kill(self, *numbers: int) -> None:
         """See ``Machines.kill``."""
-        for number in numbers or range(self.size):
-            self.nodes[number].kill()
+        chosen = [self.nodes[number] for number in numbers or range(self.size)]
+        trees.kill([node.pid for node in chosen if node.running])
+        for node in chosen:
+            node.kill()
 
     def start(self, *numbers: int) -> None:
         """See ``Machines.start``."""
@@ -295,10 +297,20 @@ class Quorum:
             _until(lambda: not node.execute("SELECT 1 FROM pg_stat_wal_receiver"), "still follows")
 
     def _received(self, number: int) -> int:
-        ((received,),) = self.nodes[number].execute(
-            "SELECT pg_wal_lsn_diff(coalesce(pg_last_wal_receive_lsn(), '0/0'), '0/0')::int8"
+        """How far a standby is that nobody sends anything any more.
+
+        One that was started again has received nothing in this life, and has records all the same:
+        when it waits for more, it has replayed all that is on its disk.
+        """
+        node = self.nodes[number]
+        waits = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'startup' AND wait_event IN "
+        events = "('RecoveryWalStream', 'RecoveryRetrieveRetryInterval')"
+        _until(lambda: node.execute(waits + events), "a standby still replays")
+        ((replayed,),) = node.execute(
+            "SELECT pg_wal_lsn_diff(greatest(pg_last_wal_replay_lsn(),"
+            " coalesce(pg_last_wal_receive_lsn(), '0/0')), '0/0')::int8"
         )
-        return int(received)
+        return int(replayed)
 
     @staticmethod
     def _is_standby(node: Server) -> bool:

@@ -30,7 +30,8 @@ _PARAMETER: Final = re.compile(
     re.IGNORECASE,
 )
 """A password among the parameters of a URL, as drivers take it."""
-_TOKEN: Final = re.compile(r"(\b(?:nats|tls)://)[^\s/:@\"'<>\\]{1,1024}+@")
+_NATS: Final = re.compile(r"\b((?:nats|tls)://)([^\s/?\"'<>\\]{1,4096}+)")
+_TOKEN: Final = re.compile(r"(\A|,)[^,:@]+@")
 """A server of NATS takes a token in the place of a name."""
 _GIVEN_PASSWORD: Final = re.compile(rf"(?:://|\A){_USER_INFO}")
 
@@ -61,8 +62,7 @@ def without_password(text: str) -> str:
     scheme: ``user:…@host``.
     """
     text = _GIVEN_PASSWORD.sub(_hidden, text)
-    # A colon would make the marker itself look like a name and its password.
-    return _TOKEN.sub(r"\1[redacted]@", _PARAMETER.sub(_hidden, text))
+    return _NATS.sub(_without_tokens, _PARAMETER.sub(_hidden, text))
 
 
 def _code(match: re.Match[str]) -> str:
@@ -85,3 +85,8 @@ def _json_code(match: re.Match[str]) -> str:
 def _hidden(match: re.Match[str]) -> str:
     whole, start = match[0], match.start()
     return f"{whole[: match.start(1) - start]}[redacted:password]{whole[match.end(1) - start :]}"
+
+
+def _without_tokens(match: re.Match[str]) -> str:
+    # A colon would make the marker itself look like a name and its password.
+    return match[1] + _TOKEN.sub(r"\1[redacted]@", match[2])

@@ -82,5 +82,5 @@ def test_a_copy_of_many_sessions_takes_no_more_memory(tmp_path):
         found, peak = run_measured("copy", source, tmp_path / f"copy-{count}.db", "--json")
         assert (found["ok"], found["copied"], found["checked"]) == (True, count, count)
         peaks.append(peak)
-    # The stores know the ends of the last 10,000 sessions by heart: 600 bytes each.
-    assert peaks[1] - peaks[0] < 6 * 1024, peaks
+    # What is under way is bounded; a name that is kept takes 100 bytes at the least.
+    assert peaks[1] - peaks[0] < 2 * 1024, peaks

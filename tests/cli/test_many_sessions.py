@@ -36,8 +36,8 @@ def test_a_command_takes_no_more_memory_for_more_sessions(few, many, command) ->
     else:
         assert (len(document), len(longer)) == (FEW, MANY)
         assert len({row["session"] for row in longer}) == MANY
-    # A row that is kept takes 500 bytes at the least, which would be 5 MB for all.
-    assert large - small < 3 * 1024, f"{small} KiB for {FEW} sessions, {large} KiB for {MANY}"
+    # A name that is kept takes 100 bytes at the least.
+    assert large - small < 0.8 * 1024, f"{small} KiB for {FEW} sessions, {large} KiB for {MANY}"
 
 
 def test_the_engine_goes_through_any_number_of_sessions_in_constant_memory(many) -> None:

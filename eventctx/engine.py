@@ -10,7 +10,7 @@ import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -51,8 +51,14 @@ from eventctx.queries.transcript import Message, transcript_at
 from eventctx.queries.verification.backups import back_up
 from eventctx.queries.verification.findings import Verification
 from eventctx.queries.verification.session import verify
-from eventctx.queries.verification.whole_store import StoreVerification, verify_store
+from eventctx.queries.verification.whole_store import (
+    StoreVerification,
+    verifications,
+    verify_store,
+)
+from eventctx.safe_text import without_password
 from eventctx.search import documents as recall_documents
+from eventctx.search.of_store import text_index
 from eventctx.search.recall import Recall, Recalled
 from eventctx.session.appends.pending import Listener
 from eventctx.session.appends.riding import flush_all, riding_to
@@ -76,7 +82,7 @@ from eventctx.session.sessions import (
     sign,
 )
 from eventctx.session.settings import by_own_name, check_advised, choose
-from eventctx.stores.location import default_book, open_store
+from eventctx.stores.location import EXPECTED, default_book, open_store
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
@@ -100,7 +106,7 @@ class Engine:
     """
 
     _opened: str | None = None
-    """The URL of a store that ``open`` opened for this engine, until ``close``."""
+    """The store that ``open`` opened for this engine, as it is shown, until ``close``."""
 
     def __init__(
         self,
@@ -204,12 +210,7 @@ class Engine:
     def recaller(self) -> Recall:
         """The search over this store; its index is made by the first search."""
         if self._recall is None:
-            from eventctx.search.sqlite_index import SqliteTextIndex
-
-            path = self.store.beside
-            read_only = self.store.read_only
-            version = recall_documents.VERSION
-            index = SqliteTextIndex(path, version=version, read_only=read_only)
+            index = text_index(self.store, recall_documents.VERSION)
             self._recall = Recall(self.store, index)
         return self._recall
 
@@ -236,9 +237,33 @@ class Engine:
     async def _intercepted(self, compaction: CompactionAsked) -> Verdict:
         return await self.interceptors.ask(compaction) if self.interceptors else NO_OBJECTION
 
-    async def sessions(self) -> list[StreamInfo]:
-        """All sessions in order of creation, without those that were deleted."""
-        return [info async for info in self.store.streams() if not info.deleted]
+    async def sessions(
+        self, *, after: str | None = None, limit: int | None = None
+    ) -> list[StreamInfo]:
+        """Sessions in order of creation, without those that were deleted.
+
+        With ``after`` those that were made after this one, with ``limit`` at most so many: the name
+        of the last one is the next page's ``after``. Raises StreamNotFound, InvalidSetting.
+        """
+        checked("limit", limit, Position | None)
+        if limit == 0:
+            return []
+        found: list[StreamInfo] = []
+        sessions: Any = self.each_session(after=after)
+        async with aclosing(sessions):
+            async for info in sessions:
+                found.append(info)
+                if len(found) == limit:
+                    break
+        return found
+
+    async def each_session(self, *, after: str | None = None) -> AsyncIterator[StreamInfo]:
+        """The same sessions, one by one: any number of them takes the same memory."""
+        if after is not None:
+            check_session_id(after)
+        async for info in self.store.streams(after=after):
+            if not info.deleted:
+                yield info
 
     async def fork(self, session: str, at: int, new_session: str) -> Receipt:
         """Create ``new_session`` as ``session`` up to position ``at`` (inclusive), by reference.
@@ -440,6 +465,21 @@ class Engine:
         await self._sessions.send()
         receipts = await self._receipts.receipts()
         return await verify_store(self.store, receipts, facts=facts, began=began)
+
+    async def verifications(
+        self,
+        *,
+        facts: bool = True,
+        began: Callable[[str, int, int], None] | None = None,
+    ) -> AsyncIterator[Verification | str]:
+        """What ``verify_store`` finds, one by one: each session, then the problems of the store.
+
+        Any number of sessions takes the same memory, but for their receipts.
+        """
+        await self._sessions.send()
+        receipts = await self._receipts.receipts()
+        async for found in verifications(self.store, receipts, facts=facts, began=began):
+            yield found
 
     async def backup(self, path: str | os.PathLike[str]) -> StoreVerification:
         """Copy the store as it is now to a new file, and verify the copy whole.
@@ -729,9 +769,7 @@ class Opening:
 def _path_or_url(url: object) -> str:
     path = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(path, str) or not is_text(path) or "\0" in path:
-        raise InvalidSetting(
-            f"store: expected memory://, sqlite:///PATH or a path, found {shown(url)}"
-        )
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {shown(url)}")
     return path
 
 
@@ -784,7 +822,7 @@ def open_engine(
         except BaseException:
             await store.close()
             raise
-        engine._opened = os.fspath(url)
+        engine._opened = without_password(os.fspath(url))
         await engine._check_store()
         return engine
 

@@ -25,6 +25,13 @@ _USER_INFO: Final = (
 )
 URL_PASSWORD: Final = re.compile(f"://{_USER_INFO}")
 """A URL's password, as the group. An @ inside it belongs to it if another one follows."""
+_PARAMETER: Final = re.compile(
+    r"[?&](?:password|sslpassword|passwd|pass|token|auth_token|jwt|seed|nkey)=([^&\s#\"']{1,1024})",
+    re.IGNORECASE,
+)
+"""A password among the parameters of a URL, as drivers take it."""
+_TOKEN: Final = re.compile(r"(\b(?:nats|tls)://)[^\s/:@\"'<>\\]{1,1024}+@")
+"""A server of NATS takes a token in the place of a name."""
 _GIVEN_PASSWORD: Final = re.compile(rf"(?:://|\A){_USER_INFO}")
 
 
@@ -48,12 +55,14 @@ def escape_json(document: str) -> str:
 
 
 def without_password(text: str) -> str:
-    """``text`` with ``[redacted:password]`` for the passwords of its URLs.
+    """``text`` with ``[redacted:password]`` for the passwords and tokens of its URLs.
 
     For messages about what somebody gave as a URL. So it may also be all of the text and have no
     scheme: ``user:…@host``.
     """
-    return _GIVEN_PASSWORD.sub(_hidden, text)
+    text = _GIVEN_PASSWORD.sub(_hidden, text)
+    # A colon would make the marker itself look like a name and its password.
+    return _TOKEN.sub(r"\1[redacted]@", _PARAMETER.sub(_hidden, text))
 
 
 def _code(match: re.Match[str]) -> str:

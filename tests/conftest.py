@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.services.fixtures import jaeger as jaeger
+from tests.services.fixtures import jetstream as jetstream
 from tests.services.fixtures import phoenix as phoenix
 from tests.services.fixtures import postgres as postgres
 from tests.services.fixtures import postgres_url as postgres_url

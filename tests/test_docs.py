@@ -50,6 +50,7 @@ from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.stores import sqlite_schema
+from eventctx.stores.postgres import schema as postgres_schema
 from tests.browser import pictures
 from tests.test_imports import FLOORS
 
@@ -530,7 +531,8 @@ def _plain(arguments: str) -> str:
 
 def test_the_schema_in_the_storage_reference_is_that_of_the_store() -> None:
     shown = [one.text for one in blocks_of(REFERENCE / "storage.md") if one.language == "sql"]
-    assert [text.split() for text in shown] == [sqlite_schema.TABLES.split()]
+    tables = (sqlite_schema.TABLES, postgres_schema.TABLES)
+    assert [text.split() for text in shown] == [text.split() for text in tables]
 
 
 if __name__ == "__main__":

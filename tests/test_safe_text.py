@@ -47,6 +47,13 @@ def test_a_carriage_return_between_values_of_json_is_layout_and_becomes_a_blank(
         ("bob:hunter2@host:4317", "bob:[redacted:password]@host:4317"),
         ("http://host:4318/a@b", "http://host:4318/a@b"),
         ("http://bob@host", "http://bob@host"),
+        (
+            "postgresql://h1:1,h2:2/db?user=u&password=a%20b&sslmode=require",
+            "postgresql://h1:1,h2:2/db?user=u&password=[redacted:password]&sslmode=require",
+        ),
+        ("'nats://s3cret@host:4222'", "'nats://[redacted]@host:4222'"),
+        ("tls://h?name=A&token=t0k", "tls://h?name=A&token=[redacted:password]"),
+        ("postgresql://me@host/db", "postgresql://me@host/db"),
     ],
 )
 def test_a_url_is_shown_without_its_password(text: str, shown: str) -> None:

@@ -40,8 +40,8 @@ from eventctx.version import __version__
 @click.option(
     "--store",
     metavar="URL",
-    help="The store: a path or sqlite:///PATH. Default: $EVENTCTX_STORE, else the user's data "
-    "folder.",
+    help="The store: a path, sqlite:///PATH, postgresql://… or nats://…. Default: $EVENTCTX_STORE, "
+    "else the user's data folder.",
 )
 @click.version_option(__version__, prog_name="eventctx")
 @click.pass_context

@@ -14,8 +14,9 @@ from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.errors import StoreError
 from eventctx.log.record import Record
-from eventctx.log.store import StreamInfo
+from eventctx.log.store import StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
+from eventctx.safe_text import without_password
 
 _SIZED: Final = (
     "context:message_added",
@@ -40,11 +41,13 @@ class Stats(msgspec.Struct, frozen=True):
     ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
     the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
     end is not, ``known`` the requests by how they are known. ``message_bytes`` are the JSON bytes
-    of all messages, ``file_bytes`` the store's on disk. ``losses`` is None where they cannot be
-    read; the log may be sound all the same.
+    of all messages, ``file_bytes`` the store's on disk, None where it is no file. ``description``
+    is what the store says of itself, and what an acknowledged append survives there. ``losses`` is
+    None where they cannot be read; the log may be sound all the same.
     """
 
     store: str
+    description: StoreDescription
     sessions: int
     forks: int
     records: int
@@ -60,25 +63,29 @@ class Stats(msgspec.Struct, frozen=True):
     calls_without_usage: int
     tool_calls_without_end: int
     erased: int
-    file_bytes: int
+    file_bytes: int | None
     types: dict[str, int]
     usage: dict[str, usage.UsageTotals]
     losses: tuple[LossRow, ...] | None
 
 
 class _Sums:
-    """The sums over all records of a store, as far as they can be read."""
+    """The sums over all records of a store, as far as they can be read: one session at a time."""
 
     def __init__(self, unread: Unread) -> None:
         self.types: Counter[str] = Counter()
+        self.known: Counter[str] = Counter()
+        self.sessions = self.forks = 0
         self.messages = self.message_bytes = self.erased = 0
-        self.sizes: dict[str, figures.FiguresState] = {}
+        self.compactions = self.tokens_saved = 0
+        self.estimated = False
         self.used: usage.UsageState = usage.initial()
+        self._sizes = figures.initial()
         self._unread = unread
         self._told = Unread()  # what the sums of usage pass over, too, and tell
 
     def take(self, record: Record) -> None:
-        """Take one record of any session."""
+        """Take one record of the present session."""
         self.types[record.type] += 1
         unread = self._unread
         if record.type in ("context:message_added", "context:messages_set"):
@@ -88,14 +95,31 @@ class _Sums:
             self.used = unread.fold(usage.evolve, self.used, record)
             unread = self._told
         if record.type in _SIZED:
-            state = self.sizes.get(record.stream) or figures.initial()
-            self.sizes[record.stream] = unread.fold(figures.evolve, state, record)
+            self._sizes = unread.fold(figures.evolve, self._sizes, record)
         self.erased += sum(body.erased for body in record.bodies)
 
+    def end(self, info: StreamInfo) -> None:
+        """Add up a session, all of whose own records were taken."""
+        found = figures.read(self._sizes)
+        applied = found.compactions.values()
+        self.compactions += len(applied)
+        self.tokens_saved += sum(one.taken_out for one in applied)
+        self.estimated = self.estimated or any(one.estimated for one in applied)
+        self.known.update(one.known for one in found.requests.values())
+        self._sizes = figures.initial()
+        if not info.deleted:
+            self.sessions += 1
+            self.forks += info.parent is not None
 
-def own_records(infos: list[StreamInfo]) -> int:
+
+async def records_in(engine: Engine) -> int:
     """The number of records that are in a store; those of a fork's past are its parent's."""
-    return sum(info.head - (-1 if info.forked_at is None else info.forked_at) for info in infos)
+    return sum([info.head - _inherited(info) async for info in engine.each_session()])
+
+
+def _inherited(info: StreamInfo) -> int:
+    """The last position that a session shares with the one that it was forked from; -1: none."""
+    return -1 if info.forked_at is None else info.forked_at
 
 
 async def stats_of(
@@ -111,30 +135,30 @@ async def stats_of(
     None, and what keeps them from it is noted in ``unread``.
     """
     sums = _Sums(unread)
-    infos = await engine.sessions()
     count = 0
-    async for record in engine.store.read_all():
-        count += 1
-        sums.take(record)
-        if count % _STEP == 0:
-            done(count)
-    found = [figures.read(state) for state in sums.sizes.values()]
-    applied = [one for each in found for one in each.compactions.values()]
+    async for info in engine.store.streams():
+        async for record in engine.store.read(info.stream, start=_inherited(info) + 1):
+            count += 1
+            sums.take(record)
+            if count % _STEP == 0:
+                done(count)
+        sums.end(info)
     types = sums.types
     return Stats(
-        store=url,
-        sessions=len(infos),
-        forks=sum(info.parent is not None for info in infos),
+        store=without_password(url),
+        description=await engine.store.describe(),
+        sessions=sums.sessions,
+        forks=sums.forks,
         records=sum(types.values()),
         messages=sums.messages,
         message_bytes=sums.message_bytes,
         turns=types["prompt:submit"],
         requests=types["context:request_prepared"],
-        known=dict(Counter(one.known for each in found for one in each.requests.values())),
+        known=dict(sums.known),
         tool_calls=types["tool:pre"],
-        compactions=len(applied),
-        tokens_saved=sum(one.taken_out for one in applied),
-        tokens_saved_estimated=any(one.estimated for one in applied),
+        compactions=sums.compactions,
+        tokens_saved=sums.tokens_saved,
+        tokens_saved_estimated=sums.estimated,
         calls_without_usage=max(0, types["provider:request"] - types["usage:reported"]),
         tool_calls_without_end=max(0, types["tool:pre"] - types["tool:post"] - types["tool:error"]),
         erased=sums.erased,
@@ -154,9 +178,9 @@ async def _losses(engine: Engine, unread: Unread) -> tuple[LossRow, ...] | None:
     return tuple([LossRow(one.handler, one.kind, one.count, iso(one.last)) for one in found])
 
 
-def _bytes_of(path: Path | None) -> int:
-    """Bytes of the store's file and of the write-ahead log beside it."""
+def _bytes_of(path: Path | None) -> int | None:
+    """Bytes of the store's file and of the write-ahead log beside it; None without a file."""
     if path is None:
-        return 0
+        return None
     parts = (path, path.with_name(path.name + "-wal"))
     return sum(part.stat().st_size for part in parts if part.exists())

@@ -104,7 +104,6 @@ class Follower:
         self._reading: set[_Followed] = set()
         self._sessions: dict[str, ImportSummary] = {}
         self._said: set[tuple[Path, str]] = set()
-        self._streams: dict[str, StreamInfo] = {}
         self._next_save = 0.0
         self._ending = False
 
@@ -116,12 +115,11 @@ class Follower:
 
     async def run(self, stop: Event) -> ImportedPaths:
         """Follow until ``stop`` is set. Raises what ``import_paths`` raises."""
-        self._streams = {info.stream: info async for info in self._store.streams()}
         try:
             while not stop.is_set():
                 if changes := await self._lookout.look():
                     for seen in changes:
-                        self._notice(seen)
+                        await self._notice(seen)
                     self._cold.sort(key=lambda one: one.seen.modified)
                 self._begin()
                 self._tell_problems()
@@ -134,11 +132,11 @@ class Follower:
 
     # -- noticing --------------------------------------------------------------------------------
 
-    def _notice(self, seen: ChangedFile) -> None:
+    async def _notice(self, seen: ChangedFile) -> None:
         followed = self._followed.get(seen.path)
         if followed is None:
             followed = self._followed[seen.path] = _Followed(seen)
-            known = self._known.get(seen.path, seen.files, self._streams)
+            known = await self._known.get(seen.path, seen.files, self._store)
             if known is not None:
                 followed.read = seen.files
                 followed.problems = [known.passed_over] if known.passed_over is not None else []

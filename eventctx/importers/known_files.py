@@ -16,10 +16,11 @@ from typing import Final
 
 import msgspec
 
+from eventctx.errors import LogCorrupted
 from eventctx.importers.found import FileState
 from eventctx.importers.many import FilePassedOver
 from eventctx.log.private_files import FILE_RIGHTS
-from eventctx.log.store import StreamInfo
+from eventctx.log.store import EventStore, StreamInfo
 from eventctx.version import __version__
 
 SUFFIX: Final = "-imported.json"
@@ -68,18 +69,21 @@ class KnownFiles:
             if (stored.eventctx_imported, stored.library) == (_VERSION, __version__):
                 self._known = stored.imported
 
-    def get(
-        self, path: Path, files: tuple[FileState, ...], streams: Mapping[str, StreamInfo]
+    async def get(
+        self, path: Path, files: tuple[FileState, ...], store: EventStore
     ) -> KnownFile | None:
         """What is known of a path, if its ``files`` and its sessions are as they were left.
 
-        ``streams`` are those of the store. A session may have got more records since.
+        A session of the store may have got more records since. Raises StoreError.
         """
         known = self._known.get(os.fspath(path))
         if known is None or known.files != files:
             return None
         for name, session in known.sessions.items():
-            there = streams.get(name)
+            try:
+                there = await store.head(name)
+            except LogCorrupted:
+                return None
             if there is None or there.created != session.created:
                 return None
             if there.head < session.head and not there.deleted:

@@ -35,7 +35,24 @@ SERVERS: Final = {
 }
 """The stores on servers, by the schemes of their URLs."""
 
+_DURABILITIES: Final = {
+    _POSTGRES: ("local", "replicated"),
+    _JETSTREAM: (),
+}
+_OF_FILES: Final = ("full", "normal")
+
 EXPECTED: Final = "a path, sqlite:///PATH, memory://, postgresql://… or nats://…"
+
+
+def is_on_a_server(url: str) -> bool:
+    """Whether a store's URL is that of a server, and not of a file or of this process."""
+    scheme, separator, _ = url.partition("://")
+    return bool(separator) and scheme in SERVERS
+
+
+def durabilities(url: str) -> tuple[str, ...]:
+    """What ``durability`` may be for the store at a URL, its default first."""
+    return _DURABILITIES[SERVERS[url.partition("://")[0]]] if is_on_a_server(url) else _OF_FILES
 
 
 def default_path() -> Path:
@@ -46,10 +63,16 @@ def default_path() -> Path:
 
 
 def default_book(store: Path) -> Path:
-    """The path of a store's receipts in the user's state folder; by the store's own path."""
+    """The path of a store's receipts in the user's state folder; ``store`` is its ``beside``.
+
+    A file has its receipts by its own path, a store on a server by the id that lies in it.
+    """
     import platformdirs
 
-    named = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:32]
+    if store.parent == _server_caches():
+        named = store.name
+    else:
+        named = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:32]
     folder = Path(platformdirs.user_state_path("eventctx", appauthor=False))
     return folder / "receipts" / f"{named}.jsonl"
 
@@ -86,11 +109,15 @@ def cache_base(kind: str, store_id: str) -> Path:
 
     ``store_id`` lies in the store, so another store at the same address has other caches.
     """
-    import platformdirs
-
-    folder = Path(platformdirs.user_cache_path("eventctx", appauthor=False)) / "stores"
+    folder = _server_caches()
     make_folder(folder)
     return folder / f"{kind}-{store_id}"
+
+
+def _server_caches() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_cache_path("eventctx", appauthor=False)) / "stores"
 
 
 async def open_store(url: str, **options: Any) -> EventStore:

@@ -6,7 +6,7 @@ An answer equals what the command prints with ``--json``, but for secrets, which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -34,12 +34,14 @@ from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline.document import marks
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.safe_text import without_password
 from eventctx.stores.location import default_store
 from eventctx.version import __version__
 from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at
 from eventctx.web.discretion import Discretion
 from eventctx.web.follow import SessionStream, Streams
+from eventctx.web.newest import NewestSessions
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
@@ -65,11 +67,13 @@ class PageAnswers:
         self.streams = Streams()
         self._engine = engine
         self._url = url
+        self._shown_url = without_password(url)
         self._path = path
         self._file = StoreFile(path)
         self._discretion = discretion
         self._timelines = Timelines(engine.store)
         self._apart = Apart(url)
+        self._newest = NewestSessions(engine.store)
         self._rows: dict[str, tuple[bytes, SessionRow]] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
         self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
@@ -83,6 +87,7 @@ class PageAnswers:
         of_store: dict[str, Answer] = {
             "about": self._about,
             "sessions": self._sessions,
+            "older": self._older,
             "sparklines": self._sparklines,
             "search": self._search,
             "stats": self._stats,
@@ -129,26 +134,32 @@ class PageAnswers:
                 "version": __version__,
                 "reveal": self._discretion.reveal,
                 "live": True,
-                "store": self._url if self._path is None else self._path.name,
+                "store": self._shown_url if self._path is None else self._path.name,
                 # What a command needs besides, so that it works on the store that the page shows.
-                "option": None if self._url == default_store() else self._url,
+                "option": None if self._url == default_store() else self._shown_url,
                 "writable": False,
             }
         )
 
     async def _sessions(self, request: Request) -> Response:
         rows = []
-        for info in await self._engine.sessions():
+        listed = await self._newest.look()
+        for info in listed:
             known = self._rows.get(info.stream)
             if known is None or known[0] != info.digest:
                 found = await self._apart.ask(partial(session_row, info=info, unread=Unread()))
                 known = self._rows[info.stream] = (info.digest, found.row)
             rows.append(known[1])
+        _keep(self._rows, listed)
         return await self._shown(rows)
+
+    async def _older(self, request: Request) -> Response:
+        return _json({"older": self._newest.older})
 
     async def _sparklines(self, request: Request) -> Response:
         found = {}
-        for info in await self._engine.sessions():
+        listed = await self._newest.look()
+        for info in listed:
             known = self._pictures.get(info.stream)
             if known is None or known[0] != info.digest:
                 try:
@@ -158,6 +169,7 @@ class PageAnswers:
                     picture = {"totals": [], "lost": 0}
                 known = self._pictures[info.stream] = (info.digest, picture)
             found[info.stream] = known[1]
+        _keep(self._pictures, listed)
         return _json(found)
 
     async def _search(self, request: Request) -> Response:
@@ -167,7 +179,7 @@ class PageAnswers:
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
         found = await self._apart.ask(partial(found_by, query=query, session=session, limit=limit))
-        keep = await self._names()
+        keep = await self._names_in(search_document(found))
         return await _sent(lambda: self._discretion.found(search_document(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
@@ -285,14 +297,21 @@ class PageAnswers:
     async def _name(self, request: Request) -> str:
         return (await self._info(session_of(request))).stream
 
-    async def _names(self) -> list[str]:
-        return (
-            [] if self._discretion.reveal else [one.stream for one in await self._engine.sessions()]
-        )
+    async def _names_in(self, value: Any) -> list[str]:
+        """The texts in a document that are addresses of sessions, and would not be shown whole."""
+        asked = await asyncio.to_thread(self._discretion.doubtful, value)
+        found = [await self._engine.store.head(name) for name in asked]
+        return [info.stream for info in found if info is not None]
 
     async def _shown(self, value: Any) -> Response:
-        keep = await self._names()
+        keep = await self._names_in(value)
         return await _sent(lambda: self._discretion.document(value, keep))
+
+
+def _keep(known: dict[str, Any], listed: Sequence[StreamInfo]) -> None:
+    """Let go of what is known of sessions that are not in the list any more."""
+    for name in known.keys() - {info.stream for info in listed}:
+        del known[name]
 
 
 _JSON: Final = "application/json"

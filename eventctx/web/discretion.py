@@ -7,8 +7,12 @@ from typing import Any, Final
 
 from eventctx.documents.encoding import builtins_of
 from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.log.session_id import MAX_SESSION_ID
 from eventctx.messages.recall_text import text_of
 from eventctx.search.query import parse, snippet
+
+_NAMED: Final = "session"
+"""A key under which only what is a secret by itself is redacted."""
 
 _COLUMNS: Final = frozenset(
     ("messages", "requests", "changes", "extras", "calls", "recounts", "updated")
@@ -28,6 +32,22 @@ class Discretion:
         if self.reveal:
             return value
         return self._redactor.document(builtins_of(value), frozenset(keep))
+
+    def doubtful(self, value: Any) -> list[str]:
+        """The texts in a document that may be names of sessions, and would be redacted."""
+        if self.reveal:
+            return []
+        found: dict[str, None] = {}
+        waiting = [builtins_of(value)]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, dict):
+                waiting += [*one, *one.values()]
+            elif isinstance(one, list):
+                waiting += one
+            elif isinstance(one, str) and 0 < len(one) <= MAX_SESSION_ID:
+                found[one] = None
+        return [one for one in found if self._redactor.document({_NAMED: one})[_NAMED] != one]
 
     def found(self, rows: list[dict[str, Any]], query: str, keep: Collection[str]) -> Any:
         """What a search found. A piece is cut from the redacted text: cut before, a secret may be

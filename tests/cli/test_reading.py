@@ -85,6 +85,17 @@ def test_stats_sum_the_store(run, store):
     assert sum(stats["types"].values()) == stats["records"]
 
 
+def test_stats_say_what_keeps_the_store_and_what_an_append_survives(run, store):
+    found = run("stats", "--json", "--store", store).document["description"]
+    assert (found["kind"], found["place"]) == ("sqlite", str(store))
+    assert found["server"].startswith("SQLite 3.") and found["survives"] == "power cut"
+    assert found["facts"] == {"durability": "full", "journal_mode": "wal"}
+    lines = run("stats", "--store", store).out.splitlines()
+    assert f"kept by      {found['server']}" in lines
+    assert "survives     the end of the process, and a power cut" in lines
+    assert "settings     durability=full, journal_mode=wal" in lines
+
+
 def test_the_log_can_be_cut_and_filtered(run, store):
     found = run("log", "work", "--from", 5, "--to", 9, "--json", "--store", store).lines
     assert [row["position"] for row in found] == [5, 6, 7, 8, 9]

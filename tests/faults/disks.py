@@ -63,6 +63,7 @@ def loop_disk(megabytes: int) -> Iterator[LoopDisk]:
     """A new and mounted disk. Skips the test where none can be made."""
     _need_root()
     place = Path(tempfile.mkdtemp(prefix="eventctx-disk-"))
+    place.chmod(0o711)  # a server may run as another user
     folder, image = place / "mounted", place / "image"
     folder.mkdir()
     with image.open("wb") as file:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.services import jaeger as jaeger_process
+from tests.services import nats_server, postgres_server
 from tests.services import phoenix as phoenix_process
-from tests.services import postgres_server
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.phoenix_environment import OPT_IN, wanted
 from tests.services.phoenix_environment import build as build_phoenix
@@ -68,3 +68,20 @@ def postgres_url(postgres: postgres_server.Server) -> Iterator[str]:
     name = postgres.new_database()
     yield postgres.url(name)
     postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def jetstream() -> Iterator[nats_server.Cluster]:
+    """A real cluster of three NATS servers, one for all tests of this process.
+
+    Give your store a ``name`` of its own: ``jetstream.url(name=...)``. Who stops or pauses servers
+    starts a cluster of their own. Without a binary the tests are skipped, but fail with CI=true.
+    """
+    try:
+        binary = nats_server.find()
+    except nats_server.NatsMissing as missing:
+        if os.environ.get("CI") != "true":
+            pytest.skip(str(missing))
+        raise
+    with nats_server.running(binary=binary) as cluster:
+        yield cluster

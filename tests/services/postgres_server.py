@@ -262,6 +262,8 @@ class Server:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
+        if not lines:
+            return False  # it is being written
         # A file of an earlier life has another process's number in it.
         return lines[0] == str(self.pid) and lines[-1].strip() in ("ready", "standby")
 

@@ -70,18 +70,40 @@ def postgres_place(postgres: Server) -> Iterator[str]:
     postgres.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "jetstream"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[EventStore]:
     """Every implementation in turn; tests with this fixture check the contract of stores."""
-    opened: EventStore
-    if request.param == "memory":
-        opened = MemoryStore()
-    elif request.param == "sqlite":
-        opened = await SqliteStore.open(tmp_path / "contract.db")
-    else:
-        opened = await PostgresStore.open(request.getfixturevalue("postgres_place"))
+    opened = await OPEN[request.param](request, tmp_path)
     yield opened
     await opened.close()
+
+
+async def _memory(_request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    return MemoryStore()
+
+
+async def _sqlite(_request: pytest.FixtureRequest, folder: Path) -> EventStore:
+    return await SqliteStore.open(folder / "contract.db")
+
+
+async def _postgres(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    return await PostgresStore.open(request.getfixturevalue("postgres_place"))
+
+
+async def _jetstream(request: pytest.FixtureRequest, _folder: Path) -> EventStore:
+    cluster = request.getfixturevalue("jetstream")
+    from eventctx.stores.jetstream.store import JetStreamStore
+
+    return await JetStreamStore.open(cluster.url(f"T{next(_numbers)}"))
+
+
+OPEN = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgres": _postgres,
+    "jetstream": _jetstream,
+}
+_numbers = itertools.count()
 
 
 @pytest.fixture

@@ -20,8 +20,15 @@ from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import default_policy, settings_of_policy
 from eventctx.policies.policy import Policy
+from eventctx.safe_text import without_password
 from eventctx.session.settings import NAMES, Settings, by_own_name, choose
-from eventctx.stores.location import default_store, in_users_folder
+from eventctx.stores.location import (
+    EXPECTED,
+    default_store,
+    durabilities,
+    in_users_folder,
+    is_on_a_server,
+)
 
 DEFAULTS: Final[Mapping[str, Any]] = {"max_tokens": None, "on_overflow": "send_floor"}
 """The defaults that differ from ``eventctx.open``: the provider's window is the budget, and a turn
@@ -156,14 +163,20 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
 def _own(named: dict[str, Any]) -> tuple[str, Any, bool]:
     store = named.pop("store", None)
     if store is not None and (not isinstance(store, str) or not store):
-        raise InvalidSetting(
-            f"store: expected memory://, sqlite:///PATH or a path, found {store!r}"
-        )
-    durability = named.pop("durability", "full")
-    if durability not in ("full", "normal"):
-        raise InvalidSetting(f"durability: expected 'full' or 'normal', found {durability!r}")
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {store!r}")
+    place = _place(store or default_store())
+    durability = _durability(place, named.pop("durability", None))
     record_sent = _switch("record_sent", named.pop("record_sent", True))
-    return _place(store or default_store()), durability, record_sent
+    return place, durability, record_sent
+
+
+def _durability(place: str, given: object) -> str | None:
+    """The setting in the words of the store; None for the store's default."""
+    words = durabilities(place)
+    if given is None or given in words:
+        return None if given is None else str(given)
+    expected = " or ".join(map(repr, words)) or "none: this store has one durability, the strongest"
+    raise InvalidSetting(f"durability: expected {expected}, found {given!r}")
 
 
 def _switch(name: str, value: object) -> bool:
@@ -173,18 +186,18 @@ def _switch(name: str, value: object) -> bool:
 
 
 def _place(store: str) -> str:
-    """One name for each store: ``memory://``, or an absolute path, which no ``chdir`` changes.
+    """One name for each store: ``memory://``, a server's URL, or an absolute path.
 
-    A path may begin with the user's folder, as paths in a mount plan do.
+    No ``chdir`` changes it. A path may begin with the user's folder, as paths in a mount plan do.
     """
     if store in ("memory://", ":memory:"):
         return "memory://"
+    if is_on_a_server(store) and "\0" not in store:
+        return store
     scheme, separator, rest = in_users_folder(store).partition("://")
     path = rest.removeprefix("/") if separator else scheme
     if not path or "\0" in path or (separator and scheme != "sqlite"):
-        raise InvalidSetting(
-            f"store: expected memory://, sqlite:///PATH or a path, found {store!r}"
-        )
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {without_password(store)!r}")
     return str(Path(path).absolute())
 
 

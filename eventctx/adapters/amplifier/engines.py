@@ -15,6 +15,7 @@ from eventctx.aio import KeyedLock
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreUnavailable
 from eventctx.log.private_files import make_folder
+from eventctx.stores.location import is_on_a_server
 
 
 class _Shared:
@@ -27,7 +28,7 @@ class Engines:
     """Opens an engine for its first user and closes it after its last."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[str, str, asyncio.AbstractEventLoop], _Shared] = {}
+        self._shared: dict[tuple[str, str | None, asyncio.AbstractEventLoop], _Shared] = {}
         self._opening = KeyedLock()
 
     async def acquire(self, store: str, durability: Any, session: str) -> Engine:
@@ -66,7 +67,7 @@ class Engines:
 
 def _make_folder(store: str) -> None:
     """Make the folder that a host's configuration names, if it is missing."""
-    if store == "memory://":
+    if store == "memory://" or is_on_a_server(store):
         return
     folder = Path(store).parent
     # If a file is in the way, the store raises the clearer error.

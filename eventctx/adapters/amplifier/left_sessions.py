@@ -11,6 +11,8 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from eventctx.safe_text import without_password
+
 _PROJECTS: Final = (".amplifier", "projects")
 
 
@@ -28,4 +30,4 @@ def command_to_take_over(session: str, mirrored: str, store: str) -> str:
     """The command line that makes ours a session that mirrors the file ``mirrored``."""
     folder = folder_with(mirrored, session)
     path = "ITS-FOLDER" if folder is None else shlex.quote(os.fspath(folder))
-    return f"eventctx import --take-over {path} --store {shlex.quote(store)}"
+    return f"eventctx import --take-over {path} --store {shlex.quote(without_password(store))}"

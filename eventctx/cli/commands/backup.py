@@ -17,6 +17,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.verification.backups import verify_file
 from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.safe_text import without_password
 from eventctx.stores.location import default_book, default_path
 
 
@@ -82,7 +83,10 @@ def _place(file: Path, replace: bool, store: str | None) -> Path:
     url = opening.location(store)
     place = opening.path_of(url)
     if place is None:
-        raise InvalidSetting(f"store: expected a path or sqlite:///PATH, found {url!r}")
+        raise InvalidSetting(
+            f"restore-backup: expected a store in a file, found {without_password(url)!r}; to "
+            f"bring the backup's sessions into it: `eventctx copy {file} URL`"
+        )
     if place.exists():
         if place.samefile(file):
             raise InvalidSetting(f"{file} is the store itself, not a backup of it")

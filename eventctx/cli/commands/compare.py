@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,8 +106,7 @@ def compare_command(
     show_comparison(screen, found, price is not None)
     show_losses(screen, [loss for loss in found.losses if loss.policy == first_policy(found)])
     if asked is not None:
-        url = opening.named_store(store)
-        where = "" if url is None else f" --store {shlex.quote(url)}"
+        where = opening.as_option(store)
         show_how_to_ask(screen, asked.loss, _commands(asked, f"{spelling()}{where}"))
 
 
@@ -193,10 +191,8 @@ async def _to_ask(
         return None
     async with opening.existing(store) as engine:
         lines = await engine.transcript(losses[0].session)
-        taken = {info.stream for info in await engine.sessions()}
+        fork = await opening.free_name(engine, "what-if")
     position = next((line.position for line in lines if line.number == losses[0].behind), None)
-    names = ("what-if" if n == 1 else f"what-if-{n}" for n in count(1))
-    fork = next(name for name in names if name not in taken)
     return None if position is None else _Asked(losses[0], fork, position)
 
 

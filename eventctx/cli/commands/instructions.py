@@ -98,8 +98,7 @@ def _show_next(screen: Screen, found: Instructions, store: str | None, mirror: s
     absent: list[Instruction] = [one for one in found.instructions if one.is_absent]
     if not absent:
         return
-    url = opening.named_store(store)
-    where = "" if url is None else f" --store {shlex.quote(url)}"
+    where = opening.as_option(store)
     at = "" if found.about is None else f" --{_selected(found.about)}"
     session, number = shlex.quote(found.session), absent[0].number
     screen.blank()

@@ -60,8 +60,7 @@ def lost_command(
     show_items(screen, found, everything=everything, limit=limit)
     if found.messages.left:
         screen.blank()
-        url = opening.named_store(store)
-        where = "" if url is None else f" --store {shlex.quote(url)}"
+        where = opening.as_option(store)
         command = f"{spelling()} why {shlex.quote(name)} NUMBER{where}"
         screen.line((f"`{command}` says why a message left and what stands for it.", "dim"))
     show_known(screen, figures)

@@ -12,9 +12,24 @@ from eventctx.cli.output.passed_over import tell
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
-from eventctx.documents.stats import LossRow, Stats, own_records, stats_of
+from eventctx.documents.stats import LossRow, Stats, records_in, stats_of
 from eventctx.documents.unread import Unread
+from eventctx.log.store import StoreDescription
 from eventctx.projections import usage
+
+_COPIED: Final = ("store", "place")
+"""Lines that are never wrapped."""
+
+_OWN_PLACE: Final = ("memory", "sqlite")
+"""Stores whose place is the name that the user gave."""
+
+_OUTLIVED: Final = {
+    "nothing": "nothing",
+    "process": "the end of the process, no power cut",
+    "power cut": "the end of the process, and a power cut",
+    "loss of a machine": "a power cut, and the loss of a machine",
+}
+"""What an acknowledged append survives, in words."""
 
 _LOST: Final = {"error": "errors", "dropped": "dropped"}
 
@@ -38,8 +53,7 @@ def stats_command(store: str | None, as_json: bool) -> None:
 async def _stats(store: str | None, unread: Unread) -> Stats:
     url = opening.location(store)
     async with opening.existing(store) as engine:
-        infos = await engine.sessions()
-        with progress("Reading the log", own_records(infos)) as bar:
+        with progress("Reading the log", await records_in(engine)) as bar:
             return await stats_of(engine, url, opening.path_of(url), unread, bar.at)
 
 
@@ -64,13 +78,25 @@ def _without_end(stats: Stats) -> str:
     return f", the end of {number(stats.tool_calls_without_end)} {NOT_RECORDED}"
 
 
+def _described(found: StoreDescription) -> list[tuple[str, str]]:
+    """What keeps the records, what an acknowledged append survives, and on which settings."""
+    facts = ", ".join(f"{name}={value}" for name, value in sorted(found.facts.items()))
+    return [
+        ("kept by", found.server),
+        *([] if found.kind in _OWN_PLACE else [("place", found.place)]),
+        ("survives", _OUTLIVED[found.survives]),
+        *([("settings", facts)] if facts else []),
+    ]
+
+
 def _show(screen: Screen, stats: Stats) -> None:
     forks = f", {plural(stats.forks, 'fork')} among them" if stats.forks else ""
     rows = [
         ("store", stats.store),
+        *_described(stats.description),
         ("sessions", f"{number(stats.sessions)}{forks}"),
         ("records", number(stats.records)),
-        ("on disk", size(stats.file_bytes)),
+        *([] if stats.file_bytes is None else [("on disk", size(stats.file_bytes))]),
         ("messages", f"{number(stats.messages)}, {size(stats.message_bytes)} of JSON"),
         ("turns", number(stats.turns)),
         ("requests", f"{number(stats.requests)}{_known(stats)}"),
@@ -83,7 +109,8 @@ def _show(screen: Screen, stats: Stats) -> None:
         ("erased", plural(stats.erased, "content")),
     ]
     for name, value in rows:
-        screen.whole((f"{name:<13}", "bold"), value)
+        put = screen.whole if name in _COPIED else screen.line
+        put((f"{name:<13}", "bold"), value)
     _show_usage(screen, stats)
     screen.blank()
     columns = (Column("record type"), Column("count", right=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,6 +60,10 @@ def trace_command(
     run(_trace(session, selection, store, as_json, targets))
 
 
+Sessions = Callable[[], AsyncIterator[StreamInfo]]
+"""Gives the sessions that are asked for, each time it is called: they may be too many to hold."""
+
+
 class _Selection(NamedTuple):
     """The spans to show, and how much of each: the texts of messages, redacted or not."""
 
@@ -84,27 +89,42 @@ async def _trace(
     targets: dict[str, Any],
 ) -> None:
     async with opening.existing(store) as engine:
-        if session is None:
-            infos = await engine.sessions()
-        else:
-            infos = [await opening.find_session(engine, session)]
+        infos: Sessions = engine.each_session
+        if session is not None:
+            infos = partial(_only, await opening.find_session(engine, session))
         if any(target is not None for target in targets.values()):
             await _export(engine, infos, selection, targets)
         elif as_json:
-            for info in infos:
+            async for info in infos():
                 async for span in selection.spans(engine, info.stream):
                     put_json(span)
         else:
             await _print(engine, infos, selection)
 
 
-async def _print(engine: Engine, infos: Sequence[StreamInfo], selection: _Selection) -> None:
+async def _only(info: StreamInfo) -> AsyncIterator[StreamInfo]:
+    yield info
+
+
+async def _count(infos: Sessions) -> tuple[int, int]:
+    """The number of sessions, and of their own records."""
+    sessions = records = 0
+    async for info in infos():
+        sessions += 1
+        records += _own_records(info)
+    return sessions, records
+
+
+async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None:
     screen = Screen()
-    for place, info in enumerate(infos):
-        if len(infos) > 1:
+    several = (await _count(infos))[0] > 1
+    place = 0
+    async for info in infos():
+        if several:
             if place:
                 screen.blank()
             screen.line((info.stream, "bold"))
+        place += 1
         found = [span async for span in selection.spans(engine, info.stream)]
         if found:
             figures = await figures_of(engine.store, info.stream)
@@ -115,19 +135,19 @@ async def _print(engine: Engine, infos: Sequence[StreamInfo], selection: _Select
 
 
 async def _export(
-    engine: Engine, infos: Sequence[StreamInfo], selection: _Selection, targets: dict[str, Any]
+    engine: Engine, infos: Sessions, selection: _Selection, targets: dict[str, Any]
 ) -> None:
     # Imported here, because a tree on the terminal needs no OpenTelemetry.
     from eventctx.cli.output.trace_outputs import BATCH, outputs
 
     summaries: list[str] = []
     with outputs(**targets) as found:
-        total = sum(_own_records(info) for info in infos)
+        sessions, total = await _count(infos)
         with progress("Tracing", total) as bar:
             batch: list[Span] = []
             before = 0
-            for info in infos:
-                if len(infos) > 1:
+            async for info in infos():
+                if sessions > 1:
                     bar.name(f"Tracing {info.stream}")
                 report = _behind(before, bar.at)
                 async for span in selection.spans(engine, info.stream, report):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import click
@@ -10,8 +11,8 @@ import msgspec
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
-from eventctx.cli.output.screen import Screen, progress, put_document
-from eventctx.documents.verification import verification_document
+from eventctx.cli.output.screen import Bar, JsonRows, Screen, progress
+from eventctx.documents.verification import store_row, verification_row
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import position_name
@@ -52,14 +53,7 @@ def verify_command(
     """
     kept = [_receipt(text) for text in receipts]
     key = None if signed_by is None else _public_key(signed_by)
-    checked, book = run(_verify(session, kept, store))
-    if key is not None:
-        checked = _signed(checked, key)
-    if as_json:
-        put_document(verification_document(checked))
-    else:
-        show_verifications(Screen(), checked, book)
-    if not checked.ok:
+    if not run(_verify(session, kept, key, store, as_json)):
         raise CommandFailed(DAMAGE)
 
 
@@ -78,36 +72,46 @@ def _public_key(text: str) -> str:
         raise InvalidSetting(f"--signed-by: {text} cannot be read: {error}") from error
 
 
-def _signed(checked: StoreVerification, key: str) -> StoreVerification:
-    """The outcome with a problem for each session that the key has not signed."""
-    sessions = []
-    for one in checked.sessions:
-        if not any(signed.public_key == key for signed in one.signed):
-            problem = Problem(-1, "signature", f"no signature of the key {key[:16]}… holds")
-            one = msgspec.structs.replace(one, problems=(*one.problems, problem))
-        sessions.append(one)
-    return msgspec.structs.replace(checked, sessions=tuple(sessions))
+def _signed(one: Verification, key: str) -> Verification:
+    """The outcome, with a problem if the key has not signed the session."""
+    if any(signed.public_key == key for signed in one.signed):
+        return one
+    problem = Problem(-1, "signature", f"no signature of the key {key[:16]}… holds")
+    return msgspec.structs.replace(one, problems=(*one.problems, problem))
 
 
 async def _verify(
-    session: str | None, receipts: list[Receipt], store: str | None
-) -> tuple[StoreVerification, Path | None]:
+    session: str | None, receipts: list[Receipt], key: str | None, store: str | None, as_json: bool
+) -> bool:
+    """Verify and print, one session after the other; false where something was found."""
     async with opening.existing(store) as engine:
-        if session is None and not receipts:
-            with progress("Verifying", len(await engine.sessions())) as bar:
+        with progress("Verifying", 1 if session is None and not receipts else None) as bar:
 
-                def began(name: str, done: int, _of: int) -> None:
-                    bar.name(f"Verifying {name}")
-                    bar.at(done)
-
-                return await engine.verify_store(began=began), engine.receipts_path
-        checked: list[Verification] = []
-        with progress("Verifying", None) as bar:
-            for name in await _named(engine, session, receipts):
+            def began(name: str, done: int, of: int) -> None:
                 bar.name(f"Verifying {name}")
-                own = [one for one in receipts if one.stream == name]
-                checked += [await engine.verify(name, receipt) for receipt in own or (None,)]
-        return StoreVerification(tuple(checked), ()), engine.receipts_path
+                bar.at(done, of or 1)
+
+            if session is None and not receipts:
+                found: AsyncIterator[Verification | str] = engine.verifications(began=began)
+            else:
+                found = _each(engine, await _named(engine, session, receipts), receipts, bar)
+            shown: _Printed | _Shown = _Printed() if as_json else _Shown(Screen(), bar)
+            async for one in found:
+                if isinstance(one, Verification) and key is not None:
+                    one = _signed(one, key)
+                shown.put(one)
+        shown.end(engine.receipts_path)
+        return shown.ok
+
+
+async def _each(
+    engine: Engine, names: list[str], receipts: list[Receipt], bar: Bar
+) -> AsyncIterator[Verification | str]:
+    for name in names:
+        bar.name(f"Verifying {name}")
+        own = [one for one in receipts if one.stream == name]
+        for receipt in own or (None,):
+            yield await engine.verify(name, receipt)
 
 
 async def _named(engine: Engine, session: str | None, receipts: list[Receipt]) -> list[str]:
@@ -131,28 +135,81 @@ def show_verifications(
 
     ``book`` is the book of receipts that the sessions were compared with.
     """
+    shown = _Shown(screen)
     for one in checked.sessions:
-        if one.ok:
-            _show_sound(screen, one)
-        else:
-            _show_damaged(screen, one)
+        shown.put(one)
     for problem in checked.problems:
-        screen.line(("DAMAGED ", "bold red"), ("the store", "bold"), f": {problem}")
-    count = len(checked.sessions)
-    bad = sum(not one.ok for one in checked.sessions)
-    if not count and not checked.problems:
-        screen.line("The store holds no sessions.")
-    elif count > 1 or checked.problems:
-        parts = [f"{plural(count - bad, 'session')} ok"]
-        parts += [f"{bad} damaged"] if bad else []
-        parts += [plural(len(checked.problems), "problem") + " of the store"] * bool(
-            checked.problems
-        )
-        screen.line((", ".join(parts), "bold" if checked.ok else "bold red"))
-    kinds = {found.kind for one in checked.sessions for found in one.problems}
-    if "receipt" in kinds and book is not None:
-        screen.line("If you put an older copy of the store in its place, delete its receipts:")
-        screen.whole(str(book))
+        shown.put(problem)
+    shown.end(book)
+
+
+class _Printed:
+    """A verification as JSON, a row as soon as it is known."""
+
+    def __init__(self) -> None:
+        self.ok = True
+        self._rows = JsonRows()
+        self._problems: list[str] = []
+
+    def put(self, one: Verification | str) -> None:
+        """Print a session's row, or take a problem of the store."""
+        if isinstance(one, str):
+            self.ok = False
+            self._problems.append(one)
+            return
+        self.ok = self.ok and one.ok
+        self._rows.put(verification_row(one))
+
+    def end(self, _book: Path | None) -> None:
+        """Print the row of the store's problems."""
+        if self._problems:
+            self._rows.put(store_row(self._problems))
+        self._rows.end()
+
+
+class _Shown:
+    """A verification for a person, a line as soon as it is known, and a last line for all."""
+
+    def __init__(self, screen: Screen, bar: Bar | None = None) -> None:
+        self._screen = screen
+        self._bar = bar
+        self._count = self._bad = self._problems = 0
+        self._of_receipts = False
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found so far."""
+        return not self._bad and not self._problems
+
+    def put(self, one: Verification | str) -> None:
+        """Show what was found about a session, or a problem of the store."""
+        if self._bar is not None:
+            self._bar.close()  # the lines tell how far it is
+        if isinstance(one, str):
+            self._problems += 1
+            self._screen.line(("DAMAGED ", "bold red"), ("the store", "bold"), f": {one}")
+            return
+        self._count += 1
+        if one.ok:
+            _show_sound(self._screen, one)
+            return
+        self._bad += 1
+        self._of_receipts |= any(found.kind == "receipt" for found in one.problems)
+        _show_damaged(self._screen, one)
+
+    def end(self, book: Path | None) -> None:
+        """Show the last line, and where the receipts are that something contradicts."""
+        screen, count = self._screen, self._count
+        if not count and self.ok:
+            screen.line("The store holds no sessions.")
+        elif count > 1 or self._problems:
+            parts = [f"{plural(count - self._bad, 'session')} ok"]
+            parts += [f"{self._bad} damaged"] if self._bad else []
+            parts += [f"{plural(self._problems, 'problem')} of the store"] * bool(self._problems)
+            screen.line((", ".join(parts), "bold" if self.ok else "bold red"))
+        if self._of_receipts and book is not None:
+            screen.line("If you put an older copy of the store in its place, delete its receipts:")
+            screen.whole(str(book))
 
 
 def _show_sound(screen: Screen, one: Verification) -> None:

@@ -143,8 +143,7 @@ def _show_way_back(
         which = f"To have it back whole in a fork, since this session is a mirror of {mirror}:"
         screen.line((which, "dim"))
         command += " --fork NAME"
-    url = opening.named_store(store)
-    screen.whole(command if url is None else f"{command} --store {shlex.quote(url)}")
+    screen.whole(f"{command}{opening.as_option(store)}")
 
 
 def _show_ruling(screen: Screen, answer: Explanation, undated: int | None) -> None:

@@ -11,7 +11,8 @@ from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.agent import BUDGET, GOING_ON, TASKS, model_for, open_session, run_task
 from eventctx.cli.demo.killing import SIGNAL, run_and_kill
-from eventctx.cli.demo.stage import Compactions, free_name, show_commands
+from eventctx.cli.demo.stage import Compactions, show_commands
+from eventctx.cli.output import opening
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen
@@ -58,7 +59,7 @@ def show_agent(screen: Screen, url: str) -> None:
 
 async def _introduced(screen: Screen, url: str) -> str:
     async with open_engine(url, receipts=False) as engine:
-        session = await free_name(engine, "agent")
+        session = await opening.free_name(engine, "agent")
     screen.line(("eventctx demo --agent", "bold"))
     screen.blank()
     screen.line(

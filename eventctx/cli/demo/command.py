@@ -16,7 +16,7 @@ from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.agent_command import show_agent
 from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
-from eventctx.cli.demo.stage import Compactions, free_name, show_commands
+from eventctx.cli.demo.stage import Compactions, show_commands
 from eventctx.cli.inspect.html_file import html_of
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
@@ -115,7 +115,7 @@ async def _demo(
 ) -> None:
     async with open_engine(url, receipts=False) as engine:
         wanted = "demo" if recording.sample else _short(recording.path)
-        session = await free_name(engine, wanted)
+        session = await opening.free_name(engine, wanted)
         _introduce(screen, recording, size, budget)
         context = await engine.session(session, max_tokens=budget, on_overflow="send_floor")
         stage = _Stage(screen, budget)

@@ -12,21 +12,12 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.program import spelling
 from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen
-from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
 from eventctx.log.plan import Plan, expand
 from eventctx.log.record import Record
 from eventctx.projections.audit import CompactionRow
 from eventctx.projections.figures import CompactionFigures
-
-
-async def free_name(engine: Engine, wanted: str) -> str:
-    """A session name that is not taken: a demo never adds to a session that is there."""
-    taken = {info.stream for info in await engine.sessions()}
-    name, following = wanted, 2
-    while name in taken:
-        name, following = f"{wanted}-{following}", following + 1
-    return name
+from eventctx.safe_text import without_password
 
 
 class Compactions:
@@ -75,7 +66,8 @@ def show_commands(screen: Screen, url: str, commands: Sequence[tuple[str, str]])
     program = spelling()
     path = opening.path_of(url)
     # Absolute, so that the commands work from any folder.
-    where = f"--store {shlex.quote(str(path.absolute()) if path is not None else url)}"
+    shown = without_password(url) if path is None else str(path.absolute())
+    where = f"--store {shlex.quote(shown)}"
     screen.blank()
     screen.line(("Try next", "bold"))
     for text, command in commands:

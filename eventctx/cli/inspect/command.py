@@ -16,6 +16,7 @@ from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Screen
 from eventctx.cli.output.stopping import stopped_by_signals
 from eventctx.errors import InvalidSetting
+from eventctx.safe_text import without_password
 
 
 @click.command("inspect", short_help="A page that shows what the model saw, at any point.")
@@ -82,7 +83,9 @@ async def _inspect(
 
         def ready(address: str) -> None:
             screen = Screen()
-            screen.line((f"inspecting {path or url}, read-only; Ctrl-C ends it", "dim"))
+            screen.line(
+                (f"inspecting {path or without_password(url)}, read-only; Ctrl-C ends it", "dim")
+            )
             screen.whole(address)
             if not no_open and screen.live and _has_desktop():
                 # Some programs for this take seconds, and some wait for their window to close.

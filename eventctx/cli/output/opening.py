@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -12,12 +13,21 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from eventctx.engine import Engine, open_engine
-from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
+from eventctx.errors import (
+    InvalidSessionId,
+    InvalidSetting,
+    StoreUnavailable,
+    StreamNotFound,
+)
 from eventctx.log.private_files import make_folder
+from eventctx.log.session_id import check_session_id
 from eventctx.log.store import StreamInfo
+from eventctx.safe_text import without_password
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store
 
 _NEAR: Final = 3
+_LOOKED: Final = 10_000
+"""Names that are compared with one that is not there: each takes a tenth of a millisecond."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,9 +48,15 @@ def location(own: str | None) -> str:
     url = named_store(own) or default_store()
     if url in ("memory://", ":memory:"):
         raise InvalidSetting(
-            f"store: expected a file that outlives the command, found {url}; name a path"
+            f"store: expected one that outlives the command, found {url}; name a path, or a URL"
         )
     return url
+
+
+def as_option(own: str | None) -> str:
+    """`` --store URL`` for a suggested command, without a password; empty for the default store."""
+    url = named_store(own)
+    return "" if url is None else f" --store {shlex.quote(without_password(url))}"
 
 
 def path_of(url: str) -> Path | None:
@@ -56,7 +72,8 @@ def store_options(command: F) -> F:
     option = click.option(
         "--store",
         metavar="URL",
-        help="The store: a path or sqlite:///PATH. May also stand before the command.",
+        help="The store: a path, sqlite:///PATH, postgresql://… or nats://…. May also stand before "
+        "the command.",
     )
     decorated: F = option(command)
     return decorated
@@ -102,21 +119,88 @@ async def find_session(engine: Engine, name: str) -> StreamInfo:
 
     Raises StreamNotFound with similar names, InvalidSetting for an ambiguous beginning.
     """
-    sessions = await engine.sessions()
-    for info in sessions:
-        if info.stream == name:
+    if _may_be_a_session(name):
+        info = await engine.store.head(name)
+        if info is not None and not info.deleted:
             return info
-    begins = [info for info in sessions if name and info.stream.startswith(name)]
-    # A subagent's stream begins with the name of the session that it belongs to.
-    main = [info for info in begins if all(one.stream.startswith(info.stream) for one in begins)]
-    if len(begins) == 1 or main:
-        return (main or begins)[0]
-    if begins:
+    begins = NamesBeginning(name)
+    async for info in engine.each_session():
+        begins.take(info)
+    if begins.main is not None:
+        return begins.main
+    if begins.count:
         raise InvalidSetting(
-            f"session {name!r} could be {_listed([info.stream for info in begins])}; "
+            f"session {name!r} could be {_listed(begins.names, begins.count)}; "
             "give more of the name"
         )
-    raise _not_found(name, [info.stream for info in sessions])
+    raise _not_found(name, begins)
+
+
+def _may_be_a_session(name: str) -> bool:
+    try:
+        check_session_id(name)
+    except InvalidSessionId:
+        return False
+    return True
+
+
+class NamesBeginning:
+    """The sessions whose names begin with ``name``: however many there are, a few are held.
+
+    ``main`` is the only one, or the one with whose name all others begin: a subagent's stream
+    begins with the name of the session that it belongs to. ``near`` are similar names of the first
+    sessions of the store, ``all`` counts its sessions.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.names: list[str] = []
+        self.count = self.all = 0
+        self._name = name
+        self._shortest: StreamInfo | None = None
+        self._shared = ""
+        self._looked: list[str] = []
+
+    def take(self, info: StreamInfo) -> None:
+        """Take the next session of the store."""
+        self.all += 1
+        if len(self._looked) < _LOOKED:
+            self._looked.append(info.stream)
+        if not self._name or not info.stream.startswith(self._name):
+            return
+        self.count += 1
+        if len(self.names) < _NEAR:
+            self.names.append(info.stream)
+        if self._shortest is None:
+            self._shortest, self._shared = info, info.stream
+            return
+        while not info.stream.startswith(self._shared):
+            self._shared = self._shared[:-1]
+        if len(info.stream) < len(self._shortest.stream):
+            self._shortest = info
+
+    @property
+    def main(self) -> StreamInfo | None:
+        """The session that is meant; None where it may be any of several, or there is none."""
+        shortest = self._shortest
+        return shortest if shortest is not None and shortest.stream == self._shared else None
+
+    @property
+    def near(self) -> list[str]:
+        """Similar names."""
+        return difflib.get_close_matches(self._name, self._looked, n=_NEAR, cutoff=0.5)
+
+    @property
+    def first(self) -> list[str]:
+        """The names of the first sessions of the store."""
+        return self._looked[:_NEAR]
+
+
+async def free_name(engine: Engine, wanted: str) -> str:
+    """A session name that is not taken: nothing is added to a session that is there."""
+    name, following = wanted, 2
+    while await engine.store.head(name) is not None:
+        name, following = f"{wanted}-{following}", following + 1
+    return name
 
 
 def on_fork(command: F) -> F:
@@ -136,18 +220,18 @@ async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
     return fork
 
 
-def _not_found(name: str, names: list[str]) -> StreamNotFound:
+def _not_found(name: str, begins: NamesBeginning) -> StreamNotFound:
     error = StreamNotFound(name)
-    near = difflib.get_close_matches(name, names, n=_NEAR, cutoff=0.5)
+    near = begins.near
     if near:
         error.args = (f"no session {name!r} in this store; did you mean {_listed(near)}?",)
-    elif 0 < len(names) <= _NEAR:
-        error.args = (f"no session {name!r} in this store; it holds {_listed(names)}",)
-    elif not names:
+    elif 0 < begins.all <= _NEAR:
+        error.args = (f"no session {name!r} in this store; it holds {_listed(begins.first)}",)
+    elif not begins.all:
         error.args = (f"no session {name!r} in this store, which is empty",)
     return error
 
 
-def _listed(names: list[str]) -> str:
-    shown = " or ".join(repr(name) for name in names[:_NEAR])
-    return shown if len(names) <= _NEAR else f"{shown} or {len(names) - _NEAR} others"
+def _listed(names: list[str], count: int = 0) -> str:
+    shown = " or ".join(repr(name) for name in names)
+    return f"{shown} or {count - len(names)} others" if count > len(names) else shown

@@ -94,19 +94,25 @@ class Screen:
         columns: Sequence[Column],
         rows: Sequence[Sequence[str]],
         notes: dict[int, Sequence[str | tuple[str, str]]] | None = None,
+        *,
+        header: bool = True,
     ) -> None:
-        """A table. ``notes[i]`` is a line across all columns before row ``i``."""
+        """A table. ``notes[i]`` is a line across all columns before row ``i``.
+
+        Without its ``header`` it goes on with the rows of one before.
+        """
         notes = notes or {}
         widths = [
             max([len(column.title), *(_cells(row[place]) for row in rows)])
             for place, column in enumerate(columns)
         ]
         if not self.live:
-            self._plain_table(columns, rows, notes, widths)
+            self._plain_table(columns, rows, notes, widths, header=header)
             return
         self._fit(columns, widths)
-        self.console.print(self._grid(columns, widths, header=True))
-        self.console.print(Text("─" * (sum(widths) + 2 * len(widths)), "dim"))
+        if header:
+            self.console.print(self._grid(columns, widths, header=True))
+            self.console.print(Text("─" * (sum(widths) + 2 * len(widths)), "dim"))
         start = 0
         for cut in sorted({*notes, len(rows)}):
             grid = self._grid(columns, widths, header=False)
@@ -153,6 +159,8 @@ class Screen:
         rows: Sequence[Sequence[str]],
         notes: dict[int, Sequence[str | tuple[str, str]]],
         widths: Sequence[int],
+        *,
+        header: bool,
     ) -> None:
         def put(cells: Sequence[str]) -> None:
             shown = [
@@ -161,7 +169,8 @@ class Screen:
             ]
             click.echo("  ".join(shown).rstrip())
 
-        put([column.title for column in columns])
+        if header:
+            put([column.title for column in columns])
         for place, row in enumerate(rows):
             if place in notes:
                 click.echo(styled(*notes[place]).plain)
@@ -195,6 +204,24 @@ def put_json(value: Any) -> None:
 def put_document(value: Any) -> None:
     """The one JSON document of a command, indented for a reader."""
     put(indented(value) + b"\n")
+
+
+class JsonRows:
+    """A list as ``put_document`` prints it, row by row: however long it is, a row is held."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def put(self, row: Any) -> None:
+        """Print the next row."""
+        before = b",\n  " if self._count else b"[\n  "
+        # A line end inside a text is written as \n, so these are the layout's own.
+        put(before + indented(row).replace(b"\n", b"\n  "))
+        self._count += 1
+
+    def end(self) -> None:
+        """Print the end of the list."""
+        put(b"\n]\n" if self._count else b"[]\n")
 
 
 def put(document: bytes) -> None:

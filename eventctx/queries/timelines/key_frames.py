@@ -178,9 +178,9 @@ class KeyFrames:
         Also of those that other stores of this process keep, which have the same file open.
         """
         self._held.pop(stream, None)
-        path = getattr(self._store, "path", None)
+        path = self._store.beside
         for store, frames in list(_of_stores.items()):
-            if path is not None and getattr(store, "path", None) == path:
+            if path is not None and store.beside == path:
                 frames.forget_beside(stream)
         if self._cache is not None:
             await self._cache.forget(stream)
@@ -273,9 +273,8 @@ def key_frames(store: EventStore) -> KeyFrames:
     """The key frames of a store's sessions in this process."""
     found = _of_stores.get(store)
     if found is None:
-        path = getattr(store, "path", None)
-        read_only = getattr(store, "read_only", False)
-        cache = None if path is None else FrameFiles(path, read_only=read_only)
+        path = store.beside
+        cache = None if path is None else FrameFiles(path, read_only=store.read_only)
         found = _of_stores[store] = KeyFrames(store, cache)
     return found
 

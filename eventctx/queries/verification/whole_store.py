@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
 from eventctx.log.store import EventStore, Receipt
 from eventctx.queries.verification.findings import Verification
 from eventctx.queries.verification.session import verify
+
+Began = Callable[[str, int, int], None]
+"""Gets the name of a session, the number of those that are done, and that of all."""
 
 
 class StoreVerification(msgspec.Struct, frozen=True):
@@ -28,24 +31,63 @@ async def verify_store(
     receipts: Mapping[str, Receipt],
     *,
     facts: bool = True,
-    began: Callable[[str, int, int], None] | None = None,
+    began: Began | None = None,
 ) -> StoreVerification:
     """Verify every session, those in ``receipts`` that are gone included, and the store itself.
 
     Damage never ends it. ``began`` is called with each session's name, the number of sessions that
     are done, and that of all.
     """
+    sessions: list[Verification] = []
+    problems: list[str] = []
+    async for found in verifications(store, receipts, facts=facts, began=began):
+        if isinstance(found, Verification):
+            sessions.append(found)
+        else:
+            problems.append(found)
+    return StoreVerification(tuple(sessions), tuple(problems))
+
+
+async def verifications(
+    store: EventStore,
+    receipts: Mapping[str, Receipt],
+    *,
+    facts: bool = True,
+    began: Began | None = None,
+) -> AsyncIterator[Verification | str]:
+    """What ``verify_store`` finds, one by one: every session, then each problem of the store.
+
+    Any number of sessions takes the memory of the largest, and of ``receipts``.
+    """
     # Looked at first: what other processes append meanwhile cannot be missing then.
     inspection = await store.inspect()
-    names = [info.stream async for info in store.streams()]
-    names += sorted(receipts.keys() - set(names))
-    sessions: list[Verification] = []
-    for done, name in enumerate(names):
+    gone = set(receipts)
+    count = deleted = 0
+    if began is not None:
+        async for info in store.streams():
+            gone.discard(info.stream)
+            count += 1
+        count += len(gone)
+        gone = set(receipts)
+    done = 0
+    async for name in _names(store, gone):
         if began is not None:
-            began(name, done, len(names))
-        sessions.append(await verify(store, name, receipts.get(name), facts=facts))
-    problems = list(inspection.findings)
-    missing = inspection.missing - sum(one.deleted for one in sessions)
+            began(name, done, count)
+        one = await verify(store, name, receipts.get(name), facts=facts)
+        deleted += one.deleted
+        done += 1
+        yield one
+    for finding in inspection.findings:
+        yield finding
+    missing = inspection.missing - deleted
     if missing > 0:
-        problems.append(f"{missing} records that were once stored are in no session")
-    return StoreVerification(tuple(sessions), tuple(problems))
+        yield f"{missing} records that were once stored are in no session"
+
+
+async def _names(store: EventStore, known: set[str]) -> AsyncIterator[str]:
+    """The names of all streams, and behind them those that only ``known`` names."""
+    async for info in store.streams():
+        known.discard(info.stream)
+        yield info.stream
+    for name in sorted(known):
+        yield name

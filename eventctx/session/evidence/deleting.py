@@ -68,16 +68,25 @@ async def forks_of(store: EventStore, session: str) -> list[str]:
 
 async def expired(store: EventStore, before: int) -> list[ExpiredSession]:
     """The sessions whose last use is before ``before`` (UTC nanoseconds), forks first."""
-    infos = [info async for info in store.streams() if not info.deleted]
-    last = {info.stream: await _last_use(store, info) for info in infos}
     found = []
-    for info in reversed(infos):  # a fork was made after what it was forked from
-        if last[info.stream] < before:
-            forks = await forks_of(store, info.stream)
-            kept_by = tuple([name for name in forks if last[name] >= before])
+    async for info in store.streams():
+        if info.deleted:
+            continue
+        last = await _last_use(store, info)
+        if last < before:
+            kept_by = tuple(
+                [name for name in await forks_of(store, info.stream)
+                 if not await _is_older(store, name, before)]
+            )  # fmt: skip
             own = info.head - (-1 if info.forked_at is None else info.forked_at)
-            found.append(ExpiredSession(info.stream, own, last[info.stream], kept_by))
-    return found
+            found.append(ExpiredSession(info.stream, own, last, kept_by))
+    return found[::-1]  # a fork was made after what it was forked from
+
+
+async def _is_older(store: EventStore, session: str, before: int) -> bool:
+    """Whether a session's last use is before ``before``, or it is gone by now."""
+    info = await store.head(session)
+    return info is None or info.deleted or await _last_use(store, info) < before
 
 
 async def _last_use(store: EventStore, info: StreamInfo) -> int:

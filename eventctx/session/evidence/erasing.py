@@ -57,7 +57,7 @@ class ErasureResult(msgspec.Struct, frozen=True):
 
 
 class _Family(NamedTuple):
-    """The streams of a store by name; finds the one that holds a record."""
+    """The streams that share records with one, by name; finds the one that holds a record."""
 
     streams: Mapping[str, StreamInfo]
 
@@ -94,10 +94,7 @@ async def plan(
     ``words`` are those of an earlier plan, whose texts are gone. Raises StreamNotFound,
     InvalidSetting for a number without a message, LogCorrupted.
     """
-    streams = {info.stream: info async for info in store.streams() if not info.deleted}
-    if session not in streams:
-        raise StreamNotFound(session)
-    family = _Family(streams)
+    family = await _family(store, session)
     messages = {session: await messages_of(store, session)}
     check_numbers(session, messages[session], numbers)
     seeds = _placed(family, session, messages[session], set(numbers))
@@ -111,6 +108,29 @@ async def plan(
         for name, picked in chosen.items()
     ]
     return ErasurePlan(tuple(found), words)
+
+
+async def _family(store: EventStore, session: str) -> _Family:
+    """What a session was forked from, and all that was forked from that. Raises StreamNotFound."""
+    streams: dict[str, StreamInfo] = {}
+    first, name = session, session
+    while (info := await store.head(name)) is not None and not info.deleted:
+        streams[name] = info
+        first, parent = name, info.parent
+        if parent is None or parent in streams:
+            break
+        name = parent
+    if session not in streams:
+        raise StreamNotFound(session)
+    waiting, met = [first], {first}
+    while waiting:
+        forks = [name for name in await store.forks(waiting.pop()) if name not in met]
+        met.update(forks)
+        waiting += forks
+        for name in forks:
+            if (info := await store.head(name)) is not None and not info.deleted:
+                streams[name] = info
+    return _Family(streams)
 
 
 async def _reaching(

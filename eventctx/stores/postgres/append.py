@@ -20,7 +20,7 @@ from eventctx.stores.ack import Ack, Outcome
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.batch import MOST_RECORDS, Batch, RunResult
 from eventctx.stores.postgres.connections import ServerConnection
-from eventctx.stores.postgres.heads import Heads, KnownHead
+from eventctx.stores.postgres.heads import KnownHead, KnownHeads
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids, sizes
 
@@ -88,10 +88,10 @@ class Types:
         return [self._numbers[draft.type] for draft in drafts]
 
 
-class Appending:
+class AppendRounds:
     """Decides appends, round by round, on one connection."""
 
-    def __init__(self, connection: ServerConnection, heads: Heads, types: Types) -> None:
+    def __init__(self, connection: ServerConnection, heads: KnownHeads, types: Types) -> None:
         self._connection = connection
         self._queries = ServerQueries(connection)
         self._heads = heads

@@ -26,14 +26,16 @@ LANGUAGE plpgsql AS $append$
 DECLARE
   ids bigint[] := run_streams;
   refused integer[];
+  newest bigint;
   base bigint;
-  h record;
 BEGIN
   IF current_setting('transaction_isolation') <> 'read committed' THEN
-    -- The head must be read behind the lock, in a snapshot of its own.
+    -- What another transaction committed meanwhile must be seen.
     RAISE EXCEPTION 'eventctx appends in transactions of the level READ COMMITTED only'
       USING ERRCODE = 'invalid_transaction_state';
   END IF;
+  -- Whoever deletes a stream keeps all writers out. Two that append to one meet in its index.
+  LOCK TABLE eventctx.records IN ROW EXCLUSIVE MODE;
   IF makes THEN
     -- In the order of names, so that two batches cannot wait for each other.
     WITH new AS (
@@ -52,40 +54,33 @@ BEGIN
         run_names[array_position(ids, NULL)] USING ERRCODE = 'insufficient_privilege';
     END IF;
   END IF;
-  PERFORM FROM eventctx.streams s WHERE s.id = ANY(ids) ORDER BY s.id FOR NO KEY UPDATE;
+  SELECT array_agg(n.place::integer) FILTER (WHERE NOT coalesce(
+      last.position + 1 = n.first AND last.digest = n.previous,
+      last.position IS NULL AND n.stream = ANY(made), false)), max(last.pos)
+  INTO refused, newest
+  FROM unnest(ids, run_first, run_previous) WITH ORDINALITY
+    AS n(stream, first, previous, place)
+  LEFT JOIN LATERAL (
+    SELECT r.pos, r.position, r.digest FROM eventctx.records r
+    WHERE r.stream = n.stream ORDER BY r.position DESC LIMIT 1) last ON true;
   base := (pg_current_xact_id()::text::bigint
     + (SELECT m.value::bigint FROM eventctx.meta m WHERE m.key = 'xid_offset')) << 20;
-  run := 0;
-  pos := base;
-  RETURN NEXT;
-  FOR h IN
-    SELECT n.place::integer AS place, n.stream, n.first, n.previous, n.name IS NOT NULL AS named,
-      last.pos, last.position, last.digest, last.id
-    FROM unnest(ids, run_first, run_previous, run_names) WITH ORDINALITY
-      AS n(stream, first, previous, name, place)
-    LEFT JOIN LATERAL (
-      SELECT r.pos, r.position, r.digest, r.id FROM eventctx.records r
-      WHERE r.stream = n.stream ORDER BY r.position DESC LIMIT 1) last ON true
-  LOOP
-    IF h.pos >= base THEN
-      -- The number of this transaction is lower than that of the record before ours.
-      RAISE EXCEPTION 'another transaction appended meanwhile' USING ERRCODE = '40001';
-    END IF;
-    accepted := coalesce(h.position + 1 = h.first AND h.digest = h.previous,
-      h.position IS NULL AND h.stream = ANY(made), false);
-    IF NOT accepted THEN
-      refused := refused || h.place;
-    END IF;
-    IF h.named OR NOT accepted THEN
-      run := h.place;
-      stream := h.stream;
-      pos := h.pos;
-      head := h.position;
-      digest := h.digest;
-      id := h.id;
-      RETURN NEXT;
-    END IF;
-  END LOOP;
+  IF newest >= base THEN
+    -- The number of this transaction is lower than that of a record before ours.
+    RAISE EXCEPTION 'another transaction appended meanwhile' USING ERRCODE = '40001';
+  END IF;
+  RETURN QUERY SELECT 0, true, NULL::bigint, base, NULL::bigint, NULL::bytea, NULL::uuid;
+  IF makes OR refused IS NOT NULL THEN
+    RETURN QUERY
+      SELECT n.place::integer, refused IS NULL OR n.place <> ALL(refused), n.stream, last.pos,
+        last.position, last.digest, last.id
+      FROM unnest(ids, run_names) WITH ORDINALITY AS n(stream, name, place)
+      LEFT JOIN LATERAL (
+        SELECT r.pos, r.position, r.digest, r.id FROM eventctx.records r
+        WHERE r.stream = n.stream ORDER BY r.position DESC LIMIT 1) last ON true
+      WHERE n.name IS NOT NULL OR n.place = ANY(refused);
+  END IF;
+  -- In the order of streams, so that two batches cannot wait for each other.
   INSERT INTO eventctx.records(pos, stream, position, id, type, version, time, iteration, turn,
     span, parent_span, digest, payload, bodies, size, body_digest, salt, facts, data)
   SELECT base + r.place - 1, ids[r.run], r.position, r.id, r.type, r.version, r.time, r.iteration,
@@ -95,7 +90,8 @@ BEGIN
     r_parent_span, r_digest, r_payload, r_bodies, r_size, r_body_digest, r_salt, r_facts, r_data)
     WITH ORDINALITY AS r(run, position, id, type, version, time, iteration, turn, span,
     parent_span, digest, payload, bodies, size, body_digest, salt, facts, data, place)
-  WHERE refused IS NULL OR r.run <> ALL(refused);
+  WHERE refused IS NULL OR r.run <> ALL(refused)
+  ORDER BY ids[r.run], r.position;
   IF cardinality(b_record) > 0 THEN
     INSERT INTO eventctx.bodies(pos, index, digest, salt, facts, data)
     SELECT base + b.record - 1, b.index, b.digest, b.salt, b.facts, b.data

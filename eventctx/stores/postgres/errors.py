@@ -40,8 +40,8 @@ READ_ONLY: Final = "25006"
 DISORDER: Final = "40001"
 """Another transaction wrote first: the same work succeeds in a new one."""
 
-_AGAIN: Final = frozenset({DISORDER, "40P01", "55P03"})
-"""Serialization failure, deadlock, lock not available: begin again."""
+_AGAIN: Final = frozenset({DISORDER, "40P01", "55P03", "23505"})
+"""Serialization failure, deadlock, lock not available, a place that another process took first."""
 
 _GONE: Final = frozenset(
     {

@@ -28,7 +28,7 @@ class KnownHead(NamedTuple):
     event: bytes
 
 
-class Heads:
+class KnownHeads:
     """The heads of streams, bounded; a stream that is known not to exist has None."""
 
     def __init__(self) -> None:

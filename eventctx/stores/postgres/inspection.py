@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.errors import Refused
+from eventctx.stores.postgres.schema import MIGRATIONS
 
 _STRAYS: Final = {
     "records belong to no session: their sessions' names were removed": """
@@ -51,6 +53,7 @@ def inspect(connection: ServerConnection) -> tuple[tuple[str, ...], int]:
 
 
 _IN_SCHEMA: Final = "(SELECT relnamespace FROM pg_class WHERE oid = 'eventctx.meta'::regclass)"
+_TRIGGER: Final = re.compile(r"CREATE TRIGGER (\w+) [^;]*? ON eventctx\.(\w+)")
 _TRIGGERS: Final = (
     "SELECT t.tgname::text, c.relname::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
     "JOIN pg_proc f ON f.oid = t.tgfoid "
@@ -74,7 +77,8 @@ _NEEDED: Final = (
 
 
 def _of_schema(connection: ServerConnection) -> Iterator[str]:
-    for name, table in connection.rows(_TRIGGERS):
+    own = {(name, table) for _, sql in MIGRATIONS for name, table in _TRIGGER.findall(sql)}
+    for name, table in sorted(set(connection.rows(_TRIGGERS)) - own):
         yield f"a foreign hand added the trigger {name!r} to the table {table!r}"
     for name, table in connection.rows(_RULES):
         yield f"a foreign hand added the rule {name!r} to the table {table!r}"

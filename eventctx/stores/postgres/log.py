@@ -1,12 +1,12 @@
 """Writes that are more than an append: forks, erasures, deletions, snapshots, checkpoints.
 
 Each is one transaction. A connection that was lost in it leaves its fate unknown, so each is made
-so that it can be done again: ``again`` tells that an earlier try may have been stored.
+so that it can be done again: ``EarlierTries`` tells that an earlier try may have been stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNotFound
@@ -15,7 +15,7 @@ from eventctx.log.store import Address, Appended, Erasure, Snapshot
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.append import Types, appended, stored
 from eventctx.stores.postgres.batch import Batch
-from eventctx.stores.postgres.connections import ServerConnection
+from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.encoding import (
     BYTEA,
     BYTEAS,
@@ -23,14 +23,16 @@ from eventctx.stores.postgres.encoding import (
     INT8,
     INT8S,
     TEXT,
-    TEXTS,
     int8,
     text,
 )
-from eventctx.stores.postgres.heads import Heads, KnownHead, read_heads
+from eventctx.stores.postgres.heads import KnownHead, KnownHeads, read_heads
 from eventctx.stores.postgres.queries import RowRange, ServerQueries, owner_of
 from eventctx.stores.postgres.scrubbing import note_erasure
 from eventctx.stores.rules import chain, conflict, has_forks
+
+_LOCK_SECONDS: Final = 5
+"""Longest wait for a lock; whoever writes meanwhile waits behind it."""
 
 _NO_FORK: Final = """
 UPDATE eventctx.streams s SET deleted = true, parent = NULL, forked_at = NULL WHERE s.id = $1
@@ -42,15 +44,25 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 """
 
 
+class EarlierTries:
+    """What earlier tries of a job have done, if they were stored."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        """EarlierTries whose fate is unknown."""
+        self.bodies = 0
+        """Bodies that one of them erased."""
+
+
 class ServerLog:
     """The tables, as the one writing connection of this store sees them."""
 
-    def __init__(self, connection: ServerConnection, heads: Heads, types: Types) -> None:
+    def __init__(self, connection: ServerConnection, heads: KnownHeads, types: Types) -> None:
         self.connection = connection
         self._queries = ServerQueries(connection)
         self._heads = heads
         self._types = types
-        self.again = False
+        self.tries = EarlierTries()
         self.erased = False
         """Whether something was erased or deleted since the writer last set this to false."""
 
@@ -58,7 +70,9 @@ class ServerLog:
         """See ``EventStore.fork``."""
         self._prepare(new, first)
         with self.connection.transaction():
-            parent = self._lock("FOR KEY SHARE", [stream])[stream]
+            # A deletion of the parent has ended, or waits for this.
+            self._lock("ROW EXCLUSIVE")
+            parent = read_heads(self.connection, [stream])[stream]
             if parent is None:
                 raise StreamNotFound(stream)
             if read_heads(self.connection, [new])[new] is not None:
@@ -96,7 +110,8 @@ class ServerLog:
         for name, draft in records.items():
             self._prepare(name, draft)
         with self.connection.transaction():
-            heads = self._lock("FOR NO KEY UPDATE", records)
+            self._lock("ROW EXCLUSIVE")
+            heads = read_heads(self.connection, records)
             for name, head in heads.items():
                 if head is None:
                     raise StreamNotFound(name)
@@ -115,13 +130,14 @@ class ServerLog:
             self.connection.rows(
                 _HEIRS, (INT8S,), (encoding.int8s({owner for owner, *_ in located}),)
             )
+            self.tries.bodies = max(self.tries.bodies, erased)
             if erased:
                 note_erasure(self.connection, ("records", "bodies", "snapshots"))
             added = self._append_once(
                 [(name, head, records[name]) for name, head in heads.items() if head is not None]
             )
-        self.erased = self.erased or bool(erased)
-        return Erasure(erased, tuple(added))
+        self.erased = self.erased or self.tries.bodies > 0
+        return Erasure(self.tries.bodies, tuple(added))
 
     def _append_once(self, drafts: Sequence[tuple[str, KnownHead, Draft]]) -> list[Record]:
         """Append a draft to each stream, unless an earlier try has done so."""
@@ -170,10 +186,11 @@ class ServerLog:
         self._heads.forget(stream)
         self._prepare(stream, last)
         with self.connection.transaction():
-            head = self._lock("FOR UPDATE", [stream])[stream]
+            self._lock("SHARE ROW EXCLUSIVE")  # nobody else writes any record meanwhile
+            head = read_heads(self.connection, [stream])[stream]
             if head is None:
                 raise StreamNotFound(stream)
-            if self.again and (head.position, head.event) == (expected + 1, last.id):
+            if self.tries.lost and (head.position, head.event) == (expected + 1, last.id):
                 done = stored(self._queries, stream, head.position, (last,))
                 if done is not None:
                     self.erased = True
@@ -201,18 +218,14 @@ class ServerLog:
         self.erased = True
         return record
 
-    def _lock(self, how: str, streams: Iterable[str]) -> dict[str, KnownHead | None]:
-        """Lock streams until the end of the transaction, and read their heads; None without one.
-
-        Every writer locks in the order of the row ids, so that no two wait for each other.
-        """
-        names = list(streams)
-        self.connection.rows(
-            f"SELECT s.id FROM eventctx.streams s WHERE s.name = ANY($1) ORDER BY s.id {how}",
-            (TEXTS,),
-            (encoding.blobs(TEXTS, [text(name) for name in names]),),
-        )
-        return read_heads(self.connection, names)
+    def _lock(self, mode: str) -> None:
+        """Lock the records until the end of the transaction, or raise Refused, to try again."""
+        for sql in (
+            f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'",
+            f"LOCK TABLE eventctx.records IN {mode} MODE",
+            "SET LOCAL lock_timeout = 0",
+        ):
+            self.connection.script(in_schema(sql, self.connection.schema))
 
     def _prepare(self, stream: str, draft: Draft) -> None:
         """Refuse a draft that cannot be stored, and give its type a number.
@@ -225,7 +238,7 @@ class ServerLog:
     def _insert(
         self, drafts: Sequence[tuple[str, KnownHead, Draft]], made: Sequence[int] = ()
     ) -> list[Record]:
-        """Append one draft each behind the heads of streams that this transaction has locked."""
+        """Append one draft each behind the heads of streams as this transaction sees them."""
         if not drafts:
             return []
         batch = Batch(made)

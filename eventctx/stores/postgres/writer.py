@@ -24,7 +24,7 @@ from weakref import WeakSet
 from eventctx.errors import EventctxError, StoreUnavailable, StoreUnsafe
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.mailbox import Job, Mailbox
-from eventctx.stores.postgres.append import Appending, Types, WaitingAppend
+from eventctx.stores.postgres.append import AppendRounds, Types, WaitingAppend
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.durability import Durability
 from eventctx.stores.postgres.errors import (
@@ -36,8 +36,8 @@ from eventctx.stores.postgres.errors import (
     translated,
     unknown_fate,
 )
-from eventctx.stores.postgres.heads import Heads
-from eventctx.stores.postgres.log import ServerLog
+from eventctx.stores.postgres.heads import KnownHeads
+from eventctx.stores.postgres.log import EarlierTries, ServerLog
 from eventctx.stores.postgres.scrubbing import scrub, unscrubbed
 
 _log = logging.getLogger("eventctx.stores")
@@ -81,7 +81,7 @@ class GroupWriter:
         self._patience = patience
         self._durability = durability
         self._committed = committed
-        self._heads = Heads()
+        self._heads = KnownHeads()
         self._types = Types()
         self._lost = False
         self._stopped_at: float | None = None
@@ -114,7 +114,7 @@ class GroupWriter:
     def _use(self, connection: ServerConnection) -> None:
         self._connection = connection
         self._heads.forget()
-        self._appending = Appending(connection, self._heads, self._types)
+        self._appending = AppendRounds(connection, self._heads, self._types)
         self._own = ServerLog(connection, self._heads, self._types)
         self._lost = False
 
@@ -169,15 +169,15 @@ class GroupWriter:
     def _do(self, job: Job) -> None:
         """Run one function of the log, in a transaction of its own. Settles its ack."""
         patience = _Patience(self._patience, lambda: self._stopped_at)
-        tried = 0
+        tries = EarlierTries()
         while True:
             try:
                 self._find_server()
-                self._own.again = tried > 0
+                self._own.tries = tries
                 done = job.function(self._own, *job.args)
                 break
             except Exception as error:
-                tried += isinstance(error, ConnectionLost)
+                tries.lost += isinstance(error, ConnectionLost)
                 if self._again(error, patience):
                     continue
                 settle([(job.ack, None, self._failure(error))])

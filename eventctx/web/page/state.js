@@ -33,6 +33,9 @@ export function storeOption() {
 /** @type {import('./signals.js').Signal<SessionRow[] | null>} */
 export const sessions = signal(/** @type {SessionRow[] | null} */ (null));
 
+/** How many sessions were made before those of the list. */
+export const older = signal(0);
+
 /** Of the place's session: null until it is there. The same object grows. @type {import('./signals.js').Signal<Timeline | null>} */
 export const timeline = signal(/** @type {Timeline | null} */ (null));
 
@@ -134,6 +137,7 @@ export function startState(from) {
 export async function loadSessions() {
   try {
     sessions.value = await source.sessions();
+    older.value = await source.older();
   } catch (error) {
     // A list that is there stays; the next reading may bring it up to date.
     if (sessions.peek() !== null) return;

@@ -11,7 +11,7 @@ import { shownText } from '../parts/text.js';
 import {} from '../parts/virtual-list.js';
 import { go, linkTo, place } from '../place.js';
 import { computed, signal } from '../signals.js';
-import { loadSessions, sessions, source } from '../state.js';
+import { loadSessions, older, sessions, source } from '../state.js';
 import { knownAs, listedSessions, originOf, timeOf } from './session-rows.js';
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
@@ -223,8 +223,10 @@ function filterBar(host) {
   host.effect(() => {
     const all = sessions.value?.length ?? 0;
     const shown = listed.value.filter((one) => one.matches).length;
+    const before = older.value === 0 ? '' : `, and ${countText(older.value)} older that are not listed`;
     found.textContent =
-      shown === all ? counted(all, 'session') : `${countText(shown)} of ${counted(all, 'session')}`;
+      (shown === all ? counted(all, 'session') : `${countText(shown)} of ${counted(all, 'session')}`) +
+      before;
   });
   return h(
     'div',
@@ -258,7 +260,8 @@ function nothingFound() {
     'section',
     { class: 'message-box' },
     h('h2', { text: 'No session like that' }),
-    h('p', { text: 'Nothing in the store matches these filters.' }),
+    h('p', { text: 'Nothing in the list matches these filters.' }),
+    older.peek() === 0 ? null : namedSession(filters.peek().text),
     h(
       'p',
       null,
@@ -269,6 +272,14 @@ function nothingFound() {
       }),
     ),
   );
+}
+
+/**
+ * An older session is opened by its name.
+ * @param {string} name
+ */
+function namedSession(name) {
+  return h('p', null, h('a', { href: linkTo({ session: name, screen: 'session' }), text: `Open the session named ${shownText(name)}` }));
 }
 
 function emptyStore() {

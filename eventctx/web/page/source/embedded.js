@@ -48,6 +48,7 @@ export function embeddedSource() {
       writable: false,
     }),
     sessions: async () => [(await opened).row],
+    older: async () => 0,
     sparklines: async () => {
       const { timeline } = await opened;
       return { [timeline.session]: sparklineOf(timeline) };

@@ -22,6 +22,7 @@ export function serverSource() {
     can: { answers: true, live: true, search: true },
     about: () => fetchJson('/api/about'),
     sessions: () => fetchJson('/api/sessions'),
+    older: async () => (await fetchJson('/api/older')).older,
     sparklines: () => fetchJson('/api/sparklines'),
     async timeline(name) {
       return Timeline.from(await decoder.decode(sessionPlace(name, 'timeline')));

@@ -38,6 +38,7 @@
  *   can: Abilities,
  *   about(): Promise<About>,
  *   sessions(): Promise<SessionRow[]>,
+ *   older(): Promise<number>,
  *   sparklines(): Promise<Record<string, Sparkline>>,
  *   timeline(name: string): Promise<Timeline>,
  *   follow(timeline: Timeline, onState: (state: FollowState) => void): () => void,

@@ -1,0 +1,35 @@
+"""Which index a store's search uses: the server's own full-text search, or a file of this machine.
+
+A store's driver is loaded by those who opened such a store, so a store of that kind is recognised
+without loading anything for the others.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final, cast
+
+from eventctx.log.store import EventStore
+from eventctx.search.index import TextIndex
+
+_OWN: Final = (
+    (
+        ("eventctx.stores.postgres.store", "PostgresStore"),
+        ("eventctx.search.postgres_index", "PostgresTextIndex"),
+    ),
+)
+"""Stores whose server searches, and the index that asks it."""
+
+
+def text_index(store: EventStore, version: int) -> TextIndex:
+    """The index of a store; opens nothing yet. ``version`` is that of the documents."""
+    for (home, name), (module, index) in _OWN:
+        loaded = sys.modules.get(home)
+        if loaded is not None and isinstance(store, getattr(loaded, name)):
+            made = getattr(import_module(module), index)(store, version=version)
+            return cast(TextIndex, made)
+    # Loaded by the first search: few programs search, and all of them start.
+    from eventctx.search.sqlite_index import SqliteTextIndex
+
+    return SqliteTextIndex(store.beside, version=version, read_only=store.read_only)

@@ -1,0 +1,1 @@
+"""Streams of a replicated NATS JetStream cluster as a store."""

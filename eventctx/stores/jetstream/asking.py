@@ -1,0 +1,242 @@
+"""The reads that a JetStream cluster answers, tried again while it has no leader.
+
+Two kinds. The *leader* of a stream answers one message at a time; it has all that was ever
+acknowledged, unless its own files were damaged. Any *replica* answers a direct get, of many
+messages at once; it may lag behind by some milliseconds, or have lost a part of its files, and then
+its answer is short, without a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+from nats.errors import ConnectionClosedError
+from nats.errors import Error as NatsError
+
+from eventctx.errors import StoreUnavailable
+from eventctx.stores.jetstream.collecting import Collected, CollectingClient, Stored
+from eventctx.stores.jetstream.layout import Names
+
+PAGE_MESSAGES: Final = 2000
+PAGE_BYTES: Final = 4 * 2**20
+MOST_SUBJECTS: Final = 1000
+"""Most subjects of one question for their last messages; the server takes 1,024."""
+
+_TRY_SECONDS = 2.0
+_LONGEST_PAUSE_SECONDS = 0.5
+_NO_MESSAGE = 10037
+_NO_STREAM = 10059
+
+T = TypeVar("T")
+
+
+class ApiError(msgspec.Struct, frozen=True):
+    """An error of the JetStream API."""
+
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Message(msgspec.Struct, frozen=True):
+    subject: str
+    seq: int
+    data: bytes = b""
+    hdrs: bytes = b""
+
+
+class _Got(msgspec.Struct, frozen=True):
+    error: ApiError | None = None
+    message: _Message | None = None
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    """What a stream's leader has: how many messages, and the first and last of their places."""
+
+    messages: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    deleted: tuple[int, ...] = ()
+    subjects: dict[str, int] = {}
+
+    @property
+    def gaps(self) -> int:
+        """How many messages were deleted, or are lost."""
+        return self.last_seq - self.messages
+
+
+class _Group(msgspec.Struct, frozen=True):
+    leader: str = ""
+
+
+class StreamStatus(msgspec.Struct, frozen=True):
+    """The answer of a stream's leader about the stream."""
+
+    error: ApiError | None = None
+    state: StreamState = StreamState()
+    cluster: _Group = _Group()
+
+
+_decode_got = msgspec.json.Decoder(_Got).decode
+_decode_status = msgspec.json.Decoder(StreamStatus).decode
+
+
+class _TryAgain(Exception):
+    """No answer, or one that says that there is no leader just now."""
+
+
+class Asking:
+    """Reads of the streams of one store, for use in the event loop of its client."""
+
+    def __init__(self, client: CollectingClient, names: Names, patience: float) -> None:
+        self.client = client
+        self.names = names
+        self.patience = patience
+
+    async def last(self, shard: int, subject: str) -> Stored | None:
+        """The last message of a subject, from the leader; None if it has none."""
+        return await self.last_of(self.names.stream(shard), subject)
+
+    async def last_of(self, stream: str, subject: str) -> Stored | None:
+        """The last message of a subject of a stream, from the leader; None if it has none."""
+        return await self._from_leader(stream, {"last_by_subj": subject})
+
+    async def next(self, shard: int, subject: str, sequence: int) -> Stored | None:
+        """The first message of a subject from ``sequence`` on, from the leader."""
+        return await self.next_of(self.names.stream(shard), subject, sequence)
+
+    async def next_of(self, stream: str, subject: str, sequence: int) -> Stored | None:
+        """The first message of a subject of a stream from ``sequence`` on, from the leader."""
+        return await self._from_leader(stream, {"next_by_subj": subject, "seq": max(sequence, 1)})
+
+    async def status(self, shard: int, *, deleted: bool = False) -> StreamStatus:
+        """What the leader says of the stream; with ``deleted`` the sequences of what is gone."""
+        stream = self.names.stream(shard)
+        request = {"deleted_details": True} if deleted else {}
+
+        async def ask() -> StreamStatus:
+            answer = await self._api(f"STREAM.INFO.{stream}", request)
+            status = _decode_status(answer)
+            _check(stream, status.error)
+            return status
+
+        return await self._patiently(ask)
+
+    async def subjects(self, shard: int) -> AsyncIterator[str]:
+        """The subjects of all messages of a shard, as its leader has them."""
+        stream = self.names.stream(shard)
+        offset = 0
+        while True:
+            request = {"subjects_filter": f"{self.names.prefix}.{shard}.>", "offset": offset}
+
+            async def ask(request: Mapping[str, Any] = request) -> StreamStatus:
+                status = _decode_status(await self._api(f"STREAM.INFO.{stream}", request))
+                _check(stream, status.error)
+                return status
+
+            found = (await self._patiently(ask)).state.subjects
+            for subject in found:
+                yield subject
+            if not found:
+                return
+            offset += len(found)
+
+    async def page(
+        self,
+        shard: int,
+        subject: str,
+        sequence: int,
+        *,
+        messages: int = PAGE_MESSAGES,
+        size: int = PAGE_BYTES,
+    ) -> Collected:
+        """Messages of a subject from ``sequence`` on, from any replica: it may not have all."""
+        request = {
+            "next_by_subj": subject,
+            "seq": max(sequence, 1),
+            "batch": messages,
+            "max_bytes": size,
+        }
+        return await self._direct(shard, request)
+
+    async def lasts(self, shard: int, subjects: Sequence[str], at_least: int) -> list[Stored]:
+        """The last message of each subject that has one, in order of their sequences.
+
+        From a replica that has the message ``at_least``, or whatever came in its place.
+        """
+        request = {"multi_last": list(subjects)}
+
+        async def ask() -> Collected:
+            found = await self._once(shard, request)
+            # One that has none of the subjects does not say how far it is: the leader has to.
+            if found.messages and found.up_to < at_least:
+                raise _TryAgain(f"a replica is at {found.up_to}, expected {at_least}")
+            return found
+
+        found = await self._patiently(ask)
+        return sorted(found.messages)
+
+    async def _direct(self, shard: int, request: Mapping[str, Any]) -> Collected:
+        return await self._patiently(lambda: self._once(shard, request))
+
+    async def _once(self, shard: int, request: Mapping[str, Any]) -> Collected:
+        subject = f"$JS.API.DIRECT.GET.{self.names.stream(shard)}"
+        return await self.client.collect(subject, msgspec.json.encode(request), _TRY_SECONDS)
+
+    async def _from_leader(self, stream: str, request: Mapping[str, Any]) -> Stored | None:
+        async def ask() -> Stored | None:
+            answer = await self._api(f"STREAM.MSG.GET.{stream}", request)
+            got = _decode_got(answer)
+            if got.error is not None and got.error.err_code == _NO_MESSAGE:
+                return None
+            _check(stream, got.error)
+            found = got.message
+            if found is None:
+                raise _TryAgain("expected a message, found an empty answer")
+            return Stored(found.seq, found.subject, found.hdrs, found.data)
+
+        return await self._patiently(ask)
+
+    async def _api(self, operation: str, request: Mapping[str, Any]) -> bytes:
+        answer = await self.client.request(
+            f"$JS.API.{operation}", msgspec.json.encode(request), timeout=_TRY_SECONDS
+        )
+        return answer.data
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer, asked for again for ``patience`` seconds while there is none."""
+        until = time.monotonic() + self.patience
+        pause = 0.01
+        while True:
+            try:
+                return await ask()
+            except (TimeoutError, NatsError, _TryAgain, msgspec.MsgspecError) as error:
+                gone = isinstance(error, ConnectionClosedError) or self.client.is_closed
+                if gone or time.monotonic() + pause > until:
+                    # Never an error's own text, unless it is ours: it may quote a URL.
+                    said = str(error) if isinstance(error, _TryAgain) else type(error).__name__
+                    waited = "" if gone else f" for {self.patience:g} s"
+                    raise StoreUnavailable(
+                        f"the NATS servers gave no answer{waited}: "
+                        f"{said}; see whether they run, and whether the "
+                        f"streams of {self.names.prefix} have a leader"
+                    ) from error
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def _check(stream: str, error: ApiError | None) -> None:
+    if error is None:
+        return
+    if error.err_code == _NO_STREAM:
+        raise StoreUnavailable(
+            f"expected the stream {stream!r} of the store, found none: it was removed, or these "
+            "credentials belong to another account"
+        )
+    if error.code < 500:
+        raise StoreUnavailable(f"{stream}: the server refused a read: {error.description}")
+    raise _TryAgain(error.description)

@@ -1,0 +1,167 @@
+"""The parts of a store, made once its servers were found to be safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eventctx.errors import StreamNotFound
+from eventctx.log.record import Record
+from eventctx.log.store import StoreDescription
+from eventctx.stores.jetstream.append import NOTHING, Tip
+from eventctx.stores.jetstream.asking import Asking
+from eventctx.stores.jetstream.batch import outgoing, send
+from eventctx.stores.jetstream.caches import Caches
+from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
+from eventctx.stores.jetstream.creating import find_or_make
+from eventctx.stores.jetstream.destroying import Destroyer
+from eventctx.stores.jetstream.early_bodies import EarlyBodies
+from eventctx.stores.jetstream.erasing import Eraser
+from eventctx.stores.jetstream.families import Families
+from eventctx.stores.jetstream.following import Following
+from eventctx.stores.jetstream.layout import BATCH_MESSAGES, Meta
+from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.registry import Registry
+from eventctx.stores.jetstream.requirements import Server, Servers
+from eventctx.stores.jetstream.whole import Whole
+from eventctx.stores.jetstream.writer import Writer
+
+
+class LeadersLog:
+    """The reads that a writer needs, checked."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def tip(self, session: str) -> Tip:
+        """See ``append.Log``."""
+        head = await self._reader.heads.head(session)
+        if head is None:
+            return NOTHING
+        return Tip(head.position, head.digest, head.event, head.sequence)
+
+    async def records(self, session: str, first: int, last: int) -> list[Record]:
+        """See ``append.Log``."""
+        return await self._reader.records(session, first, last)
+
+
+@dataclass(slots=True)
+class Parts:
+    """What a store consists of; all for use in the store's loop, but for ``writer.append``."""
+
+    link: Link
+    meta: Meta
+    checked: tuple[Server, ...]
+    reader: Reader
+    whole: Whole
+    registry: Registry
+    caches: Caches
+    writer: Writer
+    eraser: Eraser
+    families: Families
+    destroyer: Destroyer
+    following: Following
+
+    async def idle(self) -> None:
+        """Wait until all that was appended is stored."""
+        await self.writer.idle()
+
+    async def describe(self) -> StoreDescription:
+        """See ``EventStore.describe``."""
+        versions = sorted({server.version for server in self.checked})
+        facts = {
+            "servers": ", ".join(server.name for server in self.checked),
+            "replicas": str(await self._replicas()),
+            "sync_interval": "always",
+            "shards": str(self.meta.shards),
+            "max_payload": f"{self.link.client.max_payload:,} bytes",
+        }
+        server = f"nats-server {', '.join(versions)}"
+        place = self.link.address.place
+        return StoreDescription("jetstream", place, server, "loss of a machine", facts)
+
+    async def _replicas(self) -> int:
+        name = self.link.names.stream(0)
+        found = await self.link.request(f"$JS.API.STREAM.INFO.{name}")
+        return int(found["config"]["num_replicas"])
+
+
+async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
+    """Connect, check the servers, find or make the store; see ``JetStreamStore.open``."""
+    await link.connect()
+    servers = Servers(link)
+    checked = await servers.check()
+    meta = await find_or_make(link, create=create and not read_only)
+    asking = Asking(link.client, link.names, link.patience)
+    reader = Reader(asking)
+    registry = Registry(reader)
+    caches = Caches(link, reader)
+
+    async def drop_snapshots(sessions: Sequence[str]) -> int:
+        heirs = list(sessions)
+        for session in heirs:  # grows while it is walked
+            try:
+                heirs += [one for one in await registry.forks(session) if one not in heirs]
+            except StreamNotFound:
+                continue
+        return await caches.drop(heirs)
+
+    destroyer = Destroyer(link, asking, servers, drop_snapshots)
+    early = EarlyBodies(link, destroyer)
+    log = LeadersLog(reader)
+    writer = Writer(link, log, early)
+    eraser = Eraser(link, log, reader, writer, destroyer)
+    families = Families(link, reader, writer, destroyer, registry)
+    whole = Whole(reader, None if read_only else Pusher(link).fill)
+    if not read_only:
+        link.keep(_finish(destroyer, meta.shards))
+    return Parts(
+        link=link,
+        meta=meta,
+        checked=checked,
+        reader=reader,
+        whole=whole,
+        registry=registry,
+        caches=caches,
+        writer=writer,
+        eraser=eraser,
+        families=families,
+        destroyer=destroyer,
+        following=Following(link, whole),
+    )
+
+
+async def _finish(destroyer: Destroyer, shards: int) -> None:
+    """Finish what another process left when it ended in the middle of an erasure."""
+    for shard in range(shards):
+        await destroyer.carry_out(shard)
+
+
+class Pusher:
+    """Lets the sequences of a shard rise to those of others, see ``whole``."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._lock = asyncio.Lock()
+
+    async def fill(self, shard: int, sequence: int) -> None:
+        """Store fillers until the last message of a shard is at ``sequence`` or behind it."""
+        subject = self._link.names.of_shard("g", shard)
+        tries = Tries(self._link, "filling")
+        async with self._lock:
+            status = await self._link.request(
+                f"$JS.API.STREAM.INFO.{self._link.names.stream(shard)}"
+            )
+            last = int(status["state"]["last_seq"])
+            while last < sequence:
+                count = min(sequence - last, BATCH_MESSAGES)
+                try:
+                    first = await send(
+                        self._link, [outgoing(subject, {}, b"") for _ in range(count)]
+                    )
+                    last = first + count - 1
+                except (ApiError, *DOUBTS) as error:
+                    if isinstance(error, ApiError) and not error.passing:
+                        raise self._link.translated(error, "filling") from error
+                    await tries.after(error)

@@ -1,0 +1,177 @@
+"""The streams of a store: made once, found again, and checked whenever a store is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+
+from eventctx.errors import (
+    InvalidSetting,
+    NotAStore,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+    StoreUnsafe,
+)
+from eventctx.stores.jetstream.asking import Asking
+from eventctx.stores.jetstream.batch import EXPECTED, outgoing, send
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
+    STREAM_NOT_FOUND,
+    WRONG_LAST_SEQUENCE,
+    ApiError,
+    Link,
+    Tries,
+)
+from eventctx.stores.jetstream.layout import LAYOUT, Meta, Names, decode_meta
+from eventctx.stores.jetstream.requirements import REPLICAS, check_stream
+
+_NAME_IN_USE: Final = 10058
+_TOO_FEW_SERVERS: Final = frozenset((10005, 10023, 10074))
+
+_ALL: Final[Mapping[str, Any]] = {
+    "storage": "file",
+    "num_replicas": REPLICAS,
+    "retention": "limits",
+    "discard": "new",
+    "max_age": 0,
+    "max_msgs": -1,
+    "max_bytes": -1,
+    "max_msgs_per_subject": -1,
+    "allow_direct": True,
+    "allow_atomic": True,
+    # A filler replaces the one before it; nothing else here uses a roll-up.
+    "allow_rollup_hdrs": True,
+    "deny_delete": False,
+}
+
+
+async def find_or_make(link: Link, *, create: bool) -> Meta:
+    """The store of the link's address, whose number of shards the link then knows.
+
+    Raises NotAStore, StoreTooNew, StoreUnsafe, StoreReadOnly (it would have to be made),
+    StoreUnavailable, InvalidSetting.
+    """
+    address, names = link.address, link.names
+    configured = await _stream(link, names.meta)
+    if configured is None:
+        if not create:
+            raise StoreUnavailable(
+                f"{address.place}: expected a store of the name {address.name!r}, found no stream "
+                f"{names.meta}; open it with create=True to make one"
+            )
+        configured = await _make(link, names.meta, {"subjects": [f"{names.prefix}.meta.>"]})
+    check_stream(address.place, configured)
+    meta = await _meta(link)
+    if meta is None:
+        if not create:
+            raise StoreReadOnly(f"{address.place}: the store was never finished; open it to write")
+        meta = await _make_meta(link)
+    if address.shards is not None and address.shards != meta.shards:
+        raise InvalidSetting(
+            f"{address.place}: expected shards={meta.shards}, as the store was made, found "
+            f"shards={address.shards}; copy the sessions to a new store to change it"
+        )
+    link.names = Names(address.name, meta.shards)
+    for name, settings in _wanted(link.names):
+        found = await _stream(link, name)
+        if found is None:
+            if not create:
+                raise StoreReadOnly(
+                    f"{address.place}: expected the stream {name}, found none; it was removed, or "
+                    "the store was never finished"
+                )
+            found = await _make(link, name, settings)
+        check_stream(address.place, found)
+    return meta
+
+
+def _wanted(names: Names) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = [
+        (names.caches, {"subjects": [f"{names.prefix}.kv.>"]})
+    ]
+    for shard in range(names.shards):
+        records = f"{names.prefix}.{shard}.r.>"
+        live = {
+            "src": records,
+            "dest": f"{names.prefix}.live.{shard}.>",
+            "headers_only": True,
+        }
+        settings = {"subjects": [f"{names.prefix}.{shard}.>"], "republish": live}
+        found.append((names.stream(shard), settings))
+    return found
+
+
+async def _stream(link: Link, name: str) -> dict[str, Any] | None:
+    """The configuration of a stream; None if there is no such stream."""
+    try:
+        found = await link.request(f"$JS.API.STREAM.INFO.{name}")
+    except ApiError as error:
+        if error.number == STREAM_NOT_FOUND:
+            return None
+        raise link.translated(error, name) from error
+    return dict(found["config"])
+
+
+async def _make(link: Link, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        made = await link.request(
+            f"$JS.API.STREAM.CREATE.{name}", {"name": name, **_ALL, **settings}
+        )
+    except ApiError as error:
+        if error.number == _NAME_IN_USE:  # another process made it in the meantime
+            found = await _stream(link, name)
+            if found is not None:
+                return found
+        if error.number in _TOO_FEW_SERVERS:
+            raise StoreUnsafe(
+                f"{link.address.place}: expected a cluster of {REPLICAS} or more servers with "
+                f"JetStream for the stream {name}, found: {error.description}"
+            ) from error
+        raise link.translated(error, name) from error
+    return dict(made["config"])
+
+
+async def _meta(link: Link) -> Meta | None:
+    asking = Asking(link.client, link.names, link.patience)
+    last = await asking.last_of(link.names.meta, link.names.meta_subject)
+    if last is None:
+        return None
+    place = link.address.place
+    try:
+        meta = decode_meta(last.data)
+    except msgspec.MsgspecError as error:
+        raise NotAStore(
+            f"{place}: expected a store of eventctx in the stream {link.names.meta}, found "
+            "something else; give the store another name (?name=…)"
+        ) from error
+    if meta.layout > LAYOUT:
+        raise StoreTooNew(
+            f"{place}: expected a store of layout {LAYOUT} or older, found {meta.layout}: update "
+            "eventctx"
+        )
+    return meta
+
+
+async def _make_meta(link: Link) -> Meta:
+    """Write the store's first message, unless another process was faster."""
+    meta = Meta(LAYOUT, uuid4().hex, link.address.shards or 1)
+    message = outgoing(link.names.meta_subject, {EXPECTED: "0"}, msgspec.json.encode(meta))
+    tries = Tries(link, link.names.meta)
+    while True:
+        try:
+            await send(link, [message])
+            return meta
+        except ApiError as error:
+            if error.number == WRONG_LAST_SEQUENCE:
+                found = await _meta(link)
+                if found is not None:
+                    return found
+            elif not error.passing:
+                raise link.translated(error, link.names.meta) from error
+            await tries.after(error)
+        except DOUBTS as error:
+            await tries.after(error)

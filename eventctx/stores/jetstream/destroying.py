@@ -1,0 +1,306 @@
+"""What was erased or deleted leaves the servers' files, on every replica.
+
+A shard's ``x`` messages say what must go; they are written together with the erasure, so whatever
+ends in the middle is taken up by the next process that opens the store. Three things hold bytes:
+
+- The messages. They are deleted one by one, with the option that overwrites their bytes.
+- The ledger of a shard must have counted them before, see ``verifying``.
+- The Raft logs of the replicas: they hold what was written since their last snapshot. A server
+  takes one when its log has grown by 8 MiB, or after minutes. So the log is filled up, and every
+  server's monitoring is asked whether its log begins behind what was deleted.
+
+Only then the ``x`` message goes, and the store counts as scrubbed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from eventctx.errors import EventctxError, StoreUnavailable
+from eventctx.stores.jetstream.asking import Asking
+from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
+    WRONG_LAST_SEQUENCE,
+    ApiError,
+    Link,
+    Tries,
+)
+from eventctx.stores.jetstream.layout import (
+    Ledger,
+    ToDestroy,
+    decode_ledger,
+    decode_to_destroy,
+    encode,
+    token,
+)
+from eventctx.stores.jetstream.requirements import Servers
+
+_log = logging.getLogger("eventctx.stores")
+
+SEQUENCES: Final = 10_000
+"""Most sequences in one ``x`` message."""
+
+WAIT_SECONDS: Final = 30.0
+"""How long an erasure waits for the servers' files: a message takes them some 10 ms."""
+
+AGAIN_SECONDS: Final = 30.0
+
+_DELETES: Final = 128
+_FILL_BYTES: Final = 10 * 2**20
+_FILLER_BYTES: Final = 900_000
+_ROUNDS: Final = 2
+_COMPACTION_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.05
+
+
+DropSnapshots = Callable[[Sequence[str]], Awaitable[int]]
+"""Destroys the snapshots of these sessions and their forks; how many there were."""
+
+
+class Count(NamedTuple):
+    """The ledger of a shard, and where its last entry lies."""
+
+    total: int
+    sequence: int
+
+
+class Destroyer:
+    """Writes what must go, and sees that it goes; in the store's loop."""
+
+    def __init__(
+        self, link: Link, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
+    ) -> None:
+        self._link = link
+        self._names = link.names
+        self._asking = asking
+        self._servers = servers
+        self._drop_snapshots = drop_snapshots
+        self._lock = asyncio.Lock()
+        self._later: asyncio.Task[Any] | None = None
+
+    async def count(self, shard: int) -> Count:
+        """The ledger of a shard, from its leader."""
+        last = await self._asking.last(shard, self._names.of_shard("d", shard))
+        return Count(0, 0) if last is None else Count(decode_ledger(last.data).total, last.sequence)
+
+    def orders(
+        self, shard: int, count: Count, orders: Sequence[ToDestroy], messages: int
+    ) -> list[Outgoing]:
+        """The messages that order a destruction of ``messages`` messages, and count them.
+
+        The batch that takes them fails when the ledger is another by then.
+        """
+        total = count.total + messages + len(orders)
+        ledger = outgoing(
+            self._names.of_shard("d", shard),
+            {EXPECTED: str(count.sequence)},
+            encode(Ledger(total)),
+        )
+        subject = self._names.of_shard("x", shard)
+        return [*(outgoing(subject, {}, encode(order)) for order in orders), ledger]
+
+    async def waste(self, session: str, sequences: list[int]) -> None:
+        """Destroy messages that no unit names."""
+        if not sequences:
+            return
+        shard = self._names.shard(session)
+        await self._store(shard, orders_of(sequences), len(sequences))
+        await self.carry_out(shard)
+
+    async def _store(self, shard: int, orders: Sequence[ToDestroy], messages: int) -> None:
+        tries = Tries(self._link, "destroying")
+        while True:
+            count = await self.count(shard)
+            try:
+                await send(self._link, self.orders(shard, count, orders, messages))
+                return
+            except DOUBTS as error:
+                await tries.after(error)  # an order that is stored twice does no harm
+            except ApiError as error:
+                if error.number != WRONG_LAST_SEQUENCE and not error.passing:
+                    raise self._link.translated(error, "destroying") from error
+                await tries.after(error)
+
+    async def carry_out(self, shard: int) -> bool:
+        """Do what a shard's orders say; whether nothing is left to do.
+
+        Goes on in the background if it takes long; what cannot be done now, as a server is down,
+        is tried again later. If the store is closed meanwhile, who opens it next does the rest.
+        """
+        working = self._link.keep(self._attempt(shard))
+        await asyncio.wait({working}, timeout=WAIT_SECONDS)
+        return working.done() and working.result()
+
+    async def _attempt(self, shard: int) -> bool:
+        async with self._lock:
+            try:
+                done = await self._carried_out(shard)
+            except EventctxError as error:
+                _log.warning("%s: what was erased is not gone from every server's files yet: %s",
+                             self._link.address.place, error)  # fmt: skip
+                done = False
+        if not done and (self._later is None or self._later.done()):
+            self._later = self._link.keep(self._again())
+        return done
+
+    async def _again(self) -> None:
+        left = True
+        while left:
+            await asyncio.sleep(AGAIN_SECONDS)
+            async with self._lock:
+                try:
+                    shards = range(self._names.shards)
+                    left = not all([await self._carried_out(shard) for shard in shards])
+                except EventctxError:
+                    continue
+
+    async def open_orders(self, shard: int) -> list[tuple[int, ToDestroy]]:
+        """The orders of a shard that are not carried out, with their sequences."""
+        found = []
+        subject, sequence = self._names.of_shard("x", shard), 1
+        while (message := await self._asking.next(shard, subject, sequence)) is not None:
+            found.append((message.sequence, decode_to_destroy(message.data)))
+            sequence = message.sequence + 1
+        return found
+
+    async def _carried_out(self, shard: int) -> bool:
+        orders = await self.open_orders(shard)
+        if not orders:
+            return True
+        stream = self._names.stream(shard)
+        for sequence, order in orders:
+            await self._delete(stream, order.sequences)
+            if order.session is not None:
+                await self._delete_session(shard, order.session, sequence)
+        snapshots = sorted({name for _, order in orders for name in order.snapshots})
+        dropped = await self._drop_snapshots(snapshots) if snapshots else 0
+        if not await self._compacted(shard):
+            return False
+        if dropped and not await self._caches_compacted():
+            return False
+        for sequence, _ in orders:
+            await self._delete(stream, (sequence,))
+        return True
+
+    async def _delete(self, stream: str, sequences: Iterable[int]) -> None:
+        """Overwrite and delete messages, some at a time; one that is gone already is no error."""
+        some = asyncio.Semaphore(_DELETES)
+
+        async def delete(sequence: int) -> None:
+            async with some:
+                await self._link.destroy(stream, sequence)
+
+        await asyncio.gather(*(delete(sequence) for sequence in sequences))
+
+    async def _delete_session(self, shard: int, session: str, before: int) -> None:
+        """Delete the messages of a session that are older than ``before``."""
+        stream = self._names.stream(shard)
+        for kind in "rbpe":
+            subject = f"{self._names.prefix}.{shard}.{kind}.{token(session)}"
+            while True:
+                page = await self._asking.page(shard, subject, 1)
+                found = [one.sequence for one in page.messages if one.sequence < before]
+                if not found:
+                    # A replica may be behind; the leader is not.
+                    left = await self._asking.next(shard, subject, 1)
+                    if left is None or left.sequence >= before:
+                        break
+                    found = [left.sequence]
+                await self._delete(stream, found)
+
+    async def _compacted(self, shard: int) -> bool:
+        """Make every replica drop what its Raft log holds of the shard; whether all did."""
+        subject = self._names.of_shard("t", shard)
+
+        async def fill() -> None:
+            size, fillers = self._fillers()
+            await self._store(shard, (), fillers)  # each replaces the one before it
+            await self._fill(subject, size, fillers)
+
+        return await self._compact(self._names.stream(shard), fill)
+
+    async def _caches_compacted(self) -> bool:
+        subject = f"{self._names.prefix}.kv.t"
+
+        async def fill() -> None:
+            await self._fill(subject, *self._fillers())
+
+        return await self._compact(self._names.caches, fill)
+
+    def _fillers(self) -> tuple[int, int]:
+        """The size of a filler, and how many make a Raft log long enough."""
+        size = min(self._link.client.max_payload - 1024, _FILLER_BYTES)
+        return size, -(-_FILL_BYTES // size)
+
+    async def _fill(self, subject: str, size: int, fillers: int) -> None:
+        # Random, since a server may compress; it replaces the filler before it.
+        filler = outgoing(subject, {"Nats-Rollup": "sub"}, os.urandom(size))
+        for _ in range(fillers):
+            try:
+                await send(self._link, [filler])
+            except DOUBTS as error:
+                raise self._link.translated(error, "compacting") from error
+            except ApiError as error:
+                raise self._link.translated(error, "compacting") from error
+
+    async def _compact(self, stream: str, fill: Callable[[], Awaitable[None]]) -> bool:
+        """Whether the Raft log of each replica of a stream begins behind what it held before."""
+        marks = await self._logs(stream)
+        for _ in range(_ROUNDS):
+            await fill()
+            until = self._link.loop.time() + _COMPACTION_SECONDS
+            while self._link.loop.time() < until:
+                now = await self._logs(stream)
+                if all(
+                    name in now and (now[name][0] > last or now[name][2] == 0)
+                    for name, (_, last, _) in marks.items()
+                ):
+                    return True
+                await asyncio.sleep(_LOOK_SECONDS)
+        return False
+
+    async def _logs(self, stream: str) -> dict[str, tuple[int, int, int]]:
+        """First, last and number of entries of each replica's Raft log of a stream.
+
+        Raises StoreUnavailable when one of them cannot be seen.
+        """
+        status = await self._link.request(f"$JS.API.STREAM.INFO.{stream}")
+        cluster = status["cluster"]
+        replicas = {cluster["leader"], *(one["name"] for one in cluster.get("replicas", ()))}
+        group = cluster["raft_group"]
+        user = await self._link.request("$SYS.REQ.USER.INFO")
+        answers = await self._servers.ask("raftz", acc=user["data"]["account"], group=group)
+        found = {}
+        for name in replicas:
+            for account in answers.get(name, {}).values():
+                wal = account.get(group, {}).get("wal")
+                if wal is not None:
+                    found[name] = (wal["first_seq"], wal["last_seq"], wal["messages"])
+        if set(found) != replicas:
+            missing = ", ".join(sorted(replicas - set(found)))
+            raise StoreUnavailable(
+                f"{self._link.address.place}: expected to see the Raft logs of {stream} on every "
+                f"server, found none of {missing}; it is tried again"
+            )
+        return found
+
+    async def scrubbed(self) -> bool:
+        """Whether no order is left in any shard."""
+        for shard in range(self._names.shards):
+            subject = self._names.of_shard("x", shard)
+            if await self._asking.last(shard, subject) is not None:
+                return False
+        return True
+
+
+def orders_of(sequences: Sequence[int]) -> list[ToDestroy]:
+    """The orders to destroy these messages."""
+    return [
+        ToDestroy(tuple(sequences[start : start + SEQUENCES]))
+        for start in range(0, len(sequences), SEQUENCES)
+    ]

@@ -1,0 +1,322 @@
+"""Reads of sessions, of which nothing is passed on that is not whole.
+
+The messages come from any replica, up to a thousand at once. What came is checked: the positions
+follow each other up to those of the leader's last unit, and every digest follows from the one
+before. A replica that lags or is damaged is asked again, then the leader; what the leader does not
+have, either, is LogCorrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from eventctx.errors import LogCorrupted
+from eventctx.log.record import Body, Record
+from eventctx.log.store import Address, StreamInfo
+from eventctx.stores.jetstream.asking import PAGE_MESSAGES, Asking
+from eventctx.stores.jetstream.collecting import Stored
+from eventctx.stores.jetstream.layout import Origin, Unit, token
+from eventctx.stores.jetstream.owners import Owned, Owners, existing
+from eventctx.stores.jetstream.positions import Positions
+from eventctx.stores.jetstream.scanning import Scan
+from eventctx.stores.jetstream.units import Erased, Gathered, Incomplete, Placed, records_of
+from eventctx.stores.jetstream.verifying import Heads
+
+_PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
+"""Seconds before a replica is asked again; then the leader is asked."""
+
+_NEAR_RECORDS = 16
+_NEAR_SEQUENCES = 256
+_MOST_PROBES = 60
+_LEADERS_MESSAGES = 64
+_APART = 32
+"""Records between two that are wanted, above which they are asked for apart."""
+
+
+class Verified(NamedTuple):
+    """The end of a session as its leader has it, and its origin."""
+
+    position: int
+    digest: bytes
+    event: bytes
+    sequence: int
+    origin: Origin
+    deleted: bool
+
+
+class Reader:
+    """Reads of the sessions of one store, for use in the event loop of its client."""
+
+    def __init__(self, asking: Asking) -> None:
+        self.asking = asking
+        self.names = asking.names
+        self.heads = Heads(asking)
+        self.owners = Owners(asking, self.heads)
+        self.positions = Positions()
+        self._density = 2.0
+        """Messages for a record, as the last page had it: so that few come that nobody wants."""
+        self.short_reads = 0
+        """How often a replica gave less than there was."""
+
+    async def verified_head(self, stream: str) -> Verified | None:
+        """The end of a session; None if it does not exist. Raises LogCorrupted."""
+        head = await self.heads.head(stream)
+        if head is None:
+            return None
+        beginning = await self.owners.beginning(stream, head)
+        return Verified(
+            head.position, head.digest, head.event, head.sequence, beginning.origin, head.deleted
+        )
+
+    async def head(self, stream: str) -> StreamInfo | None:
+        """See ``EventStore.head``."""
+        found = await self.verified_head(stream)
+        if found is None:
+            return None
+        made = found.origin
+        return StreamInfo(
+            stream,
+            found.position,
+            found.digest,
+            made.created,
+            made.parent,
+            made.forked_at,
+            found.deleted,
+        )
+
+    async def scan(
+        self,
+        stream: str,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        backward: bool = False,
+        limit: int | None = None,
+        bodies: bool = True,
+    ) -> Scan:
+        """Begin a read; see ``EventStore.read``. Raises StreamNotFound, LogCorrupted."""
+        head, erased = await asyncio.gather(
+            existing(self.heads, stream), self.owners.erased(stream)
+        )
+        if head.deleted:
+            self.owners.forget(stream)
+            self.positions.forget(stream)
+        self.positions.add(stream, head.unit.first, head.begins)
+        owned = await self.owners.lineage(stream, head)
+        last = head.position if stop is None else min(stop, head.position)
+        first = max(start, owned[0].first)
+        left = 2**62 if limit is None else max(limit, 0)
+        return Scan(
+            self, stream, owned, {stream: erased}, head, first, last, backward, left, bodies
+        )
+
+    async def records(self, stream: str, first: int, last: int) -> list[Record]:
+        """The records of these positions, all of which there are, with their bodies."""
+        scan = await self.scan(stream, start=first, stop=last)
+        found: list[Record] = []
+        while page := await scan.page():
+            found += page
+        return found
+
+    async def unit_at(self, owner: str, position: int) -> tuple[Unit, int]:
+        """The unit of ``owner``'s own records with this position, and its sequence.
+
+        Raises StreamNotFound, LogCorrupted.
+        """
+        head = await existing(self.heads, owner)
+        self.positions.add(owner, head.unit.first, head.begins)
+        for pause in (*_PAUSES, None):
+            if pause is not None:
+                await asyncio.sleep(pause)
+            subject = self.names.of_session("r", owner)
+            sequence = await self._locate(owner, position)
+            while True:
+                gathered = Gathered()
+                messages, more = await self._fetch(owner, subject, sequence, 64, pause is None)
+                gathered.add(messages)
+                for placed in gathered.units:
+                    self.positions.add(owner, placed.unit.first, placed.begins)
+                    if placed.unit.first <= position <= placed.unit.last:
+                        return placed.unit, placed.sequence
+                if not more or not gathered.units or gathered.units[-1].unit.first > position:
+                    break
+                sequence = gathered.seen + 1
+            self.positions.forget(owner)
+        raise LogCorrupted(owner, position, "the record is missing")
+
+    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
+        """See ``EventStore.bodies``."""
+        head = await existing(self.heads, stream)
+        wanted = sorted({address.position for address in addresses})
+        runs: list[tuple[int, int]] = []
+        for position in wanted:
+            if not 0 <= position <= head.position:
+                raise LogCorrupted(stream, position, "expected a body, found none")
+            if runs and position - runs[-1][1] <= _APART:
+                runs[-1] = (runs[-1][0], position)
+            else:
+                runs.append((position, position))
+        needed = set(wanted)
+        bodies: dict[int, tuple[Body, ...]] = {}
+        for first, last in runs:
+            for record in await self.records(stream, first, last):
+                if record.position in needed:
+                    bodies[record.position] = record.bodies
+        found: list[Body] = []
+        for position, index in addresses:
+            of_record = bodies.get(position, ())
+            if not 0 <= index < len(of_record):
+                raise LogCorrupted(stream, position, f"expected a body {index}, found none")
+            found.append(of_record[index])
+        return found
+
+    async def part(
+        self, stream: str, owned: Owned, low: int, high: int, erased: Erased, data: bool
+    ) -> list[Record]:
+        """Some records of ``owned`` from ``low`` on, at least one, and none behind ``high``.
+
+        Raises LogCorrupted when the leader does not have them, either.
+        """
+        for pause in (*_PAUSES, None):
+            try:
+                found = await self._part(stream, owned, low, high, erased, data, pause is None)
+                # A leader that answers instead of a replica must not have lost anything.
+                if pause is None:
+                    await self.heads.check(self.names.shard(owned.owner))
+                return found
+            except Incomplete as damage:
+                self.short_reads += 1
+                self.positions.forget(owned.owner)
+                if pause is None:
+                    await self.heads.check(self.names.shard(owned.owner))
+                    place = damage.position if damage.position >= 0 else low
+                    raise LogCorrupted(stream, place, damage.problem) from damage
+                await asyncio.sleep(pause)
+                # What is missing may have been erased meanwhile.
+                erased = await self.owners.erased(owned.owner)
+        raise AssertionError  # the last pause is None
+
+    async def _part(
+        self,
+        stream: str,
+        owned: Owned,
+        low: int,
+        high: int,
+        erased: Erased,
+        data: bool,
+        leader: bool,
+    ) -> list[Record]:
+        owner = owned.owner
+        shard = self.names.shard(owner)
+        subject = f"{self.names.prefix}.{shard}.*.{token(owner)}"
+        sequence = await self._locate(owner, low)
+        batch = min(PAGE_MESSAGES, 16 + int(1.1 * self._density * (high - low + 1)))
+        gathered = Gathered()
+        found: list[Record] = []
+        while True:
+            messages, more = await self._fetch(owner, subject, sequence, batch, leader)
+            gathered.add(messages)
+            for placed in gathered.units:
+                if placed.unit.last < low:
+                    continue
+                expected = low + len(found)
+                if expected > high:
+                    break
+                self._check_order(placed, expected, bool(found))
+                if not await self._complete(owner, gathered, placed, expected, high, erased, more):
+                    break
+                found += records_of(
+                    placed, gathered, erased, self.names, shard, stream, expected, high, data
+                )
+                self.positions.add(owner, placed.unit.first, placed.begins)
+            if found:
+                span = found[-1].position - gathered.units[0].unit.first + 1
+                self._density = max(len(messages) / span, 1.0)
+                break
+            if not more:
+                raise Incomplete(low, f"the records from {low} to {high} are missing")
+            sequence, batch = gathered.seen + 1, PAGE_MESSAGES
+        if not more and low + len(found) <= high:
+            missing = low + len(found)
+            raise Incomplete(missing, f"the records from {missing} to {high} are missing")
+        return found
+
+    @staticmethod
+    def _check_order(placed: Placed, expected: int, exactly: bool) -> None:
+        first = placed.unit.first
+        if first > expected:
+            problem = f"the records from {expected} to {first - 1} are missing"
+            raise Incomplete(expected, problem)
+        if exactly and first < expected:
+            raise Incomplete(first, f"message {placed.sequence} holds other records of its place")
+
+    async def _complete(
+        self,
+        owner: str,
+        gathered: Gathered,
+        placed: Placed,
+        low: int,
+        high: int,
+        erased: Erased,
+        more: bool,
+    ) -> bool:
+        """Whether all bodies of a unit are there; False if they may come with the next page."""
+        while (missing := gathered.missing(placed, low, high, erased)) is not None:
+            if missing > gathered.seen and more:
+                return False
+            if missing > placed.begins:
+                return True  # its record says what is missing
+            # Bodies of a long append lie before their unit, among those of other appends.
+            subject = self.names.of_session("p", owner)
+            messages, _ = await self._fetch(owner, subject, missing, PAGE_MESSAGES, False)
+            if not messages or messages[0].sequence != missing:
+                return True
+            gathered.bodies.update((message.sequence, message) for message in messages)
+        return True
+
+    async def _fetch(
+        self, owner: str, subject: str, sequence: int, messages: int, leader: bool
+    ) -> tuple[list[Stored], bool]:
+        """Messages from ``sequence`` on, and whether there may be more behind them."""
+        shard = self.names.shard(owner)
+        if not leader:
+            page = await self.asking.page(shard, subject, sequence, messages=messages)
+            return page.messages, page.pending > 0
+        found: list[Stored] = []
+        while len(found) < _LEADERS_MESSAGES:
+            one = await self.asking.next(shard, subject, sequence)
+            if one is None:
+                return found, False
+            found.append(one)
+            sequence = one.sequence + 1
+        return found, True
+
+    async def _locate(self, owner: str, position: int) -> int:
+        """A sequence at or before the unit with this position, and not far before it."""
+        seen, later = self.positions.before(owner, position), self.positions.after(owner, position)
+        low_first, low = (0, 1) if seen is None else seen
+        if later is None:
+            return low
+        high_first, high = later
+        shard, subject = self.names.shard(owner), self.names.of_session("r", owner)
+        for number in range(_MOST_PROBES):
+            if position - low_first <= _NEAR_RECORDS or high - low <= _NEAR_SEQUENCES:
+                break
+            share = (position - low_first) / (high_first - low_first) if number % 3 else 0.5
+            probe = min(max(low + int((high - low) * share) - _NEAR_RECORDS, low + 1), high - 1)
+            page = await self.asking.page(shard, subject, probe, messages=2)
+            gathered = Gathered()
+            gathered.add(page.messages)
+            if not gathered.units:
+                break
+            unit, begins, _ = gathered.units[0]
+            self.positions.add(owner, unit.first, begins)
+            if unit.first <= position:
+                low_first, low = unit.first, begins
+                if position <= unit.last:
+                    break
+            else:
+                high_first, high = unit.first, probe
+        return low

@@ -1,0 +1,162 @@
+"""The last unit of a session, from a leader whose own files are whole.
+
+A server that was stopped, and whose files were damaged before it started again, comes back without
+the messages of the damaged blocks. It is not repaired, it may be elected the leader, and then it
+answers as if what it has were all. Measured with nats-server 2.15.1: a session of 4,000 messages
+ended at 2,000, or did not exist. So no leader is believed unseen:
+
+- It must have every message that was ever stored but those that were deleted, and every deletion
+  was entered in the ledger of the shard before it was carried out.
+- It must know what this process has seen of the session before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+import msgspec
+
+from eventctx.errors import LogCorrupted, StoreUnavailable
+from eventctx.stores.jetstream.asking import Asking, StreamState
+from eventctx.stores.jetstream.collecting import Stored
+from eventctx.stores.jetstream.layout import (
+    Unit,
+    decode_ledger,
+    decode_unit,
+    part_of,
+)
+
+SOUND_SECONDS: Final = 1.0
+"""Seconds for which a leader that was found whole is believed to lead, and to be whole."""
+
+_MOST_SEEN = 100_000
+_PAUSE_SECONDS = 0.1
+
+
+class Head(NamedTuple):
+    """The last unit of a session: where it begins, and where its last message lies."""
+
+    unit: Unit
+    begins: int
+    sequence: int
+
+    @property
+    def position(self) -> int:
+        """The position of the session's last record."""
+        return self.unit.last
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of the session's last record."""
+        return self.unit.records[-1].digest
+
+    @property
+    def event(self) -> bytes:
+        """The event id of the session's last record."""
+        return self.unit.records[-1].id
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the session was deleted, and this is the record that says so."""
+        return self.unit.deleted
+
+
+class Heads:
+    """Asks the leaders for the ends of sessions, and checks the leaders."""
+
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
+        self._names = asking.names
+        self._seen: OrderedDict[str, int] = OrderedDict()
+        self._sound: dict[int, float] = {}
+
+    def saw(self, session: str, sequence: int) -> None:
+        """Note that a unit of the session is stored at ``sequence``: it may not go again."""
+        if self._seen.get(session, 0) < sequence:
+            self._seen[session] = sequence
+        self._seen.move_to_end(session)
+        while len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+
+    async def head(self, session: str) -> Head | None:
+        """The last unit of a session; None if there is none.
+
+        Raises LogCorrupted when the leader lacks messages, and StoreUnavailable.
+        """
+        shard = self._names.shard(session)
+        subject = self._names.of_session("r", session)
+        known = self._seen.get(session, 0)
+        until = time.monotonic() + self._asking.patience
+        while True:
+            found = await self._asking.last(shard, subject)
+            sequence = 0 if found is None else found.sequence
+            await self.check(shard, not known or sequence < known)
+            if sequence >= known:
+                break
+            # It has all of its messages, and not this one: it was deposed, and has not heard of it.
+            if time.monotonic() > until:
+                raise StoreUnavailable(
+                    f"session {session!r}: the leader of {self._names.stream(shard)} is at message "
+                    f"{sequence}, behind {known}, which was stored: it lost touch with the others"
+                )
+            await asyncio.sleep(_PAUSE_SECONDS)
+        if found is None:
+            return None
+        self.saw(session, sequence)
+        return await self._whole(session, shard, subject, found)
+
+    async def _whole(self, session: str, shard: int, subject: str, last: Stored) -> Head:
+        messages = [last]
+        try:
+            number, count = part_of(last.ours)
+            begins = last.sequence - count + 1
+            for sequence in range(begins, last.sequence):
+                part = await self._asking.next(shard, subject, sequence)
+                if part is None or part.sequence != sequence:
+                    raise ValueError(f"expected {count} parts, found {number}")
+                messages.insert(-1, part)
+            unit = decode_unit(b"".join([message.data for message in messages]))
+        except (ValueError, msgspec.MsgspecError) as error:
+            problem = f"message {last.sequence} of {subject} is damaged: {error}"
+            raise LogCorrupted(session, -1, problem) from error
+        return Head(unit, begins, last.sequence)
+
+    async def check(self, shard: int, now: bool = True) -> None:
+        """Check that the leader of a shard has all its messages; by default ``now``.
+
+        Raises LogCorrupted.
+        """
+        if now or time.monotonic() >= self._sound.get(shard, 0.0):
+            await self.state(shard)
+
+    async def state(self, shard: int) -> StreamState:
+        """What the leader of a shard has, after the check that this is all. Raises LogCorrupted."""
+        # In this order: a deletion is entered in the ledger before it is carried out.
+        status = await self._asking.status(shard)
+        gaps = status.state.gaps
+        if gaps:
+            allowed = await self.deletions(shard)
+            if gaps > allowed:
+                stream, leader = self._names.stream(shard), status.cluster.leader or "its leader"
+                raise LogCorrupted(
+                    "",
+                    -1,
+                    f"server {leader!r} lacks {gaps - allowed} of the messages of {stream!r}, "
+                    "which it leads, and nobody deleted them: let another server lead (`nats "
+                    f"stream cluster step-down {stream} --preferred OTHER`), and have this one "
+                    f"copy the stream anew (`nats stream cluster peer-remove {stream} {leader}`)",
+                )
+        self._sound[shard] = time.monotonic() + SOUND_SECONDS
+        return status.state
+
+    async def deletions(self, shard: int) -> int:
+        """How many messages of a shard were ever deleted, or are about to be."""
+        found = await self._asking.last(shard, self._names.of_shard("d", shard))
+        try:
+            return 0 if found is None else decode_ledger(found.data).total
+        except msgspec.MsgspecError as error:
+            stream = self._names.stream(shard)
+            raise LogCorrupted("", -1, f"the ledger of {stream!r} is damaged: {error}") from error

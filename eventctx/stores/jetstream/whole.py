@@ -1,0 +1,278 @@
+"""Reads of all sessions, in the order of their global positions.
+
+A shard is read message by message, so a place without one is a deletion, or a loss. The leader's
+list of deletions tells which. Within one shard the sequences are the order. Of several shards none
+may be read further than the shortest has come: what is appended there later would lie before what
+was read. So a reader pushes the short ones on first, by fillers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from eventctx.errors import LogCorrupted
+from eventctx.log.record import Record
+from eventctx.stores.jetstream.asking import MOST_SUBJECTS, PAGE_MESSAGES
+from eventctx.stores.jetstream.collecting import Stored
+from eventctx.stores.jetstream.layout import decode_to_destroy, name_of, part_of, token
+from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.units import Erased, Gathered, Incomplete, Placed, records_of
+
+_PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
+_LEADERS_MESSAGES = 256
+
+Fill = Callable[[int, int], Awaitable[None]]
+"""Pushes a shard on to a sequence."""
+
+
+class Whole:
+    """All sessions of a store; ``fill`` is None where nothing may be written."""
+
+    def __init__(self, reader: Reader, fill: Fill | None) -> None:
+        self.reader = reader
+        self.fill = fill
+        self.deleted: dict[int, tuple[int, Sequence[int]]] = {}
+        """Of each shard, the first sequence that is not deleted, and those deleted behind it."""
+
+    async def scan(self, *, after: int = -1, limit: int | None = None, bodies: bool = True) -> All:
+        """Begin a read of all that is stored now; see ``EventStore.read_all``."""
+        names = self.reader.names
+        ends = [await self.end(shard) for shard in range(names.shards)]
+        if names.shards > 1 and self.fill is not None:
+            furthest = max(ends)
+            for shard, end in enumerate(ends):
+                if end < furthest:
+                    await self.fill(shard, furthest)
+                    ends[shard] = await self.end(shard)
+        # The first place that the next message of any shard could take.
+        fence = min((end + 1) * names.shards + shard for shard, end in enumerate(ends))
+        scans = []
+        for shard, end in enumerate(ends):
+            # Sequences of this shard whose places lie before the fence.
+            upto = min(end, (fence - 1 - shard) // names.shards)
+            scans.append(_Shard(self, shard, after, upto, bodies))
+        return All(scans, 2**62 if limit is None else max(limit, 0))
+
+    async def end(self, shard: int) -> int:
+        """The last sequence of a shard, from a leader that is whole."""
+        return (await self.reader.heads.state(shard)).last_seq
+
+    async def was_deleted(self, shard: int, first: int, last: int) -> bool:
+        """Whether the leader has no message at all from ``first`` to ``last``."""
+        for fresh in (False, True):
+            if fresh or shard not in self.deleted:
+                state = (await self.reader.asking.status(shard, deleted=True)).state
+                self.deleted[shard] = (state.first_seq, state.deleted)
+            begins, deleted = self.deleted[shard]
+            at = max(first, begins)
+            if at > last:
+                return True
+            place = bisect_left(deleted, at)
+            count = last - at + 1
+            if deleted[place : place + 1] == (at,) and deleted[
+                place + count - 1 : place + count
+            ] == (last,):
+                return True
+        return False
+
+
+class All:
+    """One read of all sessions, page by page."""
+
+    def __init__(self, scans: Sequence[_Shard], left: int) -> None:
+        self._scans = scans
+        self._left = left
+
+    async def page(self) -> list[Record]:
+        """The next records; none at the end. Raises LogCorrupted, StoreUnavailable."""
+        if self._left <= 0:
+            return []
+        await asyncio.gather(*[scan.fetch() for scan in self._scans if not scan.ready])
+        waiting = [scan.ready for scan in self._scans]
+        if len(waiting) == 1:
+            found, waiting[0][:] = waiting[0][:], []
+        else:
+            # Up to where every shard that is not at its end has come.
+            last = min((s.ready[-1].global_position for s in self._scans if s.ready), default=-1)
+            found = []
+            for ready in waiting:
+                count = 0
+                while count < len(ready) and ready[count].global_position <= last:
+                    count += 1
+                found += ready[:count]
+                del ready[:count]
+            found.sort(key=lambda record: record.global_position)
+        found = found[: self._left]
+        self._left -= len(found)
+        return found
+
+
+class _Shard:
+    """The records of one shard behind ``after``, up to the sequence ``upto``."""
+
+    def __init__(self, whole: Whole, shard: int, after: int, upto: int, data: bool) -> None:
+        self._whole = whole
+        self._reader = whole.reader
+        self._shard = shard
+        self._after = after
+        self._upto = upto
+        self._data = data
+        self.ready: list[Record] = []
+        self._at = 1
+        if after >= 0:
+            _, sequence, _ = self._reader.names.place(after)
+            # The unit at ``sequence`` may have further records, and parts before it.
+            self._at = max(sequence, 1)
+        self._begun = after < 0
+        self._batch = PAGE_MESSAGES
+        self._prefix = f"{self._reader.names.prefix}.{shard}."
+
+    async def fetch(self) -> None:
+        """Add the next records to ``ready``; none are there at the end."""
+        if not self._begun:
+            self._begun = True
+            page = await self._reader.asking.page(
+                self._shard, self._prefix + "r.>", self._at, messages=1
+            )
+            if page.messages and page.messages[0].sequence == self._at:
+                number, _ = part_of(page.messages[0].ours)
+                self._at -= number - 1
+        while self._at <= self._upto and not self.ready:
+            for pause in (*_PAUSES, None):
+                try:
+                    await self._page(pause is None)
+                    break
+                except Incomplete as damage:
+                    self._reader.short_reads += 1
+                    if pause is None:
+                        await self._reader.heads.check(self._shard)
+                        raise LogCorrupted("", damage.position, damage.problem) from damage
+                    await asyncio.sleep(pause)
+
+    async def _page(self, leader: bool) -> None:
+        messages = await self._messages(leader)
+        seen = messages[-1].sequence if messages else self._upto
+        sessions: dict[str, Gathered] = {}
+        bodies: dict[int, Stored] = {}
+        units: list[tuple[str, Placed]] = []
+        for message in messages:
+            if message.sequence > self._upto:
+                break
+            kind, _, whose = message.subject.removeprefix(self._prefix).partition(".")
+            if kind in ("b", "p"):
+                bodies[message.sequence] = message
+            elif kind == "r":
+                of_session = sessions.setdefault(whose, Gathered())
+                before = len(of_session.units)
+                of_session.add([message])
+                if len(of_session.units) > before:
+                    units.append((whose, of_session.units[-1]))
+        hidden, erased = await self._hidden(), await self._erased(sessions)
+        gathered = Gathered()
+        gathered.bodies, gathered.seen = bodies, seen
+        ready: list[Record] = []
+        begun = [one.begun for one in sessions.values() if one.begun is not None]
+        following = min([seen + 1, *begun])
+        for whose, placed in units:
+            if placed.unit.deleted:
+                hidden[whose] = max(hidden.get(whose, 0), placed.begins)
+        for whose, placed in units:
+            if placed.begins < hidden.get(whose, 0):
+                continue
+            found = await self._records(whose, placed, gathered, erased.get(whose, {}))
+            if found is None:
+                following = min(following, placed.begins)
+                break
+            ready += found
+        if following <= self._at and not ready:
+            raise Incomplete(-1, f"message {seen + 1} of shard {self._shard} is missing")
+        self.ready = ready
+        self._at = max(following, self._at)
+
+    async def _messages(self, leader: bool) -> list[Stored]:
+        """The messages from the next on. Raises Incomplete where some are missing among them."""
+        asking = self._reader.asking
+        if leader:
+            found: list[Stored] = []
+            at = self._at
+            while at <= self._upto and len(found) < _LEADERS_MESSAGES:
+                one = await asking.next(self._shard, self._prefix + ">", at)
+                if one is None:
+                    break
+                found.append(one)
+                at = one.sequence + 1
+            return found
+        page = await asking.page(self._shard, self._prefix + ">", self._at)
+        at = self._at
+        for message in page.messages:
+            await self._accounted(at, message.sequence - 1)
+            at = message.sequence + 1
+        if not page.pending:
+            await self._accounted(at, self._upto)
+        return page.messages
+
+    async def _accounted(self, first: int, last: int) -> None:
+        last = min(last, self._upto)
+        if first <= last and not await self._whole.was_deleted(self._shard, first, last):
+            raise Incomplete(-1, f"messages {first} to {last} of shard {self._shard} are missing")
+
+    async def _hidden(self) -> dict[str, int]:
+        """Sessions that were deleted, and before which sequence nothing of them counts."""
+        found: dict[str, int] = {}
+        page = await self._reader.asking.page(self._shard, self._prefix + "x", 1)
+        for message in page.messages:
+            try:
+                order = decode_to_destroy(message.data)
+            except msgspec.MsgspecError:
+                continue
+            if order.session is not None:
+                gone = token(order.session)
+                # The record that is left of it lies directly behind this message.
+                found[gone] = max(found.get(gone, 0), message.sequence)
+        return found
+
+    async def _erased(self, sessions: dict[str, Gathered]) -> dict[str, Erased]:
+        """The erasures of these sessions' bodies."""
+        found: dict[str, Erased] = {}
+        owners = list(sessions)
+        for start in range(0, len(owners), MOST_SUBJECTS // 2):
+            some = owners[start : start + MOST_SUBJECTS // 2]
+            # A session that is there for sure makes the replica say how far it is.
+            asked = [f"{self._prefix}e.{whose}" for whose in some] + [f"{self._prefix}r.{some[0]}"]
+            for message in await self._reader.asking.lasts(self._shard, asked, self._upto):
+                kind, _, whose = message.subject.removeprefix(self._prefix).partition(".")
+                if kind == "e":
+                    found[whose] = await self._reader.owners.erased(name_of(whose))
+        return found
+
+    async def _records(
+        self, whose: str, placed: Placed, gathered: Gathered, erased: Erased
+    ) -> list[Record] | None:
+        """The records of a unit behind ``after``; None if its bodies come with the next page."""
+        names, stream = self._reader.names, name_of(whose)
+        low, high = placed.unit.first, placed.unit.last
+        base = names.global_position(self._shard, placed.sequence, 0)
+        if self._after >= base:
+            low += self._after - base + 1
+        if low > high:
+            return []
+        while (missing := gathered.missing(placed, low, high, erased)) is not None:
+            if missing > gathered.seen:
+                return None
+            if missing > placed.begins:
+                erased = await self._reader.owners.erased(stream)
+                if (left := gathered.missing(placed, low, high, erased)) is None:
+                    break
+                raise Incomplete(low, f"message {left}, a content of {stream!r}, is missing")
+            subject = f"{self._prefix}p.{whose}"
+            page = await self._reader.asking.page(self._shard, subject, missing)
+            if not page.messages or page.messages[0].sequence != missing:
+                raise Incomplete(low, f"message {missing}, a content of {stream!r}, is missing")
+            gathered.bodies.update((message.sequence, message) for message in page.messages)
+        shard = self._shard
+        return records_of(placed, gathered, erased, names, shard, stream, low, high, self._data)

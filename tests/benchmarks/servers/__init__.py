@@ -1,0 +1,1 @@
+"""What the stores on servers cost, on servers that the benchmark starts itself."""

@@ -1,0 +1,108 @@
+"""A cluster as the faults see it: machines that are killed, halted, cut off, and started again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from eventctx.log.store import EventStore
+from tests.faults.disks import LoopDisk, loop_disk
+
+
+class Machines(Protocol):
+    """Three machines with one store. Numbers are those of machines; without any, all are meant."""
+
+    name: str
+    size: int
+
+    async def open(self, *, patience: float = 60.0) -> EventStore:
+        """The store, as a client of all machines."""
+        ...
+
+    def fresh(self) -> None:
+        """From now on ``open`` means another store, an empty one."""
+        ...
+
+    def settle(self) -> None:
+        """Return when all that was done until now is on every disk, acknowledged or not."""
+        ...
+
+    def leader(self) -> int:
+        """The machine that takes writes now; waits until there is one."""
+        ...
+
+    def kill(self, *numbers: int) -> None:
+        """kill -9 every process of these machines at once."""
+        ...
+
+    def start(self, *numbers: int) -> None:
+        """Start these machines on what is on their disks; they need not work together yet."""
+        ...
+
+    def pause(self, number: int) -> None:
+        """SIGSTOP every process of a machine: it says nothing, and its connections stay open."""
+        ...
+
+    def resume(self, number: int) -> None:
+        """Let a machine go on."""
+        ...
+
+    def fail_over(self, old: int) -> None:
+        """Return when another machine than ``old``, which is dead or away, takes writes."""
+        ...
+
+    def mend(self) -> None:
+        """Start what does not run, and return when all machines work together again."""
+        ...
+
+    def processes(self) -> list[int]:
+        """Every process of every machine."""
+        ...
+
+
+@contextmanager
+def disk_for_machines(megabytes: int = 768) -> Iterator[LoopDisk]:
+    """A disk that any user may enter. Skips the test where none can be made."""
+    with loop_disk(megabytes) as disk:
+        disk.folder.chmod(0o755)
+        yield disk
+
+
+def cut_power(machines: Machines, disk: LoopDisk) -> None:
+    """Stop all machines and their disk in the middle of what is under way; start them again.
+
+    The processes are halted before the disk, as a real cut halts the processor: a sync that is
+    under way while ext4 is shut down may return as if it had been made (test_power_cuts.py), and
+    nobody may acknowledge anything upon that.
+    """
+    pids = machines.processes()
+    for number in range(machines.size):
+        machines.pause(number)
+    _wait_until_halted(pids)
+    disk.cut_power()
+    machines.kill()
+    disk.unmount()
+    disk.mount()
+    machines.mend()
+
+
+def _wait_until_halted(pids: Iterable[int], seconds: float = 10.0) -> None:
+    """Wait until no thread of these processes runs; in a call of the disk it may hang on."""
+    until = time.monotonic() + seconds
+    while any(_runs(pid) for pid in pids):
+        assert time.monotonic() < until, "processes go on after SIGSTOP"
+        time.sleep(0.001)
+
+
+def _runs(pid: int) -> bool:
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = thread.read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue  # it has ended
+        if state not in "TtDZX":
+            return True
+    return False

@@ -1,0 +1,383 @@
+"""PostgreSQL on three machines with Patroni, which promotes by itself, and etcd, where it votes.
+
+Patroni runs with ``synchronous_mode`` and ``synchronous_mode_strict``. Its lease cannot be shorter
+than 20 s: so long nobody leads after a machine is gone. When PostgreSQL alone dies it knows sooner.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, build_opener
+
+import psycopg
+
+from eventctx.log.store import EventStore
+from eventctx.stores.location import open_store
+from tests.faults.servers import trees
+from tests.faults.servers.networks import Network
+from tests.faults.servers.postgres_quorum import settle
+from tests.services.postgres_binaries import Binaries, find
+from tests.services.process import ServiceFailed, free_ports
+
+DATABASE = "faults"
+LEASE = 20
+"""Seconds; Patroni takes no shorter one."""
+
+_WATCH = (
+    'read _; kill -9 "$@"; for one in $FOLDERS; do kill -QUIT $(head -1 $one/postmaster.pid); done'
+)
+
+_PARAMETERS = {
+    "shared_buffers": "16MB",
+    "max_connections": "100",
+    "max_wal_size": "64MB",
+    "wal_keep_size": "64MB",
+    "wal_receiver_timeout": "2s",
+    "wal_sender_timeout": "2s",
+    "wal_retrieve_retry_interval": "200ms",
+    "tcp_user_timeout": "3s",
+    "client_connection_check_interval": "1s",
+    "dynamic_shared_memory_type": "mmap",
+    "log_min_messages": "warning",
+}
+
+_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
+
+
+class _Node:
+    """One machine: Patroni and its PostgreSQL."""
+
+    def __init__(self, number: int, folder: Path, host: str, prefix: Sequence[str]) -> None:
+        self.name = f"n{number}"
+        self.host = host
+        self.prefix = prefix
+        self.folder = folder
+        self.data = folder / "data"
+        self.log = folder / "log"
+        self.port, self.rest = free_ports(2)
+        self.patroni: subprocess.Popen[bytes] | None = None
+
+    def roots(self) -> list[int]:
+        """Patroni, and PostgreSQL's first process, which is not Patroni's child."""
+        found = [] if self.patroni is None else [self.patroni.pid]
+        try:
+            pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (OSError, ValueError, IndexError):
+            return found
+        # The file of a server that was killed may name a number that is another program's now.
+        return [*found, pid] if os.fsencode(self.data) in command else found
+
+    def ask(self, path: str) -> tuple[int, dict[str, Any]]:
+        """The status and the answer of Patroni; (0, {}) without one."""
+        try:
+            with _direct.open(f"http://{self.host}:{self.rest}/{path}", timeout=2) as answer:
+                return answer.status, dict(json.loads(answer.read() or b"{}"))
+        except HTTPError as error:
+            return error.code, {}
+        except (URLError, OSError, ValueError):
+            return 0, {}
+
+
+class PatroniCluster:
+    """``Machines`` with Patroni."""
+
+    name = "PostgreSQL, Patroni"
+    size = 3
+
+    def __init__(self, folder: Path, network: Network | None = None) -> None:
+        self.binaries: Binaries = find()
+        self.options = {"durability": "replicated"}
+        self._names = itertools.count(1)
+        self.fresh()
+        self._folder = folder
+        self._etcd: subprocess.Popen[bytes] | None = None
+        self._votes, self._peers = free_ports(2)
+        self._gate = network.gate if network else "127.0.0.1"
+        hosts = network.hosts if network else ["127.0.0.1"] * self.size
+        prefixes: list[list[str]] = network.prefixes if network else [[]] * self.size
+        self.nodes = []
+        for number in range(self.size):
+            place = folder / f"n{number}"
+            place.mkdir(parents=True)
+            self.nodes.append(_Node(number, place, hosts[number], prefixes[number]))
+        self._watches: list[subprocess.Popen[bytes]] = []
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """Start etcd and all machines, and make the database."""
+        self._start_etcd()
+        for node in self.nodes:
+            self._configure(node)
+            self._start(node)
+        self._wait_until_whole()
+        leader = self.nodes[self.leader()]
+        with psycopg.connect(
+            f"postgresql://postgres@{leader.host}:{leader.port}/postgres", autocommit=True
+        ) as connection:
+            connection.execute(f"CREATE DATABASE {DATABASE}".encode())
+
+    def close(self) -> None:
+        """Kill everything."""
+        for watch in self._watches:
+            watch.kill()
+            watch.communicate()
+        self.kill()
+        if self._etcd is not None:
+            trees.kill([self._etcd.pid])
+            self._etcd.wait()
+
+    async def open(self, *, patience: float = 60.0) -> EventStore:
+        """See ``Machines.open``."""
+        return await open_store(self.url(), patience=patience)
+
+    def url(self) -> str:
+        """The URL of whichever machine takes writes."""
+        places = ",".join(f"{node.host}:{node.port}" for node in self.nodes)
+        options = {"target_session_attrs": "read-write", "connect_timeout": "2", **self.options}
+        return f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
+
+    def fresh(self) -> None:
+        """See ``Machines.fresh``."""
+        self.options["schema"] = f"faults{next(self._names)}"
+
+    def settle(self) -> None:
+        """See ``Machines.settle``."""
+        leader = self.nodes[self.leader()]
+        settle(f"postgresql://postgres@{leader.host}:{leader.port}/postgres")
+
+    # -- what faults do ----------------------------------------------------------------------------
+
+    def leader(self) -> int:
+        """See ``Machines.leader``."""
+        return self._leader(None)
+
+    def _leader(self, old: int | None, seconds: float = 90.0) -> int:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for number, node in enumerate(self.nodes):
+                if number != old and node.ask("primary")[0] == 200:
+                    return number
+            time.sleep(0.1)
+        raise ServiceFailed(f"Patroni: nobody leads after {seconds:g} s; {self._tails()}")
+
+    def kill(self, *numbers: int) -> None:
+        """See ``Machines.kill``."""
+        chosen = [self.nodes[number] for number in numbers or range(self.size)]
+        trees.kill([pid for node in chosen for pid in node.roots()])
+        for node in chosen:
+            if node.patroni is not None:
+                node.patroni.wait()
+                node.patroni = None
+
+    def kill_server(self, number: int) -> None:
+        """kill -9 PostgreSQL alone; its Patroni notices."""
+        node = self.nodes[number]
+        own = node.patroni.pid if node.patroni else 0
+        trees.kill([pid for pid in node.roots() if pid != own])
+
+    def start(self, *numbers: int) -> None:
+        """See ``Machines.start``."""
+        for number in numbers:
+            self._start(self.nodes[number])
+
+    def pause(self, number: int) -> None:
+        """See ``Machines.pause``."""
+        trees.send(trees.tree(self.nodes[number].roots()), signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """See ``Machines.resume``."""
+        trees.send(trees.tree(self.nodes[number].roots()), signal.SIGCONT)
+
+    def processes(self) -> list[int]:
+        """See ``Machines.processes``."""
+        return trees.tree([pid for node in self.nodes for pid in node.roots()])
+
+    def fail_over(self, old: int) -> None:
+        """Wait until Patroni has promoted another machine."""
+        self._leader(old)
+
+    def mend(self) -> None:
+        """See ``Machines.mend``."""
+        for node in self.nodes:
+            if node.patroni is None:
+                self._start(node)
+        self._wait_until_whole()
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _start_etcd(self) -> None:
+        binary = _program("etcd")
+        here, peers = f"http://{self._gate}:{self._votes}", f"http://127.0.0.1:{self._peers}"
+        with (self._folder / "etcd.log").open("ab") as out:
+            self._etcd = subprocess.Popen(
+                [
+                    *(binary, "--name", "votes", "--data-dir", str(self._folder / "etcd")),
+                    *("--listen-client-urls", here, "--advertise-client-urls", here),
+                    *("--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers),
+                    *("--initial-cluster", f"votes={peers}"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self._watch(self._etcd.pid)
+
+    def _configure(self, node: _Node) -> None:
+        """Patroni's settings, in JSON, which is YAML."""
+        settings = {
+            "scope": "faults",
+            "name": node.name,
+            "restapi": {
+                "listen": f"{node.host}:{node.rest}",
+                "connect_address": f"{node.host}:{node.rest}",
+            },
+            "etcd3": {"host": f"{self._gate}:{self._votes}"},
+            "bootstrap": {
+                "dcs": {
+                    "ttl": LEASE,
+                    "loop_wait": 1,
+                    "retry_timeout": 3,
+                    "synchronous_mode": True,
+                    "synchronous_mode_strict": True,
+                    "primary_start_timeout": 0,
+                    "postgresql": {"use_pg_rewind": True, "parameters": _PARAMETERS},
+                },
+                "initdb": [
+                    {"auth": "trust"},
+                    {"encoding": "UTF8"},
+                    {"locale": "C"},
+                    {"wal-segsize": "1"},
+                    "data-checksums",
+                ],
+            },
+            "postgresql": {
+                "listen": f"{node.host}:{node.port}",
+                "connect_address": f"{node.host}:{node.port}",
+                "data_dir": str(node.data),
+                "bin_dir": str(self.binaries.folder),
+                "remove_data_directory_on_diverged_timelines": True,
+                "remove_data_directory_on_rewind_failure": True,
+                "pgpass": str(node.folder / "pgpass"),
+                "authentication": {
+                    "superuser": {"username": "postgres"},
+                    "replication": {"username": "postgres"},
+                    "rewind": {"username": "postgres"},
+                },
+                "parameters": {"unix_socket_directories": str(node.folder)},
+                "pg_hba": [
+                    "local all all trust",
+                    "host all all all trust",
+                    "host replication all all trust",
+                ],
+            },
+            "watchdog": {"mode": "off"},
+        }
+        (node.folder / "patroni.yml").write_text(json.dumps(settings))
+        self.binaries.give(node.folder)
+
+    def _start(self, node: _Node) -> None:
+        settings = str(node.folder / "patroni.yml")
+        with node.log.open("ab") as out:
+            node.patroni = subprocess.Popen(
+                [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", settings],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                env={**os.environ, "HOME": str(node.folder)},
+            )
+        self._watch(node.patroni.pid, node.data)
+
+    def _as_user(self) -> list[str]:
+        """As root: drop to the user of PostgreSQL, who may still read this Python's folders."""
+        if self.binaries.user is None:
+            return []
+        entry = pwd.getpwnam(self.binaries.user)
+        return [
+            *("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"),
+            *("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"),
+        ]
+
+    def _watch(self, pid: int, *folders: Path) -> None:
+        """Nothing outlives these tests, however they end."""
+        self._watches.append(
+            subprocess.Popen(
+                ["sh", "-c", _WATCH, "watch", str(pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "FOLDERS": " ".join(map(str, folders))},
+            )
+        )
+
+    def _wait_until_whole(self, seconds: float = 90.0) -> None:
+        """Wait until all machines work, and the leader has a standby that it waits for."""
+        until = time.monotonic() + seconds
+        while not self._whole():
+            if time.monotonic() > until:
+                raise ServiceFailed(f"Patroni: not whole after {seconds:g} s; {self._tails()}")
+            time.sleep(0.1)
+
+    def _whole(self) -> bool:
+        # What etcd tells of machines may be older than their death, so each is asked itself.
+        if any(node.ask("health")[0] != 200 for node in self.nodes):
+            return False
+        if sum(node.ask("primary")[0] == 200 for node in self.nodes) != 1:
+            return False
+        members = self.nodes[0].ask("cluster")[1].get("members", [])
+        states = {one["state"] for one in members}
+        return (
+            len(members) == self.size
+            and states <= {"running", "streaming"}
+            and "sync_standby" in {one["role"] for one in members}
+        )
+
+    def _tails(self) -> str:
+        return "\n".join(
+            f"{node.name}: {node.log.read_bytes()[-1500:].decode(errors='replace')}"
+            for node in self.nodes
+            if node.log.exists()
+        )
+
+
+def _program(name: str) -> str:
+    """A program of this Python's environment, or of the PATH. Skips the test without it."""
+    own = Path(sysconfig.get_path("scripts")) / name
+    found = str(own) if own.is_file() else shutil.which(name)
+    if found is None:
+        trees.missing(f"no {name} here: install the extra `dev`, or put it on the PATH")
+    return found
+
+
+@contextmanager
+def patroni(folder: Path, network: Network | None = None) -> Iterator[PatroniCluster]:
+    """Three machines with Patroni that run until the end of the block."""
+    try:
+        __import__("patroni")
+    except ImportError:
+        trees.missing("no Patroni here: install the extra `dev`")
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        trees.missing("as root, Patroni needs setpriv (util-linux) to run as another user")
+    machines = PatroniCluster(folder, network)
+    try:
+        machines.create()
+        yield machines
+    finally:
+        machines.close()

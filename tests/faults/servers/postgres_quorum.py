@@ -1,0 +1,336 @@
+"""PostgreSQL on three machines: a commit counts when one of the other two has it on its disk, too.
+
+A script here promotes a standby, as an operator's would. test_patroni.py lets Patroni do it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import psycopg
+
+from eventctx.log.store import EventStore
+from eventctx.stores.location import open_store
+from tests.faults.servers import trees
+from tests.faults.servers.networks import Network
+from tests.services.postgres_binaries import Binaries
+from tests.services.postgres_server import Server
+from tests.services.process import ServiceFailed
+
+DATABASE = "faults"
+
+_QUORUM = "ANY 1 (n0, n1, n2)"
+"""On every machine the same: none is a standby of its own, so two are left to wait for."""
+
+_SETTINGS = {
+    "wal_receiver_timeout": "2s",
+    "wal_sender_timeout": "2s",
+    "wal_retrieve_retry_interval": "200ms",
+    "wal_keep_size": "64MB",
+    "max_wal_size": "64MB",
+    "max_connections": "100",
+    "hot_standby_feedback": "off",
+    "tcp_user_timeout": "3s",
+    "client_connection_check_interval": "1s",
+}
+
+
+class _BinariesElsewhere(Binaries):
+    """Programs that run behind the words of a prefix, as in a network namespace.
+
+    These words need root, so the programs change their user behind them.
+    """
+
+    prefix: Sequence[str] = ()
+
+    def command(self, program: str, *arguments: object) -> list[str]:
+        entry = pwd.getpwnam(str(self.user))
+        user = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups")
+        return [*self.prefix, *user, *super().command(program, *arguments)]
+
+    def as_user(self) -> dict[str, object]:
+        return {}
+
+
+class _ServerElsewhere(Server):
+    """A server with an address of its own."""
+
+    def __init__(self, host: str, prefix: Sequence[str], **options: Any) -> None:
+        super().__init__(**options)
+        self.host = host
+        self.binaries = _BinariesElsewhere(*self.binaries)
+        self.binaries.prefix = prefix
+        self._settings["listen_addresses"] = host
+
+    def create(self) -> None:
+        super().create()
+        self.allow(
+            "local all all trust", "host all all all trust", "host replication all all trust"
+        )
+
+    def url(self, *arguments: Any, **options: Any) -> str:
+        return super().url(*arguments, **options).replace("@127.0.0.1:", f"@{self.host}:")
+
+
+def settle(leader: str) -> None:
+    """Let a leader, by its URL, flush all it has; wait for its standbys; flush all disks."""
+    behind = """
+        SELECT count(*) FROM pg_stat_replication
+        WHERE state <> 'streaming' OR replay_lsn < %s::pg_lsn"""
+    with psycopg.connect(leader, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")
+        (here,) = connection.execute("SELECT pg_current_wal_flush_lsn()").fetchone() or ("0/0",)
+        _until(
+            lambda: connection.execute(behind, (here,)).fetchone() == (0,), "standbys stay behind"
+        )
+    os.sync()
+
+
+class Quorum:
+    """``Machines`` with PostgreSQL and a scripted promotion; machine 0 leads first."""
+
+    name = "PostgreSQL, quorum"
+    size = 3
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        network: Network | None = None,
+    ) -> None:
+        self.options = {"durability": "replicated"}
+        self._names = itertools.count(1)
+        self.fresh()
+        self._leader = 0
+        self._network = network
+        self.nodes = [self._server(folder, number, settings or {}) for number in range(self.size)]
+
+    def _server(self, folder: Path, number: int, settings: Mapping[str, str]) -> Server:
+        place = folder / f"n{number}"
+        place.mkdir(parents=True)
+        named = {"cluster_name": f"n{number}"}
+        settings = {**_SETTINGS, **named, **settings}
+        if self._network is None:
+            return Server(settings=settings, folder=place)
+        host, prefix = self._network.hosts[number], self._network.prefixes[number]
+        return _ServerElsewhere(host, prefix, settings=settings, folder=place)
+
+    def create(self) -> None:
+        """Make the first leader and its standbys, start them, and let commits wait for them."""
+        first = self.nodes[0]
+        first.create()
+        first.configure(synchronous_standby_names="")
+        first.start()
+        first.execute(f"CREATE DATABASE {DATABASE}")
+        for number in (1, 2):
+            self._copy(number)
+        for node in self.nodes:
+            node.configure(synchronous_standby_names=_QUORUM)
+            node.reload()
+        self._wait_for_standbys(2)
+
+    async def open(self, *, patience: float = 60.0) -> EventStore:
+        """See ``Machines.open``."""
+        return await open_store(self.url(), patience=patience)
+
+    def url(self) -> str:
+        """The URL of whichever machine takes writes."""
+        places = ",".join(f"{self._host(node)}:{node.port}" for node in self.nodes)
+        options = {"target_session_attrs": "read-write", "connect_timeout": "2", **self.options}
+        return f"postgresql://postgres@{places}/{DATABASE}?{urlencode(options)}"
+
+    @staticmethod
+    def _host(node: Server) -> str:
+        return getattr(node, "host", "127.0.0.1")
+
+    def fresh(self) -> None:
+        """See ``Machines.fresh``."""
+        self.options["schema"] = f"faults{next(self._names)}"
+
+    def settle(self) -> None:
+        """See ``Machines.settle``."""
+        settle(self.nodes[self._leader].url())
+
+    # -- what faults do ----------------------------------------------------------------------------
+
+    def leader(self) -> int:
+        """See ``Machines.leader``."""
+        return self._leader
+
+    def kill(self, *numbers: int) -> None:
+        """See ``Machines.kill``."""
+        for number in numbers or range(self.size):
+            self.nodes[number].kill()
+
+    def start(self, *numbers: int) -> None:
+        """See ``Machines.start``."""
+        for number in numbers:
+            self.nodes[number].start()
+
+    def pause(self, number: int) -> None:
+        """See ``Machines.pause``."""
+        if self.nodes[number].running:
+            self.nodes[number].pause()
+
+    def resume(self, number: int) -> None:
+        """See ``Machines.resume``."""
+        self.nodes[number].resume()
+
+    def processes(self) -> list[int]:
+        """See ``Machines.processes``."""
+        running = [node for node in self.nodes if node.running]
+        return [pid for node in running for pid in (node.pid, *node.children())]
+
+    def halt_commits(self, times: int = 20, seconds: float = 0.15) -> None:
+        """Halt one commit after the other: it has its place in the log, and nobody sees it yet.
+
+        Meanwhile others commit behind it. Whoever reads up to them has to come back for it.
+        """
+        leader = self.nodes[self._leader]
+        waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1"
+        halted = 0
+        with leader.connection() as connection:
+            while halted < times:
+                if (found := connection.execute(waiting).fetchone()) is None:
+                    continue
+                trees.send(found, signal.SIGSTOP)
+                try:
+                    time.sleep(seconds)
+                finally:
+                    trees.send(found, signal.SIGCONT)
+                halted += 1
+
+    def fail_over(self, old: int) -> None:
+        """Promote the standby that has received most; nobody listens to the old leader any more.
+
+        That comes first: a leader that is only away must find nobody who takes its records, or it
+        could still acknowledge them.
+        """
+        left = [number for number in range(self.size) if number != old]
+        for number in left:
+            self._follow(number, None)
+        self._leader = max(left, key=self._received)
+        self.nodes[self._leader].promote()
+        for number in left:
+            if number != self._leader:
+                self._follow(number, self._leader)
+
+    def promote(self, number: int) -> None:
+        """Let this very machine lead, whatever it has received; the others are down."""
+        self._leader = number
+        self.nodes[number].promote()
+
+    def rebuild(self) -> None:
+        """Begin anew, with empty folders."""
+        for node in self.nodes:
+            node.kill()
+            shutil.rmtree(node.data, ignore_errors=True)
+        self._leader = 0
+        self.create()
+
+    def mend(self) -> None:
+        """See ``Machines.mend``: who led before and who fell behind begins with a fresh copy."""
+        leader = self.nodes[self._leader]
+        if not leader.running:
+            leader.start()
+        for number, node in enumerate(self.nodes):
+            if number == self._leader:
+                continue
+            if node.running and self._is_standby(node):
+                continue
+            if not node.running and (node.data / "standby.signal").exists():
+                node.start()
+                continue
+            node.kill()
+            self._copy(number)
+        self._wait_for_standbys(2)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _copy(self, number: int) -> None:
+        """Make a machine a new standby of the leader, and start it."""
+        node, leader = self.nodes[number], self.nodes[self._leader]
+        shutil.rmtree(node.data, ignore_errors=True)
+        node.binaries.give(node.folder)
+        node.binaries.run(
+            "pg_basebackup",
+            "--dbname=" + self._upstream(number, leader),
+            f"--pgdata={node.data}",
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+            "--no-sync",
+        )
+        node.configure()
+        self._write_upstream(number, self._leader)
+        node.start()
+
+    def _upstream(self, number: int, leader: Server) -> str:
+        return (
+            f"host={self._host(leader)} port={leader.port} user=postgres "
+            f"application_name=n{number} connect_timeout=2"
+        )
+
+    def _write_upstream(self, number: int, leader: int | None) -> None:
+        line = "" if leader is None else self._upstream(number, self.nodes[leader])
+        settings = self.nodes[number].data / "postgresql.auto.conf"
+        with settings.open("a") as file:
+            file.write(f"primary_conninfo = '{line}'\n")
+
+    def _follow(self, number: int, leader: int | None) -> None:
+        """Let a running standby take records of this machine, or of none; waits for the latter."""
+        node = self.nodes[number]
+        self._write_upstream(number, leader)
+        node.reload()
+        if leader is None:
+            _until(lambda: not node.execute("SELECT 1 FROM pg_stat_wal_receiver"), "still follows")
+
+    def _received(self, number: int) -> int:
+        ((received,),) = self.nodes[number].execute(
+            "SELECT pg_wal_lsn_diff(coalesce(pg_last_wal_receive_lsn(), '0/0'), '0/0')::int8"
+        )
+        return int(received)
+
+    @staticmethod
+    def _is_standby(node: Server) -> bool:
+        try:
+            return bool(node.execute("SELECT pg_is_in_recovery()")[0][0])
+        except psycopg.Error:
+            return False
+
+    def _wait_for_standbys(self, count: int) -> None:
+        query = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
+        leader = self.nodes[self._leader]
+        _until(lambda: leader.execute(query)[0][0] >= count, "standbys do not follow")
+
+
+def _until(true: object, problem: str, seconds: float = 30.0) -> None:
+    assert callable(true)
+    until = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > until:
+            raise ServiceFailed(f"PostgreSQL: {problem} after {seconds:g} s")
+        time.sleep(0.02)
+
+
+@contextmanager
+def quorum(
+    folder: Path, settings: Mapping[str, str] | None = None, network: Network | None = None
+) -> Iterator[Quorum]:
+    """Three machines that run until the end of the block, each on its own disk and address."""
+    machines = Quorum(folder, settings, network)
+    try:
+        machines.create()
+        yield machines
+    finally:
+        for node in machines.nodes:
+            node.__exit__()

@@ -1,0 +1,78 @@
+"""The checks of servers can fail: with one guard taken away, the fault behind it is noticed.
+
+Each test takes away one guard of a store or of its servers, does what another file does to them,
+and expects the checker to find what the guard prevents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from eventctx.stores.postgres import durability, queries
+from tests.faults.counts import FULL
+from tests.faults.servers.places import place
+from tests.faults.servers.postgres_quorum import Quorum, quorum
+from tests.faults.servers.trials import kill_all, kill_lonely_leader, try_out
+from tests.faults.workload import Load
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum")]
+
+LOAD = Load()
+NO_FENCE = str(2**63 - 1)
+
+Patch = pytest.MonkeyPatch
+
+only_in_full = pytest.mark.skipif(
+    not FULL, reason="tried in a full run alone: set EVENTCTX_FAULTS=full"
+)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[Quorum]:
+    # Where a commit does not wait for the disk, the server writes now and then; seldom, here.
+    with place() as folder, quorum(folder, {"wal_writer_delay": "10s"}) as running:
+        yield running
+
+
+async def test_without_the_fence_subscribers_skip_records(
+    machines: Quorum, monkeypatch: Patch
+) -> None:
+    unfenced = {key: sql.replace(queries.FENCE, NO_FENCE) for key, sql in queries._ALL.items()}
+    monkeypatch.setattr(queries, "_ALL", unfenced)
+    monkeypatch.setattr(queries, "FENCE", NO_FENCE)
+    found = await try_out(machines, machines.halt_commits, "commits halted, no fence", 1, LOAD)
+    assert found["not delivered"] > 0
+    assert found["lost"] == 0
+
+
+def without_checks(monkeypatch: Patch, commits: str) -> None:
+    """Let commits wait for this much, and nobody ask whether that is enough."""
+    set_it = f"SELECT set_config('synchronous_commit', '{commits}', false)"
+    monkeypatch.setattr(durability, "_COMMITS", {"local": set_it, "replicated": set_it})
+    monkeypatch.setattr(durability, "_check_commits", lambda _: None)
+    monkeypatch.setattr(durability.Durability, "confirm", lambda *_: None)
+
+
+async def test_commits_that_wait_for_no_disk_are_lost(machines: Quorum, monkeypatch: Patch) -> None:
+    without_checks(monkeypatch, "off")
+    found = await try_out(
+        machines, lambda: kill_all(machines), "all killed, synchronous_commit=off", 1, LOAD
+    )
+    assert found["lost"] > 0
+
+
+@only_in_full
+async def test_commits_that_wait_for_no_standby_are_lost(
+    machines: Quorum, monkeypatch: Patch
+) -> None:
+    without_checks(monkeypatch, "local")
+    found = await try_out(
+        machines,
+        lambda: kill_lonely_leader(machines),
+        "leader killed alone, synchronous_commit=local",
+        1,
+        LOAD,
+    )
+    assert found["lost"] > 0

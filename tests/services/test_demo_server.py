@@ -1,0 +1,148 @@
+"""The demo on servers of its own: the same records and screens as on a file, and nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+import eventctx
+from tests.services.nats_server import Cluster
+
+_PROGRAM = (sys.executable, "-m", "eventctx.cli", "demo")
+_SERVERS = (sys.executable, "-m", "tests.services.demo_server")
+_OWN = {"digest", "duration"}
+"""What differs from one run to the next: digests of salted bodies, and times."""
+
+
+def shown(url: str, environment: dict[str, str]) -> str:
+    """What the demo prints on a new store, without digests, and up to the commands to try."""
+    ran = subprocess.run(
+        [*_PROGRAM, "--store", url], capture_output=True, text=True, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    screen = ran.stdout.partition("Try next")[0]
+    return re.sub(r"\b[0-9a-f]{12,}\b", "…", screen)
+
+
+async def recorded(url: str) -> Sequence[tuple[Any, ...]]:
+    """The demo's records, without what differs from one run to the next."""
+    async with eventctx.open(url, create=False, read_only=True) as engine:
+        records = [record async for record in engine.store.read("demo")]
+    found = []
+    for record in records:
+        payload = msgspec.json.decode(record.payload)
+        kept = {key: value for key, value in payload.items() if key not in _OWN}
+        bodies = [(body.data, body.facts) for body in record.bodies]
+        found.append((record.type, record.version, record.iteration, kept, bodies))
+    return found
+
+
+class Demo(NamedTuple):
+    """What a run of the demo printed, and what it stored."""
+
+    screen: str
+    records: Sequence[tuple[Any, ...]]
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """With a cache of its own, as the stores of servers keep theirs in the user's."""
+    return {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "100"}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    return environment_of(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def on_a_file(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The demo on a file, which the others are compared with."""
+    folder = tmp_path_factory.mktemp("demo")
+    url = str(folder / "demo.db")
+    return Demo(shown(url, environment_of(folder)), asyncio.run(recorded(url)))
+
+
+async def test_the_demo_on_postgresql_is_that_on_a_file(
+    postgres_url: str, on_a_file: Demo, environment: dict[str, str]
+) -> None:
+    assert shown(postgres_url, environment) == on_a_file.screen
+    assert await recorded(postgres_url) == on_a_file.records
+
+
+async def test_the_demo_on_jetstream_is_that_on_a_file(
+    jetstream: Cluster, on_a_file: Demo, environment: dict[str, str]
+) -> None:
+    url = jetstream.url("DEMO")
+    assert shown(url, environment) == on_a_file.screen
+    assert await recorded(url) == on_a_file.records
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files that the user whom PostgreSQL runs as gets through to."""
+    with tempfile.TemporaryDirectory(prefix="eventctx-demos-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        yield folder
+
+
+@pytest.mark.parametrize("kind", ["postgres", "nats"])
+def test_servers_of_the_demo_say_where_they_were_and_leave_nothing(
+    kind: str, temporary: Path, environment: dict[str, str]
+) -> None:
+    ran = subprocess.run(
+        [*_SERVERS, kind],
+        capture_output=True,
+        text=True,
+        env={**environment, "TMPDIR": str(temporary)},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "An acknowledged append survives: " in ran.stdout
+    assert "127.0.0.1" in ran.stdout
+    assert servers_in(temporary) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_servers_end_with_a_demo_that_is_interrupted(
+    number: signal.Signals, temporary: Path, environment: dict[str, str]
+) -> None:
+    process = subprocess.Popen(
+        [*_SERVERS, "nats", "--keep"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**environment, "TMPDIR": str(temporary)},
+    )
+    assert process.stdout is not None
+    with process.stdout as lines:
+        while "until Ctrl-C" not in (line := lines.readline()):
+            assert line, "the demo ended before it said that its servers stay"
+        assert servers_in(temporary)
+        process.send_signal(number)
+        lines.read()
+    assert process.wait(30) == 130
+    assert servers_in(temporary) == []
+
+
+def servers_in(folder: Path) -> list[str]:
+    """Command lines of processes that work in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if str(folder) in line and int(entry.name) != os.getpid():
+                found.append(line)
+    return found

@@ -1,0 +1,133 @@
+"""Writes the messages of a JetStream store one by one, without the store's write side.
+
+So a test can put what a store should never write, and read it by the read side alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nats.errors import NoRespondersError
+
+from eventctx.log.record import GENESIS, Draft, chain_digest
+from eventctx.stores.jetstream.collecting import CollectingClient
+from eventctx.stores.jetstream.layout import (
+    ErasedBody,
+    Ledger,
+    Message,
+    Names,
+    Origin,
+    Registered,
+    StoredBody,
+    Unit,
+    encode,
+    split_body,
+    split_unit,
+    stored,
+)
+
+
+class Bare:
+    """The streams of one store, and the ends of the sessions that were written."""
+
+    def __init__(self, client: CollectingClient, names: Names) -> None:
+        self.client = client
+        self.names = names
+        self.ends: dict[str, tuple[int, bytes]] = {}
+        self.most = 2**20
+
+    async def create(self, replicas: int = 3) -> None:
+        """Create the streams of the shards."""
+        for shard in range(self.names.shards):
+            config = {
+                "name": self.names.stream(shard),
+                "subjects": [f"{self.names.prefix}.{shard}.>"],
+                "num_replicas": replicas,
+                "storage": "file",
+                "retention": "limits",
+                "allow_direct": True,
+                "allow_atomic": True,
+                "republish": {
+                    "src": f"{self.names.prefix}.{shard}.r.>",
+                    "dest": f"{self.names.prefix}.live.{shard}.>",
+                    "headers_only": True,
+                },
+            }
+            await self.api(f"STREAM.CREATE.{config['name']}", config)
+
+    async def api(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the JetStream API."""
+        payload = json.dumps(request).encode()
+        answer = await self.client.request(f"$JS.API.{operation}", payload, timeout=10)
+        found: dict[str, Any] = json.loads(answer.data)
+        assert "error" not in found, found
+        return found
+
+    async def put(self, subject: str, message: Message) -> int:
+        """Store one message; its sequence."""
+        headers = dict(message.headers) or None
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    answer = await self.client.request(subject, message.payload, 10, False, headers)
+                    break
+                except NoRespondersError:  # the stream's first leader is about to be elected
+                    await asyncio.sleep(0.02)
+        found = json.loads(answer.data)
+        assert "error" not in found, found
+        return int(found["seq"])
+
+    async def append(
+        self,
+        session: str,
+        drafts: Sequence[Draft],
+        *,
+        origin: Origin | None = None,
+        after: tuple[int, bytes] | None = None,
+        deleted: bool = False,
+    ) -> int:
+        """Append one unit behind ``after`` (the session's end by default); its sequence."""
+        position, digest = after or self.ends.get(session, (-1, GENESIS))
+        if session not in self.ends:
+            origin = origin or Origin(drafts[0].time)
+            shard = self.names.shard(session)
+            entry = Registered(session, origin.created, origin.parent, origin.forked_at)
+            await self.put(self.names.of_shard("n", shard), Message({}, encode(entry)))
+        first, records, bodies = position + 1, [], []
+        for draft in drafts:
+            position += 1
+            digest = chain_digest(digest, position, draft)
+            pieces = [split_body(body, self.most) for body in draft.bodies]
+            bodies += [piece for one in pieces for piece in one]
+            counts = zip(draft.bodies, pieces, strict=True)
+            places = [StoredBody(body.digest, len(one)) for body, one in counts]
+            records.append(stored(draft, digest, places))
+        unit = encode(Unit(first, tuple(records), origin, deleted))
+        sequence = 0
+        for message in split_unit(unit, self.most):
+            sequence = await self.put(self.names.of_session("r", session), message)
+        for message in bodies:
+            await self.put(self.names.of_session("b", session), message)
+        self.ends[session] = (position, digest)
+        return sequence
+
+    async def fork(self, parent: str, at: int, digest: bytes, new: str, first: Draft) -> int:
+        """Make a fork; ``digest`` is the parent's at ``at``."""
+        origin = Origin(first.time, parent, at)
+        return await self.append(new, [first], origin=origin, after=(at, digest))
+
+    async def erase(self, session: str, bodies: Sequence[ErasedBody]) -> None:
+        """Note erasures; the bodies' messages stay."""
+        subject = self.names.of_session("e", session)
+        await self.put(subject, Message({}, encode(tuple(bodies))))
+
+    async def remove(self, shard: int, sequence: int) -> None:
+        """Delete a message, which the ledger does not know of."""
+        await self.api(f"STREAM.MSG.DELETE.{self.names.stream(shard)}", {"seq": sequence})
+
+    async def allow(self, shard: int, total: int) -> None:
+        """Enter in the ledger that so many messages may be missing."""
+        await self.put(self.names.of_shard("d", shard), Message({}, encode(Ledger(total))))

@@ -1,0 +1,139 @@
+"""A replica that lost a part of its files while it was down: no read passes on less than there is.
+
+nats-server 2.15.1 starts with what is left, is not repaired by the others, and says nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from eventctx.errors import LogCorrupted
+from eventctx.log.record import Record
+from eventctx.stores.jetstream.asking import Asking
+from eventctx.stores.jetstream.collecting import CollectingClient
+from eventctx.stores.jetstream.inspection import inspect
+from eventctx.stores.jetstream.layout import Names
+from eventctx.stores.jetstream.reading import Reader
+from eventctx.stores.jetstream.registry import Registry
+from eventctx.stores.jetstream.whole import Whole
+from eventctx.testing.store_contract.drafts import check_chain, make_draft
+from tests.services.nats_server import Cluster, find, running
+from tests.stores.jetstream.bare import Bare
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 300
+
+
+class Damaged(NamedTuple):
+    """A store of which one server lost a part, and that server's number."""
+
+    cluster: Cluster
+    client: CollectingClient
+    names: Names
+    victim: int
+
+    def reader(self) -> Reader:
+        """A reader that has seen nothing yet."""
+        return Reader(Asking(self.client, self.names, 20.0))
+
+    async def lead(self) -> None:
+        """Make the damaged server the leader."""
+        name = self.cluster.nodes[self.victim].name
+        stream = self.names.stream(0)
+        request = b'{"placement": {"preferred": "%s"}}' % name.encode()
+        async with asyncio.timeout(30):
+            while True:
+                await self.client.request(
+                    f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=5
+                )
+                if await asyncio.to_thread(self.cluster.leader, stream) == self.victim:
+                    return
+                await asyncio.sleep(0.2)
+
+
+def _truncate(block: Path) -> None:
+    with block.open("r+b") as opened:
+        opened.truncate(block.stat().st_size // 2)
+
+
+def _flip(block: Path) -> None:
+    with block.open("r+b") as opened:
+        opened.seek(block.stat().st_size // 3)
+        opened.write(b"\xff\x00\xff")
+
+
+@pytest.fixture(params=[_truncate, Path.unlink, _flip], ids=["truncated", "deleted", "flipped"])
+async def damaged(request: pytest.FixtureRequest, jetstream: Cluster) -> AsyncIterator[Damaged]:
+    with running(binary=find()) as cluster:
+        client = CollectingClient()
+        await client.connect(
+            cluster.servers, max_reconnect_attempts=-1, reconnect_time_wait=0.1, error_cb=_ignore
+        )
+        names = Names("DAMAGED", 1)
+        bare = Bare(client, names)
+        await bare.create()
+        for number in range(RECORDS // 3):
+            await bare.append("s", [make_draft(f"{number}-{n}", "x" * 2000) for n in range(3)])
+        victim = (await asyncio.to_thread(cluster.leader, names.stream(0)) + 1) % 3
+        cluster.stop(victim)
+        blocks = cluster.nodes[victim].blocks(names.stream(0))
+        request.param(blocks[-1])
+        cluster.start(victim)
+        yield Damaged(cluster, client, names, victim)
+        await client.close()
+
+
+async def _ignore(error: Exception) -> None:
+    """Connections are lost on purpose here."""
+
+
+async def _read(reader: Reader, **ranged: bool) -> list[Record]:
+    scan = await reader.scan("s", **ranged)
+    found: list[Record] = []
+    while page := await scan.page():
+        found += page
+    return found
+
+
+async def test_while_it_follows_every_read_is_whole(damaged: Damaged) -> None:
+    for _ in range(10):
+        reader = damaged.reader()
+        records = await _read(reader)
+        assert len(records) == RECORDS
+        check_chain(records)
+        assert len(await _read(reader, backward=True, bodies=False)) == RECORDS
+        scan = await Whole(reader, None).scan()
+        found = 0
+        while page := await scan.page():
+            found += len(page)
+        assert found == RECORDS
+        assert [info.head for info in await Registry(reader).page(None)] == [RECORDS - 1]
+
+
+async def test_when_it_leads_a_read_is_whole_or_an_error(damaged: Damaged) -> None:
+    knowing = damaged.reader()
+    await _read(knowing)
+    await damaged.lead()
+    refused = 0
+    for number in range(12):
+        reader = knowing if number % 2 else damaged.reader()
+        for _ in range(3):
+            try:
+                assert len(await _read(reader)) == RECORDS
+                assert [i.head for i in await Registry(reader).page(None)] == [RECORDS - 1]
+            except LogCorrupted as damage:
+                refused += 1
+                assert f"{damaged.cluster.nodes[damaged.victim].name!r} lacks" in str(damage)
+    state = damaged.cluster.details(damaged.cluster.nodes[damaged.victim], damaged.names.stream(0))[
+        "state"
+    ]
+    if state["messages"] < state["last_seq"]:  # a flipped bit is counted as a message
+        assert refused == 36
+        (finding, *_) = (await inspect(damaged.reader())).findings
+        assert "lacks" in finding

@@ -1,0 +1,144 @@
+"""Reads of sessions in JetStream, from messages that were put there by hand."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from eventctx.errors import LogCorrupted, StreamNotFound
+from eventctx.log.record import Record
+from eventctx.log.store import Address
+from eventctx.stores.jetstream.layout import ErasedBody
+from eventctx.stores.jetstream.positions import Positions
+from eventctx.stores.jetstream.reading import Reader
+from eventctx.testing.store_contract.drafts import check_chain, make_draft
+from tests.stores.jetstream.bare import Bare
+
+pytestmark = pytest.mark.slow
+
+
+async def read(reader: Reader, stream: str, **ranged: Any) -> list[Record]:
+    scan = await reader.scan(stream, **ranged)
+    found: list[Record] = []
+    while page := await scan.page():
+        found += page
+    return found
+
+
+async def test_records_and_bodies_of_any_size_are_read_as_they_were_put(
+    bare: Bare, reader: Reader
+) -> None:
+    large = os.urandom(2_500_000)
+    drafts = [make_draft("a", "b"), make_draft(), make_draft(large, "", b"\0" * 10)]
+    await bare.append("s", drafts)
+    await bare.append("other", [make_draft("noise")])
+    await bare.append("s", [make_draft("c", payload=b"x" * 1_500_000, turn_id="t", iteration=3)])
+    records = await read(reader, "s")
+    check_chain(records)
+    assert [r.position for r in records] == [0, 1, 2, 3]
+    assert records[2].bodies[0].data == large
+    assert records[3].payload == b"x" * 1_500_000
+    assert [[body.data for body in r.bodies] for r in records[:2]] == [[b"a", b"b"], []]
+    assert all(body.facts == b"facts" for r in records for body in r.bodies)
+    places = [r.global_position for r in records]
+    assert places == sorted(set(places))
+    lean = await read(reader, "s", bodies=False)
+    assert [[(b.digest, b.facts, b.data) for b in r.bodies] for r in lean] == [
+        [(b.digest, b.facts, None) for b in r.bodies] for r in records
+    ]
+    with pytest.raises(StreamNotFound):
+        await reader.scan("nothing")
+
+
+@pytest.mark.parametrize("forgetful", [False, True], ids=["index", "no-index"])
+async def test_any_range_is_read_in_both_directions(
+    bare: Bare, reader: Reader, forgetful: bool
+) -> None:
+    count = 0
+    for number in range(60):
+        drafts = [make_draft(str(count + n)) for n in range(1 + number % 3)]
+        await bare.append("s", drafts)
+        await bare.append("noise", [make_draft() for _ in range(5)])
+        count += len(drafts)
+    everything = await read(reader, "s")
+    check_chain(everything)
+    assert [r.bodies[0].data for r in everything] == [str(n).encode() for n in range(count)]
+    for ranged in (
+        {"start": 3},
+        {"stop": 7},
+        {"start": 50, "stop": 60},
+        {"start": 117},
+        {"limit": 1},
+        {"start": 99, "limit": 2},
+    ):
+        if forgetful:
+            reader.positions = Positions(1)
+        expected = everything[ranged.get("start", 0) : ranged.get("stop", count) + 1]
+        limit = ranged.get("limit", count)
+        assert await read(reader, "s", **ranged) == expected[:limit]
+        if forgetful:
+            reader.positions = Positions(1)
+        assert await read(reader, "s", backward=True, **ranged) == expected[::-1][:limit]
+
+
+async def test_a_fork_continues_the_records_of_its_parent(bare: Bare, reader: Reader) -> None:
+    await bare.append("p", [make_draft("0"), make_draft("1"), make_draft("2")])
+    parents = await read(reader, "p")
+    await bare.fork("p", 1, parents[1].digest, "f", make_draft("two"))
+    await bare.append("f", [make_draft("three")])
+    await bare.append("p", [make_draft("3")])
+    found = await read(reader, "f")
+    check_chain(found)
+    assert [r.bodies[0].data for r in found] == [b"0", b"1", b"two", b"three"]
+    assert {r.stream for r in found} == {"f"}
+    assert await read(reader, "f", backward=True) == found[::-1]
+    head = await reader.head("f")
+    assert head is not None
+    assert (head.head, head.digest, head.parent, head.forked_at) == (3, found[-1].digest, "p", 1)
+
+
+async def test_an_erased_body_is_gone_from_the_moment_of_the_erasure(
+    bare: Bare, reader: Reader
+) -> None:
+    await bare.append("s", [make_draft("a", "b"), make_draft("c")])
+    await read(reader, "s")
+    await bare.erase("s", [ErasedBody(0, 1, b"less")])
+    (first, _) = await read(reader, "s")
+    assert [(b.data, b.facts, b.erased) for b in first.bodies] == [
+        (b"a", b"facts", False),
+        (None, b"less", True),
+    ]
+    found = await reader.bodies("s", [Address(1), Address(0, 1), Address(0)])
+    assert [body.data for body in found] == [b"c", None, b"a"]
+    with pytest.raises(LogCorrupted):
+        await reader.bodies("s", [Address(0, 2)])
+
+
+async def test_what_the_leader_lacks_is_an_error_that_says_what_is_missing(
+    bare: Bare, reader: Reader
+) -> None:
+    places = [await bare.append("s", [make_draft(str(n))]) for n in range(6)]
+    await bare.remove(0, places[3])
+    with pytest.raises(LogCorrupted, match=r"lacks 1 of the messages"):
+        await read(reader, "s")
+    await bare.allow(0, 1)
+    with pytest.raises(LogCorrupted, match=r"records from 3 to 3 are missing"):
+        await read(reader, "s")
+    assert [r.position for r in await read(reader, "s", stop=2)] == [0, 1, 2]
+    assert [r.position for r in await read(reader, "s", start=4)] == [4, 5]
+    await bare.remove(0, places[5] + 1)
+    await bare.allow(0, 2)
+    with pytest.raises(LogCorrupted, match=r"content 0 is missing"):
+        await read(reader, "s", start=4)
+
+
+async def test_two_records_of_one_position_are_an_error(bare: Bare, reader: Reader) -> None:
+    await bare.append("s", [make_draft("a")])
+    after = bare.ends["s"]
+    await bare.append("s", [make_draft("b")], after=after)
+    await bare.append("s", [make_draft("other b")], after=after)
+    await bare.append("s", [make_draft("c")])
+    with pytest.raises(LogCorrupted, match="other records of its place"):
+        await read(reader, "s")

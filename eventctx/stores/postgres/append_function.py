@@ -48,6 +48,11 @@ BEGIN
       SELECT coalesce(n.stream, s.id)
       FROM unnest(run_streams, run_names) WITH ORDINALITY AS n(stream, name, place)
       LEFT JOIN eventctx.streams s ON s.name = n.name ORDER BY n.place);
+    IF array_position(ids, NULL) IS NOT NULL THEN
+      -- It is there, as it could not be made, and this role may not see it.
+      RAISE EXCEPTION 'a session of this name belongs to another role: %',
+        run_names[array_position(ids, NULL)] USING ERRCODE = 'insufficient_privilege';
+    END IF;
   END IF;
   SELECT array_agg(n.place::integer) FILTER (WHERE NOT coalesce(
       last.position + 1 = n.first AND last.digest = n.previous,

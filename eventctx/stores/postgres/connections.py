@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import pq
@@ -84,9 +84,9 @@ def parse_url(url: str) -> Destination:
     Raises InvalidSetting.
     """
     parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    own = {name: value for name, value in query if name in _OWN}
-    rest = urlencode([(name, value) for name, value in query if name not in _OWN])
+    own = {n: v for n, v in parse_qsl(parts.query, keep_blank_values=True) if n in _OWN}
+    # As it stands: to libpq a + in a password is a +, to a browser it would be a blank.
+    rest = "&".join([one for one in parts.query.split("&") if one.partition("=")[0] not in _OWN])
     schema = own.pop("schema", "eventctx")
     if not _SCHEMA.fullmatch(schema) or _SYSTEM_SCHEMA.match(schema):
         raise InvalidSetting(

@@ -56,7 +56,12 @@ _IN_SCHEMA: Final = "(SELECT relnamespace FROM pg_class WHERE oid = 'eventctx.me
 _TRIGGER: Final = re.compile(r"CREATE TRIGGER (\w+) [^;]*? ON eventctx\.(\w+)")
 _TRIGGERS: Final = (
     "SELECT t.tgname::text, c.relname::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
-    f"WHERE c.relnamespace = {_IN_SCHEMA} AND NOT t.tgisinternal"
+    "JOIN pg_proc f ON f.oid = t.tgfoid "
+    f"WHERE c.relnamespace = {_IN_SCHEMA} AND NOT t.tgisinternal AND NOT "
+    f"(f.pronamespace = {_IN_SCHEMA} AND (t.tgname, c.relname, f.proname) IN ("
+    "('forget_erased', 'records', 'record_lost_its_body'),"
+    "('forget_deleted', 'records', 'record_lost_its_body'),"
+    "('forget_erased', 'bodies', 'body_was_lost'), ('forget_deleted', 'bodies', 'body_was_lost')))"
 )
 _RULES: Final = (
     "SELECT r.rulename::text, c.relname::text FROM pg_rewrite r JOIN pg_class c "

@@ -291,7 +291,7 @@ class ServerLog:
         """See ``EventStore.save_checkpoint``."""
         self.connection.rows(
             "INSERT INTO eventctx.checkpoints(name, position) VALUES($1, $2) "
-            "ON CONFLICT (name) DO UPDATE SET position = excluded.position",
+            "ON CONFLICT (tenant, name) DO UPDATE SET position = excluded.position",
             (TEXT, INT8),
             (text(name), int8(position)),
         )

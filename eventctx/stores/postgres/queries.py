@@ -332,7 +332,10 @@ class ServerQueries:
 
     def checkpoint(self, name: str) -> int | None:
         """The stored checkpoint; None if there is none."""
-        sql = "SELECT c.position FROM eventctx.checkpoints c WHERE c.name = $1"
+        sql = (
+            "SELECT c.position FROM eventctx.checkpoints c "
+            "WHERE c.name = $1 AND c.tenant = current_user"
+        )
         rows = self._connection.rows(sql, (TEXT,), (text(name),))
         return int(rows[0][0]) if rows else None
 

@@ -20,6 +20,7 @@ from eventctx.stores.postgres.append_function import APPEND_FUNCTION
 from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.errors import Refused
 from eventctx.stores.postgres.recall_schema import RECALL
+from eventctx.stores.postgres.tenants import TENANTS
 
 ORDINAL_BITS: Final = 20
 """Bits of a global position that count the records of one transaction."""
@@ -64,6 +65,7 @@ CREATE TABLE eventctx.scrubs(
 MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
     (1, TABLES + APPEND_FUNCTION),
     (2, RECALL),
+    (3, TENANTS),
 )
 """Versions of the schema, and what makes each of the one before; never changed once released."""
 

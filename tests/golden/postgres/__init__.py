@@ -1,0 +1,1 @@
+"""Frozen stores of every version of the PostgreSQL schema."""

@@ -1,0 +1,238 @@
+"""Several tenants share a schema: each sees its own sessions, and each role does what it may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from eventctx.errors import StoreReadOnly, StreamExists, StreamNotFound
+from eventctx.log.store import ANY, NO_STREAM, Address, Last
+from eventctx.search.postgres_index import PostgresTextIndex
+from eventctx.search.recall import Recall
+from eventctx.stores.postgres.store import PostgresStore
+from eventctx.testing.store_contract.drafts import make_draft
+from tests.services.postgres_server import Server
+from tests.stores.postgres.test_recall import added
+
+LOGINS = {
+    "ann": ("alpha", "eventctx_writer"),
+    "amy": ("alpha", "eventctx_writer"),
+    "watcher": ("alpha", "eventctx_reader"),
+    "cleaner": ("alpha", "eventctx_eraser"),
+    "bob": ("beta", "eventctx_writer"),
+}
+"""Users, each with its tenant and what it may do."""
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """A server of these tests, because roles are those of all its databases."""
+    with Server() as own:
+        asyncio.run(_made(own.url()))
+        own.execute("SELECT eventctx.make_roles()")
+        own.execute("CREATE ROLE alpha")
+        own.execute("CREATE ROLE beta")
+        for user, (tenant, kind) in LOGINS.items():
+            own.execute(f"CREATE ROLE {user} LOGIN IN ROLE {tenant}, {kind}")
+            own.execute(f"ALTER ROLE {user} SET eventctx_store.tenant = '{tenant}'")
+        own.execute("CREATE ROLE alone LOGIN IN ROLE eventctx_writer")
+        yield own
+
+
+async def _made(url: str) -> None:
+    store = await PostgresStore.open(url)
+    await store.close()
+
+
+@pytest.fixture
+async def opened(server: Server) -> AsyncIterator[Open]:
+    """Opens the store as a role; every test has the tables empty."""
+    server.execute(
+        "TRUNCATE eventctx.streams, eventctx.records, eventctx.bodies, eventctx.snapshots, "
+        "eventctx.checkpoints, eventctx.recall_marks, eventctx.recall_messages, "
+        "eventctx.recall_pieces"
+    )
+    async with AsyncExitStack() as ending:
+
+        async def open_as(user: str, **options: Any) -> PostgresStore:
+            store = await PostgresStore.open(server.url(user=user), create=False, **options)
+            ending.push_async_callback(store.close)
+            return store
+
+        yield open_as
+
+
+async def names(store: PostgresStore) -> list[str]:
+    return [info.stream async for info in store.streams()]
+
+
+async def test_a_tenant_lists_reads_and_follows_its_own_sessions_alone(opened: Open) -> None:
+    alpha, beta, owner = await opened("ann"), await opened("bob"), await opened("postgres")
+    await added(alpha, "a", "one", "two")
+    await added(beta, "b", "three")
+    assert (await names(alpha), await names(beta)) == (["a"], ["b"])
+    assert await names(owner) == ["a", "b"]
+    assert [r.stream async for r in alpha.read_all()] == ["a", "a"]
+    assert await beta.head("a") is None
+    for question in (beta.read("a").__anext__(), beta.bodies("a", [Address(0)]), beta.forks("a")):
+        with pytest.raises(StreamNotFound):
+            await question
+    heard = beta.subscribe()
+    assert (await heard.__anext__()).stream == "b"
+    await added(alpha, "a", "four")
+    await added(beta, "b", "five")
+    following = await asyncio.wait_for(heard.__anext__(), 20)
+    assert (following.stream, following.position) == ("b", 1)
+    await heard.aclose()
+    assert (await alpha.inspect()).findings == ()
+
+
+async def test_a_tenant_finds_words_of_its_own_sessions_alone(opened: Open) -> None:
+    alpha, beta = await opened("ann"), await opened("bob")
+    await added(alpha, "a", "shared secret", "w " * 20_000 + "secret")
+    await added(beta, "b", "shared hello")
+    for store, wanted in ((alpha, ["a"]), (beta, ["b"])):
+        recall = Recall(store, PostgresTextIndex(store))
+        assert [one.session for one in await recall.search("shared")] == wanted
+        assert len(await recall.search("secret")) == (2 if store is alpha else 0)
+        await recall.close()
+
+
+async def test_a_name_of_another_tenant_is_refused_and_nothing_of_it_is_told(opened: Open) -> None:
+    alpha, beta = await opened("ann"), await opened("bob")
+    await added(alpha, "same", "mine")
+    for expected in (NO_STREAM, ANY):
+        with pytest.raises(StoreReadOnly, match="belongs to another role: same"):
+            await beta.append("same", [make_draft()], expected)
+    await added(beta, "own", "yours")
+    with pytest.raises(StreamExists):
+        await beta.fork("own", 0, "same", make_draft())
+    assert (await alpha.head("same")).head == 0
+
+
+async def test_checkpoints_and_snapshots_are_the_tenant_s_own(opened: Open) -> None:
+    alpha, beta, owner = await opened("ann"), await opened("bob"), await opened("postgres")
+    for number, store in enumerate((alpha, beta)):
+        await store.save_checkpoint("sink", number)
+    assert [await one.load_checkpoint("sink") for one in (alpha, beta, owner)] == [0, 1, None]
+
+
+async def test_members_of_a_tenant_share_its_sessions(opened: Open) -> None:
+    alpha, amy = await opened("ann"), await opened("amy")
+    await added(amy, "hers", "one")
+    await added(alpha, "hers", "two")
+    assert await names(alpha) == ["hers"]
+    assert (await amy.head("hers")).head == 1
+
+
+async def test_a_user_without_a_tenant_is_one_by_itself(opened: Open) -> None:
+    alone, alpha = await opened("alone"), await opened("ann")
+    await added(alone, "its own", "one")
+    assert (await names(alone), await names(alpha)) == (["its own"], [])
+
+
+async def test_nobody_makes_sessions_for_a_tenant_that_it_is_no_member_of(
+    opened: Open, server: Server
+) -> None:
+    await opened("ann")
+    url = server.url(user="alone", options="-c eventctx_store.tenant=alpha")
+    intruder = await PostgresStore.open(url, create=False)
+    with pytest.raises(StoreReadOnly, match="row-level security"):
+        await added(intruder, "planted", "one")
+    await intruder.close()
+
+
+async def test_a_tenant_whose_role_was_dropped_disturbs_nobody(
+    opened: Open, server: Server
+) -> None:
+    alpha = await opened("ann")
+    await added(alpha, "a", "one")
+    server.execute("UPDATE eventctx.streams SET tenant = 'gone \"role'")
+    await added(alpha, "b", "one")
+    assert await names(alpha) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE eventctx.records SET payload = ''",
+        "UPDATE eventctx.records SET data = NULL",
+        "DELETE FROM eventctx.records",
+        "TRUNCATE eventctx.records",
+        "UPDATE eventctx.bodies SET data = NULL",
+        "DELETE FROM eventctx.bodies",
+        "UPDATE eventctx.streams SET tenant = 'beta'",
+        "UPDATE eventctx.streams SET deleted = true",
+        "DELETE FROM eventctx.streams",
+        "UPDATE eventctx.meta SET value = '0'",
+        "SELECT eventctx.forget_words('a', 0, 0)",
+        "ALTER TABLE eventctx.records DISABLE ROW LEVEL SECURITY",
+    ],
+)
+@pytest.mark.parametrize("user", ["ann", "watcher"])
+async def test_the_server_refuses_a_change_of_records_by_a_writer_or_a_reader(
+    opened: Open, server: Server, user: str, statement: str
+) -> None:
+    await added(await opened("ann"), "a", "one")
+    with (
+        psycopg.connect(server.url(user=user), autocommit=True) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement.encode())
+
+
+async def test_a_reader_of_a_tenant_reads_and_searches_but_writes_nothing(opened: Open) -> None:
+    alpha, watcher = await opened("ann"), await opened("watcher")
+    await added(alpha, "a", "hello")
+    assert [r.position async for r in watcher.read("a")] == [0]
+    recall = Recall(watcher, PostgresTextIndex(watcher))
+    assert len(await recall.search("hello")) == 1
+    await recall.close()
+    with pytest.raises(StoreReadOnly, match="permission denied"):
+        await watcher.append("a", [make_draft()], ANY)
+    with pytest.raises(StoreReadOnly, match="permission denied"):
+        await watcher.fork("a", 0, "mine", make_draft())
+    assert (await alpha.head("a")).head == 0
+
+
+async def test_only_the_eraser_erases_and_deletes(opened: Open) -> None:
+    alpha, cleaner = await opened("ann"), await opened("cleaner")
+    await added(alpha, "a", "secret", "kept")
+    recall = Recall(alpha, PostgresTextIndex(alpha))
+    assert len(await recall.search("secret")) == 1
+    with pytest.raises(StoreReadOnly, match="permission denied"):
+        await alpha.erase({"a": {Address(0): b""}})
+    with pytest.raises(StoreReadOnly, match="permission denied"):
+        await alpha.delete("a", make_draft(), 1)
+    assert (await cleaner.erase({"a": {Address(0): b""}})).bodies == 1
+    assert (await alpha.bodies("a", [Address(0)]))[0].data is None
+    index = PostgresTextIndex(alpha)
+    index.close()
+    assert await cleaner.scrubbed()
+    await cleaner.delete("a", make_draft(), 1)
+    assert (await alpha.head("a")).deleted
+    await recall.close()
+
+
+async def test_a_writer_cannot_erase_what_belongs_to_another_tenant(opened: Open) -> None:
+    beta, cleaner = await opened("bob"), await opened("cleaner")
+    await added(beta, "b", "hello")
+    with pytest.raises(StreamNotFound):
+        await cleaner.erase({"b": {Address(0): b""}})
+
+
+async def test_two_members_of_a_tenant_write_one_session_with_expected_versions(
+    opened: Open,
+) -> None:
+    alpha, amy = await opened("ann"), await opened("amy")
+    first = make_draft()
+    await alpha.append("s", [first], NO_STREAM)
+    await amy.append("s", [make_draft()], Last(0, first.id))
+    assert [r.position async for r in alpha.read("s")] == [0, 1]

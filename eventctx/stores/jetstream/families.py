@@ -204,8 +204,8 @@ class Families:
             (record,) = await self._reader.records(info.stream, info.head, info.head)
             return record, Exception()
         digests = chain(info.stream, previous, info.head, (last,))
-        origin = Origin(info.created)
-        place = Appending(info.stream, info.head, (last,), digests, origin, deleted=True)
+        origin = SessionOrigin(info.created)
+        place = UnitAppend(info.stream, info.head, (last,), digests, origin, deleted=True)
         packed = pack(self._names, place, self._link.client.max_payload)
         packed.messages[0].headers[EXPECTED] = "0"
         messages = [

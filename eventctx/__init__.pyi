@@ -20,6 +20,7 @@ from eventctx.errors import NoSuchDemand as NoSuchDemand
 from eventctx.errors import NotAStore as NotAStore
 from eventctx.errors import NotATranscript as NotATranscript
 from eventctx.errors import ProviderFailed as ProviderFailed
+from eventctx.errors import SessionDiffers as SessionDiffers
 from eventctx.errors import SessionWasDeleted as SessionWasDeleted
 from eventctx.errors import SessionWasTakenOver as SessionWasTakenOver
 from eventctx.errors import SourceChanged as SourceChanged
@@ -52,6 +53,8 @@ from eventctx.policies.advisers import SummaryRequest as SummaryRequest
 from eventctx.policies.interception import CompactionAsked as CompactionAsked
 from eventctx.policies.interception import Verdict as Verdict
 from eventctx.queries.audit import Audit as Audit
+from eventctx.queries.copying.answers import CopyProblem as CopyProblem
+from eventctx.queries.copying.answers import CopyResult as CopyResult
 from eventctx.queries.instructions.answers import Instructions as Instructions
 from eventctx.queries.requests import RequestView as RequestView
 from eventctx.queries.transcript import Message as Message

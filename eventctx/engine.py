@@ -86,6 +86,7 @@ from eventctx.stores.location import EXPECTED, default_book, open_store
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
+    from eventctx.queries.copying.answers import CopyProgress, CopyResult
 
 
 class Engine:
@@ -493,6 +494,35 @@ class Engine:
         receipts = await self._receipts.receipts()
         return await back_up(self.store, Path(path), receipts)
 
+    async def copy_to(
+        self,
+        target: Engine,
+        sessions: Sequence[str] | None = None,
+        *,
+        progress: CopyProgress | None = None,
+    ) -> CopyResult:
+        """Copy sessions to the store of another engine, verbatim; all of them without ``sessions``.
+
+        Records keep ids, times, digests and salts, forks their parents, and what was erased or
+        deleted is so in the target, too: receipts of this store hold for that one. What is there
+        already is compared and not written again, so a copy that was cut off is made again. Every
+        session is read back. Raises, before anything is written, SessionDiffers where the target
+        has another session of a name, InvalidSetting for a fork without its parent, and
+        StreamNotFound; and StoreError of either store.
+        """
+        from eventctx.queries.copying.copy import copy_sessions
+
+        if isinstance(sessions, str):
+            raise InvalidSetting(
+                f"sessions: expected a list of session ids, found {shown(sessions)}"
+            )
+        for session in sessions or ():
+            check_session_id(session)
+        await self._sessions.send()
+        await target._sessions.send()
+        into = _CopyInto(target.store, target._destruction, target._receipts)
+        return await copy_sessions(self.store, into, sessions, progress)
+
     @property
     def receipts_path(self) -> Path | None:
         """The path of the book of receipts; None if none is kept."""
@@ -730,6 +760,18 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class _CopyInto:
+    """An engine as the target of a copy."""
+
+    def __init__(
+        self, store: EventStore, destruction: Destruction, receipts: ReceiptKeeper
+    ) -> None:
+        self.store = store
+        self.erase_again = destruction.erase_again
+        self.delete_again = destruction.delete_again
+        self.copied = receipts.copied
 
 
 def _stored(receipts: ReceiptKeeper, hooks: Hooks, record: Record) -> None:

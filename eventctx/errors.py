@@ -11,10 +11,12 @@ EventctxError
 │   ├── WrongExpectedVersion  another writer appended in between
 │   ├── StreamNotFound
 │   ├── StreamExists
+│   │   └── SessionDiffers    a copy's target has other records under this name
 │   ├── SessionWasDeleted     on purpose; one record is left that says so
 │   ├── StoreUnavailable      cannot be opened, is locked, or is closed
 │   │   ├── StoreFull         the disk is full; nothing of the append was kept
-│   │   └── StoreReadOnly
+│   │   ├── StoreReadOnly
+│   │   └── StoreUnsafe       the server could lose what it acknowledged
 │   ├── NotAStore             the file or folder is something else
 │   ├── StoreTooNew           written by a later release
 │   └── LogCorrupted          stored bytes that contradict their digests or each other
@@ -152,6 +154,19 @@ class StreamExists(StoreError):
     def __init__(self, stream: str) -> None:
         super().__init__(f"session {stream!r} exists already; choose another name")
         self.stream = stream
+
+
+class SessionDiffers(StreamExists):
+    """A session was to be copied to a store that has another one of its name; nothing was written.
+
+    ``position`` is the first one at which the two hold different records, -1 where they differ in
+    what they are: one is a fork, or deleted, and the other is not.
+    """
+
+    def __init__(self, stream: str, position: int, problem: str) -> None:
+        super().__init__(stream)
+        self.args = (f"session {stream!r} is another one in the target: {problem}",)
+        self.position = position
 
 
 class StoreUnavailable(StoreError):

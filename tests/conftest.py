@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needed = set(getattr(item, "fixturenames", ()))
         if needed & SERVERS:
             item.add_marker(pytest.mark.xdist_group("servers"))
+        if "postgres" in getattr(getattr(item, "callspec", None), "params", {}).values():
+            needed.add("postgres")  # asked for by a fixture of several stores
         tries_examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if tries_examples or needed & {*SERVERS, "postgres", "server", "recorded_sessions"}:
             item.add_marker(pytest.mark.slow)

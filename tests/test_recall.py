@@ -9,6 +9,7 @@ import os
 import random
 import threading
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ from eventctx.log.store import ANY, Address
 from eventctx.messages.recall_text import text_of
 from eventctx.search.answer import Quote, fenced, page
 from eventctx.search.documents import parts_of
+from eventctx.search.index import TextIndex
+from eventctx.search.postgres_index import PostgresTextIndex
 from eventctx.search.query import matches, parse, snippet, words
 from eventctx.search.recall import Recall, RecallTool
 from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.search.tool import read_arguments
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
 from tests.transcripts import DIALECTS, answer, calls, human, result
 
 examples = settings(deadline=None)
@@ -46,11 +50,18 @@ async def engine() -> AsyncIterator[Engine]:
         yield engine
 
 
-@pytest.fixture
-async def recall(engine: Engine) -> AsyncIterator[Recall]:
-    recall = Recall(engine.store, SqliteTextIndex(None))
-    yield recall
-    await recall.close()
+@pytest.fixture(params=["sqlite", "postgres"])
+async def recall(engine: Engine, request: pytest.FixtureRequest) -> AsyncIterator[Recall]:
+    """A search of the store by every index in turn."""
+    async with AsyncExitStack() as ending:
+        index: TextIndex = SqliteTextIndex(None)
+        if request.param == "postgres":
+            server = await PostgresStore.open(request.getfixturevalue("postgres_url"))
+            ending.push_async_callback(server.close)
+            index = PostgresTextIndex(server)
+        recall = Recall(engine.store, index)
+        ending.push_async_callback(recall.close)
+        yield recall
 
 
 async def added(engine: Engine, session: str, *texts: str) -> None:

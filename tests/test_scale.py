@@ -64,6 +64,7 @@ def test_costs_are_the_line_through_one_append_and_many() -> None:
     assert costs.flush_append == pytest.approx(12e-6)
 
 
+@pytest.mark.slow
 def test_the_page_has_the_tables_of_the_last_measurement() -> None:
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.written(text, measure.read()) == text

@@ -12,7 +12,7 @@ from eventctx.cli.commands.compact import compact_command
 from eventctx.cli.commands.compare import compare_command
 from eventctx.cli.commands.diff import diff_command
 from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
-from eventctx.cli.commands.exports import export_command
+from eventctx.cli.commands.exports import copy_command, export_command
 from eventctx.cli.commands.fork import fork_command
 from eventctx.cli.commands.imports import import_command
 from eventctx.cli.commands.instructions import instructions_command
@@ -79,6 +79,7 @@ for _command in (
     backup_command,
     restore_backup_command,
     export_command,
+    copy_command,
     erase_command,
     delete_command,
     prune_command,

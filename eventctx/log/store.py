@@ -335,6 +335,24 @@ class PeekingStore(Protocol):
         ...
 
 
+class TombstoneStore(Protocol):
+    """What a store may offer besides: to take over the mark of a session deleted elsewhere.
+
+    ``append`` cannot do it: of the records before the mark only the digest is left.
+    """
+
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """Create the deleted stream ``info``, of which only ``last`` is left, at ``info.head``.
+
+        ``last`` chains to the digest ``previous``; ``records`` were destroyed where the session
+        was, and ``inspect`` counts them as missing here, too. A retry returns the stored record.
+        Raises StreamExists.
+        """
+        ...
+
+
 async def last_position(store: EventStore, stream: str) -> int:
     """The position of the stream's last record, -1 without one, the cheapest way there is."""
     # ``isinstance`` of a Protocol takes longer than the peek.

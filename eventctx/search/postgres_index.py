@@ -17,16 +17,18 @@ from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, S
 from eventctx.search.postgres_ranking import ranked
 from eventctx.search.postgres_words import vectors
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.connections import Connection, Target
+from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT4S, INT8, INT8S, TEXTS, int8, text
 from eventctx.stores.postgres.errors import (
-    Lost,
+    ConnectionLost,
     Refused,
     begins_again,
     loses_connection,
     translated,
 )
+from eventctx.stores.postgres.recall_schema import WORDS_TABLES
 from eventctx.stores.postgres.scrubbing import note_erasure, scrub
+from eventctx.stores.postgres.store import PostgresStore
 
 T = TypeVar("T")
 
@@ -95,23 +97,22 @@ JOIN eventctx.recall_messages m ON m.stream = s.stream AND m.number = $4
 ORDER BY s.place LIMIT 1
 """
 _DAMAGE: Final = frozenset({"23505"})
-_TABLES: Final = ("recall_messages", "recall_pieces")
 
 
 class PostgresTextIndex:
     """``TextIndex`` on one connection, which the threads of this process use one at a time.
 
-    The first use connects. Several processes may fill the index at once. ``patience`` is the number
-    of seconds in which a lost server is tried again.
+    The first use connects. Several processes may fill the index at once. A lost server is looked
+    for again as long as the store itself would.
     """
 
-    def __init__(self, target: Target, *, version: int = 1, patience: float = 60.0) -> None:
+    def __init__(self, store: PostgresStore, *, version: int = 1) -> None:
         """``version`` is that of the documents; an index of another version is replaced."""
-        self._target = target
+        self._target = store.destination
         self._version = version
-        self._patience = patience
+        self._patience = store.patience
         self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._closed = False
 
     def exists(self) -> bool:
@@ -121,7 +122,7 @@ class PostgresTextIndex:
     def mark(self) -> Mark | None:
         """See ``TextIndex.mark``."""
 
-        def read(connection: Connection) -> Mark | None:
+        def read(connection: ServerConnection) -> Mark | None:
             found = connection.rows(_MARK)
             if found and found[0][2] != self._version:
                 _clear(connection)
@@ -139,7 +140,7 @@ class PostgresTextIndex:
     ) -> bool:
         """See ``TextIndex.extend``."""
 
-        def write(connection: Connection) -> bool:
+        def write(connection: ServerConnection) -> bool:
             with connection.transaction():
                 connection.rows(_LOCK)
                 found = connection.rows(_MARK)
@@ -162,7 +163,7 @@ class PostgresTextIndex:
     def forget(self, gone: Sequence[Gone]) -> None:
         """See ``TextIndex.forget``."""
 
-        def write(connection: Connection) -> None:
+        def write(connection: ServerConnection) -> None:
             with connection.transaction():
                 connection.rows(_LOCK)
                 forgotten = _forget(connection, gone)
@@ -174,7 +175,7 @@ class PostgresTextIndex:
     def following(self, segments: Sequence[Segment]) -> int:
         """See ``TextIndex.following``."""
 
-        def read(connection: Connection) -> int:
+        def read(connection: ServerConnection) -> int:
             ((last,),) = connection.rows(_FOLLOWING, (TEXTS, INT8S, INT8S), _of(segments))
             return 0 if last is None else int(last) + 1
 
@@ -183,7 +184,7 @@ class PostgresTextIndex:
     def find(self, segments: Sequence[Segment], number: int) -> Place | None:
         """See ``TextIndex.find``."""
 
-        def read(connection: Connection) -> Place | None:
+        def read(connection: ServerConnection) -> Place | None:
             found = connection.rows(
                 _FIND, (TEXTS, INT8S, INT8S, INT8), (*_of(segments), int8(number))
             )
@@ -209,7 +210,7 @@ class PostgresTextIndex:
             self._closed = True
             self._disconnect()
 
-    def _run(self, function: Callable[[Connection], T]) -> T:
+    def _run(self, function: Callable[[ServerConnection], T]) -> T:
         """Run ``function``, again on a new connection where the server was lost.
 
         What was written before is written twice by none of them: they compare the mark, or do what
@@ -222,18 +223,18 @@ class PostgresTextIndex:
                     raise StoreUnavailable("the search index is closed; open the store again")
                 try:
                     if self._connection is None:
-                        self._connection = Connection(self._target)
+                        self._connection = ServerConnection(self._target)
                         self._connection.script(_SETTINGS)
                     return function(self._connection)
-                except (Lost, Refused) as error:
+                except (ConnectionLost, Refused) as error:
                     self._give_up_or_pause(error, until)
 
-    def _give_up_or_pause(self, error: Lost | Refused, until: float) -> None:
+    def _give_up_or_pause(self, error: ConnectionLost | Refused, until: float) -> None:
         place = "the search index" if self._connection is None else self._connection.place
         if isinstance(error, Refused) and error.code in _DAMAGE and self._connection is not None:
             _clear(self._connection)
             raise IndexLost(str(error)) from error
-        if isinstance(error, Lost) or loses_connection(error):
+        if isinstance(error, ConnectionLost) or loses_connection(error):
             self._disconnect()
         elif not begins_again(error):
             raise translated(error, place)
@@ -260,7 +261,7 @@ def _place(row: Sequence[object]) -> Place:
     return Place(encoding.from_text(stream), position, index, number, at)  # type: ignore[arg-type]
 
 
-def _insert(connection: Connection, documents: Sequence[Document]) -> tuple[int, int]:
+def _insert(connection: ServerConnection, documents: Sequence[Document]) -> tuple[int, int]:
     """Store messages; returns how many of them have words, and how many words those have."""
     if not documents:
         return 0, 0
@@ -294,7 +295,7 @@ def _insert(connection: Connection, documents: Sequence[Document]) -> tuple[int,
     return sum([one.length > 0 for one in found]), sum([one.length for one in found])
 
 
-def _insert_pieces(connection: Connection, pieces: Sequence[tuple[Place, int, str]]) -> None:
+def _insert_pieces(connection: ServerConnection, pieces: Sequence[tuple[Place, int, str]]) -> None:
     if pieces:
         connection.rows(
             _INSERT_PIECES,
@@ -309,7 +310,7 @@ def _insert_pieces(connection: Connection, pieces: Sequence[tuple[Place, int, st
         )
 
 
-def _forget(connection: Connection, gone: Sequence[Gone]) -> bool:
+def _forget(connection: ServerConnection, gone: Sequence[Gone]) -> bool:
     """Remove words, and return whether there were any."""
     if not gone:
         return False
@@ -323,15 +324,15 @@ def _forget(connection: Connection, gone: Sequence[Gone]) -> bool:
         ),
     )
     if changed:
-        note_erasure(connection, _TABLES)
+        note_erasure(connection, WORDS_TABLES)
     return changed > 0
 
 
-def _clear(connection: Connection) -> None:
+def _clear(connection: ServerConnection) -> None:
     with connection.transaction():
         connection.rows(_LOCK)
         filled = connection.count(_CLEAR) > 0
         if filled:
-            note_erasure(connection, _TABLES)
+            note_erasure(connection, WORDS_TABLES)
     if filled:
         scrub(connection)  # it takes no time, unless other roles have words there

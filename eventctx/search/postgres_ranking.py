@@ -13,7 +13,7 @@ from typing import Final
 from eventctx.search.index import Term
 from eventctx.search.postgres_words import condition
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.connections import Connection, Rows
+from eventctx.stores.postgres.connections import Rows, ServerConnection
 from eventctx.stores.postgres.encoding import INT4, INT8, INT8S, TEXT, TEXTS
 
 MOST_RANKED: Final = 50_000
@@ -81,7 +81,7 @@ _KINDS: Final = (TEXT, TEXTS, TEXTS, INT4, INT8)
 
 
 def ranked(
-    connection: Connection,
+    connection: ServerConnection,
     terms: Sequence[Term],
     within: tuple[bytes, bytes, bytes] | None,
     limit: int,
@@ -108,7 +108,7 @@ def ranked(
     return connection.rows(_IN_SEGMENTS, (*_KINDS, TEXTS, INT8S, INT8S), (*params, *within))
 
 
-def _rarities(connection: Connection, conditions: Sequence[bytes]) -> list[float]:
+def _rarities(connection: ServerConnection, conditions: Sequence[bytes]) -> list[float]:
     """How much a match of each term weighs: the more, the fewer messages have it."""
     if len(conditions) == 1:
         return [1.0]  # it would change no order

@@ -258,6 +258,26 @@ class MemoryStore:
         self._bell.ring()
         return record
 
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        with self._lock:
+            self._check_open()
+            taken = self._streams.get(info.stream)
+            if taken is not None:
+                done = _retried(taken, info.head, (last,)) if taken.deleted else None
+                if done is None:
+                    raise StreamExists(info.stream)
+                return done.records[0]
+            (digest,) = chain(info.stream, previous, info.head, (last,))
+            self._log += [None] * records
+            left = self._streams[info.stream] = _Stream(info.stream, info.created, None, info.head)
+            left.deleted = True
+            record = self._insert(left, (last,), [digest]).records[0]
+        self._bell.ring()
+        return record
+
     async def scrubbed(self) -> bool:
         """See ``EventStore.scrubbed``. Nothing is kept in files."""
         return True

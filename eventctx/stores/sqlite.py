@@ -246,6 +246,13 @@ class SqliteStore:
         size = sizes((last,))
         return cast(Record, await self._write(Log.delete, stream, last, expected, size=size))
 
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        given = (info, last, previous, records)
+        return cast(Record, await self._write(Log.set_tombstone, *given, size=sizes((last,))))
+
     async def scrubbed(self) -> bool:
         """See ``EventStore.scrubbed``."""
         return cast(bool, await self._read(Queries.scrubbed))

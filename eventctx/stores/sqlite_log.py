@@ -13,7 +13,16 @@ import apsw
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNotFound
 from eventctx.log.record import Draft, Record, place
-from eventctx.log.store import ANY, Address, Appended, Erasure, Expected, Receipt, Snapshot
+from eventctx.log.store import (
+    ANY,
+    Address,
+    Appended,
+    Erasure,
+    Expected,
+    Receipt,
+    Snapshot,
+    StreamInfo,
+)
 from eventctx.stores.rules import accepts, chain, conflict, has_forks, retried_at, same_ids
 from eventctx.stores.sqlite_queries import UNSCRUBBED, OwnedRange, Queries
 from eventctx.stores.sqlite_rows import (
@@ -209,6 +218,18 @@ class Log:
         appended = self._insert(stream, head.stream, expected + 1, (last,), digests)
         return appended.records[0]
 
+    def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        if self._head(info.stream) is not None:
+            done = self._retried(info.stream, info.head, (last,))
+            if done is None:
+                raise StreamExists(info.stream)
+            return done.records[0]
+        digests = chain(info.stream, previous, info.head, (last,))
+        owner = self._new_stream(info.stream, last, created=info.created)
+        self._next += records  # the places of what was destroyed
+        return self._insert(info.stream, owner, info.head, (last,), digests).records[0]
+
     def _note_unscrubbed(self) -> None:
         """Note in the file that its log holds bytes that must go, in case this process ends."""
         self.save_checkpoint(UNSCRUBBED, 0)
@@ -262,11 +283,16 @@ class Log:
         return head
 
     def _new_stream(
-        self, stream: str, first: Draft, parent: int | None = None, at: int | None = None
+        self,
+        stream: str,
+        first: Draft,
+        parent: int | None = None,
+        at: int | None = None,
+        created: int | None = None,
     ) -> int:
         self._cursor.execute(
             "INSERT INTO streams(name, parent, forked_at, created) VALUES(?,?,?,?)",
-            (stream, parent, at, first.time),
+            (stream, parent, at, first.time if created is None else created),
         )
         return self._connection.last_insert_rowid()
 

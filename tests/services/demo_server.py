@@ -77,6 +77,7 @@ def _run(url: str, arguments: list[str], keep: bool) -> int:
         )
     if status == 0:
         print(asyncio.run(_described(url)))
+        print("Here all servers run on this one machine, in the temporary folder.")
         if keep:
             print("The servers stay until Ctrl-C; the commands above work meanwhile.", flush=True)
             signal.pause()

@@ -19,6 +19,9 @@ import pytest
 import eventctx
 from tests.services.nats_server import Cluster
 
+# They start programs, and servers.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("postgres", "jetstream")]
+
 _PROGRAM = (sys.executable, "-m", "eventctx.cli", "demo")
 _SERVERS = (sys.executable, "-m", "tests.services.demo_server")
 _OWN = {"digest", "duration"}

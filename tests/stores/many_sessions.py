@@ -18,13 +18,32 @@ import apsw
 import eventctx
 
 _MEASURED = """
-import resource, sys
+import re, sys, threading
+from pathlib import Path
 from eventctx.cli.main import cli
+
+peak, over = 0, threading.Event()
+
+def look():
+    # Not what is mapped of the file, which the system takes back as it likes.
+    global peak
+    while True:
+        status = Path("/proc/self/status").read_text()
+        peak = max(peak, int(re.search(r"RssAnon:\\s+(\\d+)", status)[1]))
+        if over.wait(0.02):
+            return
+
+watch = threading.Thread(target=look)
+watch.start()
+code = None
 try:
     cli.main(sys.argv[1:], standalone_mode=False)
 except SystemExit as end:
     code = end.code
-print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+finally:
+    over.set()
+    watch.join()
+print(code, peak, file=sys.stderr)
 """
 
 

@@ -12,12 +12,20 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log.record import GENESIS, Draft, chain_digest, make_body
 from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Snapshot
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
 
 names = st.sampled_from(["a", "b", "c", "", "ü\0"])
@@ -158,6 +166,49 @@ class SqliteHistory(History):
     def teardown(self):
         super().teardown()
         self.folder.cleanup()
+
+
+class PostgresHistory(History):
+    """In a schema of its own of a real server, which a second store writes in turn."""
+
+    place = ""
+    schemas = itertools.count()
+
+    async def open(self):
+        self.url = f"{self.place}?schema=model_{next(self.schemas)}"
+        self.other = await PostgresStore.open(self.url)
+        return await PostgresStore.open(self.url)
+
+    @rule()
+    def take_turns(self):
+        self.store, self.other = self.other, self.store
+
+    @rule()
+    def reopen(self):
+        self.run(self.store.close())
+        self.store = self.run(PostgresStore.open(self.url))
+
+    def teardown(self):
+        self.run(self.other.close())
+        super().teardown()
+
+
+def test_histories_on_postgresql(postgres):
+    histories = type("Histories", (PostgresHistory,), {"place": postgres.url()})
+    try:
+        run_state_machine_as_test(
+            histories,
+            settings=settings(
+                max_examples=25,
+                stateful_step_count=25,
+                deadline=None,
+                database=None,
+                suppress_health_check=_checks,
+            ),
+        )
+    finally:
+        for n in range(next(PostgresHistory.schemas)):
+            postgres.execute(f"DROP SCHEMA IF EXISTS model_{n} CASCADE")
 
 
 _checks = [HealthCheck.too_slow]

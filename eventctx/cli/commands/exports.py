@@ -1,4 +1,4 @@
-"""``export``: write a session as JSON Lines; importing them gives an equal session."""
+"""``export`` and ``copy``: sessions leave a store, for a file of JSON Lines or another store."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import click
+import msgspec
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.plain import plural, size
-from eventctx.cli.output.program import run
-from eventctx.cli.output.screen import progress, put, styled
+from eventctx.cli.output.plain import number, plural, size
+from eventctx.cli.output.program import DAMAGE, FOUND, CommandFailed, run
+from eventctx.cli.output.screen import Bar, Screen, progress, put, put_document, styled
 from eventctx.cli.output.whole_file import whole_file
+from eventctx.log.naming import position_name
+from eventctx.queries.copying.answers import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
+from eventctx.safe_text import without_password
 
 _PROGRESS_EVERY = 500
 """Lines between two updates of the progress bar."""
+_SESSIONS_EVERY = 50
+"""Sessions between two updates of the progress bar."""
 
 
 @click.command("export", short_help="A session as JSON Lines that import back equal.")
@@ -61,3 +67,85 @@ async def _write(
         if done % _PROGRESS_EVERY == 0:
             report(done)
     return written
+
+
+@click.command("copy", short_help="Sessions to another store: file, PostgreSQL, JetStream.")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON with stable keys.")
+def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: bool) -> None:
+    """Copy SESSIONs, or all, from the store FROM to the store TO, each a path or a URL.
+
+    Ids, times, digests, salts, forks, erasures and deletions are the same there, so receipts of the
+    one hold for the other; every session is read back. FROM is only read. TO is created if it is a
+    file that is not there. Run it again to go on after an interruption, or to bring over what came
+    since: what is there is not written again. Nothing is written if TO has another session of one
+    of the names. Exits with 5 when damage is found; the sound sessions are copied then.
+    """
+    result = run(_copied(source, target, sessions))
+    if as_json:
+        where = {"from": without_password(source), "to": without_password(target)}
+        put_document({**where, "ok": result.ok, **msgspec.structs.asdict(result)})
+    else:
+        _show_copied(Screen(), result, without_password(target))
+    if not result.ok:
+        raise CommandFailed(DAMAGE if any(one.damage for one in result.problems) else FOUND)
+
+
+async def _copied(source: str, target: str, sessions: tuple[str, ...]) -> CopyResult:
+    async with opening.existing(source, read_only=True) as engine:
+        names = [(await opening.find_session(engine, name)).stream for name in sessions]
+        async with opening.created(target) as into:
+            with progress("Comparing", 1) as bar:
+                told = _told(bar)
+                return await engine.copy_to(into, names or None, progress=told)
+
+
+def _told(bar: Bar) -> CopyProgress:
+    words = {"comparing": "Comparing", "copying": "Copying", "checking": "Reading back"}
+
+    def told(step: CopyStep, done: int, of: int) -> None:
+        if done % _SESSIONS_EVERY and done != of:
+            return
+        bar.name(words[step] if of else f"{words[step]} {number(done)}")
+        if of:
+            bar.at(done, of)
+
+    return told
+
+
+def _show_copied(screen: Screen, result: CopyResult, target: str) -> None:
+    screen.line(
+        ("copied ", "bold green"),
+        f"{plural(result.copied, 'session')}{_besides(result)}: "
+        f"{plural(result.records, 'record')}, {size(result.bytes)}",
+    )
+    if result.erased:
+        words = f"{plural(result.erased, 'content')} erased in the source since an earlier copy"
+        screen.line(("erased ", "bold"), words)
+    if result.left_out:
+        marks = f"{plural(result.left_out, 'mark')} of deleted sessions"
+        screen.line(("left out ", "yellow"), f"{marks}: the target cannot hold them")
+    for one in result.problems:
+        where = "" if one.position < 0 else f" {position_name(one.position)}"
+        kind = "DAMAGED " if one.damage else "not copied "
+        screen.line((kind, "bold red"), (one.session, "bold"), f"{where}: {one.text}")
+    unlisted = result.failed - len(result.problems)
+    if unlisted:
+        screen.line((f"… and {plural(unlisted, 'session')} more", "dim"))
+    screen.line(
+        ("checked ", "bold green" if result.ok else "bold"),
+        f"{plural(result.checked, 'session')}, read back and equal, in:",
+    )
+    screen.whole(target)
+
+
+def _besides(result: CopyResult) -> str:
+    parts = [
+        (result.continued, "continued"),
+        (result.unchanged, "there already"),
+        (result.deleted, "deleted, as in the source"),
+    ]
+    found = [f"{number(count)} {words}" for count, words in parts if count]
+    return f" ({', '.join(found)})" if found else ""

@@ -54,7 +54,7 @@ EXIT_CODES: Final = (
         "no usable store (missing, locked, read-only, full, too new) or collector, or no room",
     ),
     (BUG, "a bug in eventctx; the traceback is shown"),
-    (DAMAGE, "`verify`, `backup` or `restore-backup` found damage"),
+    (DAMAGE, "`verify`, `backup`, `restore-backup` or `copy` found damage"),
     (INTERRUPTED, "stopped by Ctrl-C"),
     (PIPE_CLOSED, "the reader of the output went away, as in `eventctx log S | head`"),
 )

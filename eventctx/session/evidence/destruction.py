@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from eventctx.log.record import Record
-from eventctx.log.store import EventStore
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import Address, EventStore
 from eventctx.queries.timelines.key_frames import key_frames
 from eventctx.search.recall import Recall
 from eventctx.session.appends.pending import Clock
@@ -67,6 +67,26 @@ class Destruction:
             self._receipts.deleted(name)
         await self._forget(records)
         return names
+
+    async def erase_again(self, stream: str, bodies: Mapping[Address, bytes]) -> None:
+        """Erase what was erased in the store that a session was copied from.
+
+        The session holds the record that says so, or will.
+        """
+        await self._store.save_checkpoint(ERASING, 1)
+        await self._store.erase({stream: bodies})
+        for name in (stream, *await deleting.forks_of(self._store, stream)):
+            await key_frames(self._store).forget(name)
+            await self._sessions.renew(name)
+        await self.finish()
+
+    async def delete_again(self, stream: str, last: Draft, expected: int) -> None:
+        """Delete what was deleted in the store that a session was copied from, with its record."""
+        await self._sessions.close(stream)
+        await self._store.save_checkpoint(ERASING, 1)
+        record = await self._store.delete(stream, last, expected)
+        self._receipts.deleted(stream)
+        await self._forget([record])
 
     async def _forget(self, records: Sequence[Record]) -> None:
         for record in records:

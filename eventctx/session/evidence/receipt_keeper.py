@@ -42,6 +42,12 @@ class ReceiptKeeper:
                 self.book.note(_receipt(record))
             self._unnoted.clear()
 
+    def copied(self, receipt: Receipt) -> None:
+        """Note where a session stands that was copied from another store, and read back."""
+        self._unnoted.pop(receipt.stream, None)
+        if self.book is not None:
+            self.book.note(receipt)
+
     def deleted(self, session: str) -> None:
         """Note that a session was deleted on purpose."""
         self._unnoted.pop(session, None)

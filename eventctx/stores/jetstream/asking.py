@@ -145,6 +145,19 @@ class Asking:
                 return
             offset += len(found)
 
+    async def count(self, shard: int, subject: str) -> int:
+        """How many messages of a subject the leader has, those among them that it cannot read."""
+        stream = self.names.stream(shard)
+
+        async def ask() -> StreamStatus:
+            status = _decode_status(
+                await self._api(f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+            )
+            _check(stream, status.error)
+            return status
+
+        return (await self._patiently(ask)).state.subjects.get(subject, 0)
+
     async def page(
         self,
         shard: int,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from eventctx.errors import StreamNotFound
+from nats.errors import Error as NatsError
+
+from eventctx.errors import StoreUnsafe, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.log.store import StoreDescription
 from eventctx.stores.jetstream.append import NOTHING, Tip
@@ -26,6 +29,9 @@ from eventctx.stores.jetstream.registry import Registry
 from eventctx.stores.jetstream.requirements import Server, Servers
 from eventctx.stores.jetstream.whole import Whole
 from eventctx.stores.jetstream.writer import Writer
+
+WATCH_SECONDS: Final = 30.0
+"""Seconds between two looks at the servers' settings."""
 
 
 class LeadersLog:
@@ -62,6 +68,8 @@ class Parts:
     families: Families
     destroyer: Destroyer
     following: Following
+    unsafe: StoreUnsafe | None = None
+    """Why nothing may be written now: a server came back with other settings."""
 
     async def idle(self) -> None:
         """Wait until all that was appended is stored."""
@@ -114,9 +122,7 @@ async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
     eraser = Eraser(link, log, reader, writer, destroyer)
     families = Families(link, reader, writer, destroyer, registry)
     whole = Whole(reader, None if read_only else Pusher(link).fill)
-    if not read_only:
-        link.keep(_finish(destroyer, meta.shards))
-    return Parts(
+    parts = Parts(
         link=link,
         meta=meta,
         checked=checked,
@@ -130,6 +136,20 @@ async def assemble(link: Link, *, create: bool, read_only: bool) -> Parts:
         destroyer=destroyer,
         following=Following(link, whole),
     )
+    if not read_only:
+        link.keep(_finish(destroyer, meta.shards))
+        link.keep(_watch(parts, servers))
+    return parts
+
+
+async def _watch(parts: Parts, servers: Servers) -> None:
+    """Look now and then at the servers' settings: one that was down was not checked yet."""
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        try:
+            parts.unsafe = await servers.changed()
+        except (OSError, TimeoutError, NatsError):
+            continue  # nobody tells now, and what was found before still holds
 
 
 async def _finish(destroyer: Destroyer, shards: int) -> None:

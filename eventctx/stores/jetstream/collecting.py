@@ -8,7 +8,7 @@ each. Here a message stays the two byte strings that came: 11 to 15 us, most of 
 from __future__ import annotations
 
 import asyncio
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
@@ -125,6 +125,13 @@ class CollectingClient(Client):
             raise NoRespondersError
         said = status.split(b"\r\n", 1)[0].removeprefix(_STATUS).decode(errors="replace")
         raise StoreUnavailable(f"the server refused a read of {subject}: {said}")
+
+    async def _connect_to_server(self, s: Any) -> None:
+        # nats-py leaves the socket of a server that took it and said nothing, as one that is
+        # halted, for the collector of garbage.
+        if self._transport is not None:
+            self._transport.close()  # type: ignore[no-untyped-call]
+        await super()._connect_to_server(s)
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes

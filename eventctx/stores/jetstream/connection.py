@@ -32,7 +32,9 @@ T = TypeVar("T")
 ATTEMPT_SECONDS: Final = 5.0
 """How long one try of a request waits for its answer."""
 
-WRONG_LAST_SEQUENCE: Final = 10071
+_WRONG_LAST_SEQUENCE: Final = (10071, 10164)
+"""What the session ends with is another message; the second number, while that is on its way."""
+
 STREAM_NOT_FOUND: Final = 10059
 
 _NO_MESSAGE: Final = frozenset((10037, 10043, 10057))
@@ -68,6 +70,11 @@ class ApiError(Exception):
     def passing(self) -> bool:
         """Whether it may be gone at the next try: there is no leader, or too much under way."""
         return self.code in (429, 503) or self.number in (10008, 10009, 10176, 10210)
+
+    @property
+    def conflict(self) -> bool:
+        """Whether a message was not stored since it expected another end of a subject."""
+        return self.number in _WRONG_LAST_SEQUENCE
 
     @property
     def full(self) -> bool:

@@ -21,7 +21,6 @@ from eventctx.stores.jetstream.batch import EXPECTED, outgoing, send
 from eventctx.stores.jetstream.connection import (
     DOUBTS,
     STREAM_NOT_FOUND,
-    WRONG_LAST_SEQUENCE,
     ApiError,
     Link,
     Tries,
@@ -166,7 +165,7 @@ async def _make_meta(link: Link) -> Meta:
             await send(link, [message])
             return meta
         except ApiError as error:
-            if error.number == WRONG_LAST_SEQUENCE:
+            if error.conflict:
                 found = await _meta(link)
                 if found is not None:
                     return found

@@ -25,7 +25,6 @@ from eventctx.stores.jetstream.asking import Asking
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
 from eventctx.stores.jetstream.connection import (
     DOUBTS,
-    WRONG_LAST_SEQUENCE,
     ApiError,
     Link,
     Tries,
@@ -122,7 +121,7 @@ class Destroyer:
             except DOUBTS as error:
                 await tries.after(error)  # an order that is stored twice does no harm
             except ApiError as error:
-                if error.number != WRONG_LAST_SEQUENCE and not error.passing:
+                if not error.conflict and not error.passing:
                     raise self._link.translated(error, "destroying") from error
                 await tries.after(error)
 

@@ -22,7 +22,7 @@ from eventctx.stores.jetstream.append import (
     maybe_made_before,
 )
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.connection import DOUBTS, WRONG_LAST_SEQUENCE, ApiError, Link, Tries
+from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
 from eventctx.stores.jetstream.layout import (
     BATCH_MESSAGES,
@@ -80,12 +80,13 @@ class Eraser:
                 for name, draft in records.items()
             }
             made: dict[str, Record] = {}
+            shards: set[int] = set()
             try:
-                count = await self._stored(bodies, notes, made)
+                count = await self._stored(bodies, notes, made, shards)
             finally:
                 for name in records:
                     forget(name)
-        for shard in sorted({self._names.shard(owner) for owner in [*bodies, *records]}):
+        for shard in sorted(shards):
             await self._destroyer.carry_out(shard)
         return Erasure(count, tuple([made[name] for name in records]))
 
@@ -94,11 +95,13 @@ class Eraser:
         bodies: Mapping[str, Mapping[Address, bytes]],
         notes: Mapping[str, PendingAppend],
         made: dict[str, Record],
+        shards: set[int],
     ) -> int:
         tries = Tries(self._link, "erasing")
         most = 0
         while True:
             plans = await self._plans(bodies, notes, made)
+            shards |= {shard for shard, plan in plans.items() if plan.erased}
             most = max(most, sum(plan.bodies for plan in plans.values()))
             try:
                 # What is erased first, so that no record tells of what is not so.
@@ -106,7 +109,7 @@ class Eraser:
                     await self._send(shard, plan, made)
                 return most
             except ApiError as error:
-                if error.number != WRONG_LAST_SEQUENCE and not error.passing:
+                if not error.conflict and not error.passing:
                     raise self._link.translated(error, "erasing") from error
                 await tries.after(error)
             except DOUBTS as error:

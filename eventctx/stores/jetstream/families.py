@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from eventctx.errors import InvalidSetting, StreamExists
 from eventctx.log.record import Draft, Record
-from eventctx.log.store import Appended
+from eventctx.log.store import Appended, StreamInfo
 from eventctx.stores.jetstream.append import appended
 from eventctx.stores.jetstream.batch import (
     EXPECTED,
@@ -21,7 +21,7 @@ from eventctx.stores.jetstream.batch import (
     outgoing,
     send,
 )
-from eventctx.stores.jetstream.connection import DOUBTS, WRONG_LAST_SEQUENCE, ApiError, Link, Tries
+from eventctx.stores.jetstream.connection import DOUBTS, ApiError, Link, Tries
 from eventctx.stores.jetstream.destroying import Destroyer
 from eventctx.stores.jetstream.layout import Origin, Relative, ToDestroy, encode, token
 from eventctx.stores.jetstream.owners import existing
@@ -174,6 +174,46 @@ class Families:
             return None, self._passing(error, f"deletion of {stream!r}")
         return records_of(self._names, place, packed.units, begins + 1)[0], Exception()
 
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        async with self._writer.holding((info.stream,)) as forget:
+            tries = Tries(self._link, f"mark of the deletion of {info.stream!r}")
+            try:
+                while True:
+                    record, error = await self._try_tombstone(info, last, previous, records)
+                    if record is not None:
+                        return record
+                    await tries.after(error)
+            finally:
+                forget(info.stream)
+
+    async def _try_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> tuple[Record | None, Exception]:
+        made = await self._reader.verified_head(info.stream)
+        if made is not None:
+            if not made.deleted or made.event != last.id:
+                raise StreamExists(info.stream)
+            (record,) = await self._reader.records(info.stream, info.head, info.head)
+            return record, Exception()
+        digests = chain(info.stream, previous, info.head, (last,))
+        origin = Origin(info.created)
+        place = Appending(info.stream, info.head, (last,), digests, origin, deleted=True)
+        packed = pack(self._names, place, self._link.client.max_payload)
+        packed.messages[0].headers[EXPECTED] = "0"
+        messages = [
+            *packed.messages,
+            registered(self._names, info.stream, origin),
+            registered(self._names, info.stream, origin, deleted=True, records=records),
+        ]
+        try:
+            begins = await send(self._link, messages)
+        except (ApiError, *DOUBTS) as error:
+            return None, self._passing(error, f"mark of the deletion of {info.stream!r}")
+        return records_of(self._names, place, packed.units, begins)[0], Exception()
+
     async def _orders(self, shard: int, stream: str) -> tuple[Sequence[Outgoing], int]:
         counted = await self._count(shard, stream)
         ledger = await self._destroyer.count(shard)
@@ -208,7 +248,6 @@ class Families:
 
     def _passing(self, error: Exception, what: str) -> Exception:
         """The error, if it may be another at the next try; else it is raised as one of ours."""
-        refused = isinstance(error, ApiError) and not error.passing
-        if refused and getattr(error, "number", None) != WRONG_LAST_SEQUENCE:
+        if isinstance(error, ApiError) and not (error.passing or error.conflict):
             raise self._link.translated(error, what) from error
         return error

@@ -81,7 +81,7 @@ class Registry:
         self, shard: int, sequence: int, count: int
     ) -> list[tuple[Place, Registered]]:
         subject = self._names.of_shard("n", shard)
-        last = await self._asking.last(shard, subject)
+        last = await self._reader.heads.last(shard, subject)
         found: list[tuple[Place, Registered]] = []
         while last is not None and sequence <= last.sequence and len(found) < count:
             page = await self._asking.page(shard, subject, sequence, messages=count)
@@ -146,7 +146,7 @@ class Registry:
         """See ``EventStore.forks``."""
         await existing(self._reader.heads, session)
         shard, subject = self._names.shard(session), self._names.of_session("f", session)
-        last = await self._asking.last(shard, subject)
+        last = await self._reader.heads.last(shard, subject)
         names: list[str] = []
         sequence = 1
         while last is not None and sequence <= last.sequence:

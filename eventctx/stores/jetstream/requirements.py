@@ -26,6 +26,8 @@ REPLICAS: Final = 3
 
 _ASK_SECONDS: Final = 3.0
 _SILENCE_SECONDS: Final = 0.5
+_ELECTION_SECONDS: Final = 15.0
+_ASK_AGAIN_SECONDS: Final = 0.2
 _direct = build_opener(ProxyHandler({}))  # servers of one's own stand behind no proxy
 _HOW: Final = (
     "give the address of every server's monitoring (?monitor=http://a:8222,http://b:8222,…), or "
@@ -122,12 +124,12 @@ class Servers:
                 f"found none that tells: {_HOW}"
             )
         seen = await self.ask("varz")
-        clusters = [one.get("meta_cluster") or {} for one in (await self.ask("jsz")).values()]
-        known = [_members(one) for one in clusters if one.get("leader")]
+        clusters = await self._clusters()
+        known = [_members(name, one) for name, one in clusters.items() if one.get("leader")]
         if not seen or not known:
             raise StoreUnsafe(
                 f"{place}: expected a cluster of {REPLICAS} or more servers whose monitoring "
-                f"answers, found {_found(seen, clusters)}: {_HOW}"
+                f"answers, found {_found(seen, list(clusters.values()))}: {_HOW}"
             )
         servers = tuple(_server(name, seen[name]) for name in sorted(seen))
         for server in servers:
@@ -146,6 +148,29 @@ class Servers:
                 f"of {', '.join(unseen) or 'most'}: {_HOW}"
             )
         return servers
+
+    async def changed(self) -> StoreUnsafe | None:
+        """The error for a server that was restarted with other settings, or is back with them."""
+        for name, seen in (await self.ask("varz")).items():
+            try:
+                _check(self._link.address.place, _server(name, seen))
+            except StoreUnsafe as error:
+                return error
+        return None
+
+    async def _clusters(self) -> dict[str, dict[str, Any]]:
+        """The cluster as each of its servers sees it; waits while none knows a leader."""
+        until = self._link.loop.time() + min(self._link.patience, _ELECTION_SECONDS)
+        while True:
+            found = {
+                name: one["meta_cluster"]
+                for name, one in (await self.ask("jsz")).items()
+                if one.get("meta_cluster")
+            }
+            led = any(one.get("leader") for one in found.values())
+            if led or not found or self._link.loop.time() > until:
+                return found
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def _silent(self) -> int:
         """How many of the monitors never told a name: their servers are down."""
@@ -173,9 +198,9 @@ def check_stream(place: str, config: Mapping[str, Any]) -> None:
             )
 
 
-def _members(cluster: Mapping[str, Any]) -> dict[str, bool]:
-    """The servers of a cluster by name, and whether each is known to be down."""
-    found = {str(cluster["leader"]): False}
+def _members(seer: str, cluster: Mapping[str, Any]) -> dict[str, bool]:
+    """The servers of a cluster as one of them sees it, and whether each is known to be down."""
+    found = {seer: False, str(cluster["leader"]): False}
     for replica in cluster.get("replicas") or ():
         found[str(replica["name"])] = bool(replica.get("offline"))
     return found

@@ -182,6 +182,13 @@ class JetStreamStore:
         """See ``EventStore.delete``. Waits as ``erase`` does."""
         return await self._write(lambda: self._parts.families.delete(stream, last, expected))
 
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        families = self._parts.families
+        return await self._write(lambda: families.set_tombstone(info, last, previous, records))
+
     async def scrubbed(self) -> bool:
         """See ``EventStore.scrubbed``. The files of all servers are meant, Raft logs too."""
         return await self._run(self._parts.destroyer.scrubbed())
@@ -230,7 +237,7 @@ class JetStreamStore:
                 f"{self._link.address.place}: the store was opened to read only; open it without "
                 "read_only to write"
             )
-        return None
+        return self._parts.unsafe
 
     def _run(self, work: Coroutine[Any, Any, T]) -> Ack[T]:
         if self._closed:

@@ -26,6 +26,7 @@ from eventctx.stores.jetstream.layout import (
     Unit,
     decode_ledger,
     decode_unit,
+    name_of,
     part_of,
 )
 
@@ -91,7 +92,7 @@ class Heads:
         known = self._seen.get(session, 0)
         until = time.monotonic() + self._asking.patience
         while True:
-            found = await self._asking.last(shard, subject)
+            found = await self.last(shard, subject)
             sequence = 0 if found is None else found.sequence
             await self.check(shard, not known or sequence < known)
             if sequence >= known:
@@ -107,6 +108,24 @@ class Heads:
             return None
         self.saw(session, sequence)
         return await self._whole(session, shard, subject, found)
+
+    async def last(self, shard: int, subject: str) -> Stored | None:
+        """The last message of a subject, from the leader; None only if there is none.
+
+        Raises LogCorrupted when the leader cannot read it.
+        """
+        found = await self._asking.last(shard, subject)
+        # It says "no message found" of one whose checksum is wrong, too, but counts it.
+        if found is None and await self._asking.count(shard, subject):
+            found = await self._asking.last(shard, subject)  # unless it came in between
+            if found is None:
+                raise LogCorrupted(
+                    name_of(subject.rpartition(".")[2]),
+                    -1,
+                    f"the leader of {self._names.stream(shard)!r} has the last message of "
+                    f"{subject!r} and cannot read it: its disk is damaged",
+                )
+        return found
 
     async def _whole(self, session: str, shard: int, subject: str, last: Stored) -> Head:
         messages = [last]
@@ -145,9 +164,8 @@ class Heads:
                     "",
                     -1,
                     f"server {leader!r} lacks {gaps - allowed} of the messages of {stream!r}, "
-                    "which it leads, and nobody deleted them: let another server lead (`nats "
-                    f"stream cluster step-down {stream} --preferred OTHER`), and have this one "
-                    f"copy the stream anew (`nats stream cluster peer-remove {stream} {leader}`)",
+                    "which it leads, and nobody deleted them: stop it, remove its JetStream folder "
+                    "(store_dir), and start it: it copies everything from the others",
                 )
         self._sound[shard] = time.monotonic() + SOUND_SECONDS
         return status.state

@@ -197,24 +197,26 @@ class _Shard:
     async def _messages(self, leader: bool) -> list[Stored]:
         """The messages from the next on. Raises Incomplete where some are missing among them."""
         asking = self._reader.asking
+        found: list[Stored] = []
+        more = True
         if leader:
-            found: list[Stored] = []
             at = self._at
-            while at <= self._upto and len(found) < _LEADERS_MESSAGES:
+            while more and at <= self._upto and len(found) < _LEADERS_MESSAGES:
                 one = await asking.next(self._shard, self._prefix + ">", at)
-                if one is None:
-                    break
-                found.append(one)
-                at = one.sequence + 1
-            return found
-        page = await asking.page(self._shard, self._prefix + ">", self._at)
+                more = one is not None
+                if one is not None:
+                    found.append(one)
+                    at = one.sequence + 1
+        else:
+            page = await asking.page(self._shard, self._prefix + ">", self._at)
+            found, more = page.messages, page.pending > 0
         at = self._at
-        for message in page.messages:
+        for message in found:
             await self._accounted(at, message.sequence - 1)
             at = message.sequence + 1
-        if not page.pending:
+        if not more:
             await self._accounted(at, self._upto)
-        return page.messages
+        return found
 
     async def _accounted(self, first: int, last: int) -> None:
         last = min(last, self._upto)

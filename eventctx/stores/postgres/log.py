@@ -1,7 +1,7 @@
 """Writes that are more than an append: forks, erasures, deletions, snapshots, checkpoints.
 
 Each is one transaction. A connection that was lost in it leaves its fate unknown, so each is made
-so that it can be done again: ``again`` tells that an earlier try may have been stored.
+so that it can be done again: ``Tries`` tells that an earlier try may have been stored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNotFound
 from eventctx.log.record import Draft, Record, place
-from eventctx.log.store import Address, Appended, Erasure, Snapshot
+from eventctx.log.store import Address, Appended, Erasure, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.append import Types, appended, stored
 from eventctx.stores.postgres.batch import Batch
@@ -44,6 +44,16 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 """
 
 
+class Tries:
+    """What earlier tries of a job have done, if they were stored."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        """Tries whose fate is unknown."""
+        self.bodies = 0
+        """Bodies that one of them erased."""
+
+
 class ServerLog:
     """The tables, as the one writing connection of this store sees them."""
 
@@ -52,7 +62,7 @@ class ServerLog:
         self._queries = ServerQueries(connection)
         self._heads = heads
         self._types = types
-        self.again = False
+        self.tries = Tries()
         self.erased = False
         """Whether something was erased or deleted since the writer last set this to false."""
 
@@ -120,13 +130,14 @@ class ServerLog:
             self.connection.rows(
                 _HEIRS, (INT8S,), (encoding.int8s({owner for owner, *_ in located}),)
             )
+            self.tries.bodies = max(self.tries.bodies, erased)
             if erased:
                 note_erasure(self.connection, ("records", "bodies", "snapshots"))
             added = self._append_once(
                 [(name, head, records[name]) for name, head in heads.items() if head is not None]
             )
-        self.erased = self.erased or bool(erased)
-        return Erasure(erased, tuple(added))
+        self.erased = self.erased or self.tries.bodies > 0
+        return Erasure(self.tries.bodies, tuple(added))
 
     def _append_once(self, drafts: Sequence[tuple[str, KnownHead, Draft]]) -> list[Record]:
         """Append a draft to each stream, unless an earlier try has done so."""
@@ -179,7 +190,7 @@ class ServerLog:
             head = read_heads(self.connection, [stream])[stream]
             if head is None:
                 raise StreamNotFound(stream)
-            if self.again and (head.position, head.event) == (expected + 1, last.id):
+            if self.tries.lost and (head.position, head.event) == (expected + 1, last.id):
                 done = stored(self._queries, stream, head.position, (last,))
                 if done is not None:
                     self.erased = True
@@ -205,6 +216,26 @@ class ServerLog:
             note_erasure(self.connection, ("records", "bodies", "snapshots"))
             (record,) = self._insert([(stream, head, last)], [head.stream])
         self.erased = True
+        return record
+
+    def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        self._prepare(info.stream, last)
+        with self.connection.transaction():
+            self._lock("ROW EXCLUSIVE")
+            made = self.connection.rows(
+                "INSERT INTO eventctx.streams(name, first, created, deleted) "
+                "VALUES($1, $2, $3, true) ON CONFLICT (name) DO NOTHING RETURNING id",
+                (TEXT, INT8, INT8),
+                (text(info.stream), int8(info.head - records), int8(info.created)),
+            )
+            if not made:
+                done = stored(self._queries, info.stream, info.head, (last,))
+                if done is None:
+                    raise StreamExists(info.stream)
+                return done.records[0]
+            head = KnownHead(made[0][0], info.head - 1, previous, b"")
+            (record,) = self._insert([(info.stream, head, last)], [head.stream])
         return record
 
     def _lock(self, mode: str) -> None:

@@ -19,6 +19,7 @@ from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.append_function import APPEND_FUNCTION
 from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.errors import Refused
+from eventctx.stores.postgres.recall_schema import RECALL
 
 ORDINAL_BITS: Final = 20
 """Bits of a global position that count the records of one transaction."""
@@ -60,7 +61,10 @@ CREATE TABLE eventctx.scrubs(
   relation oid PRIMARY KEY, file oid NOT NULL, transaction text NOT NULL);
 """
 
-MIGRATIONS: Final[tuple[tuple[int, str], ...]] = ((1, TABLES + APPEND_FUNCTION),)
+MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
+    (1, TABLES + APPEND_FUNCTION),
+    (2, RECALL),
+)
 """Versions of the schema, and what makes each of the one before; never changed once released."""
 
 SCHEMA_VERSION: Final = MIGRATIONS[-1][0]

@@ -131,6 +131,16 @@ class PostgresStore:
         return cls(target, opened, patience)
 
     @property
+    def destination(self) -> Destination:
+        """Where the store is, for a connection of one's own; it holds the password."""
+        return self._target
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which a lost server is looked for."""
+        return self._patience
+
+    @property
     def beside(self) -> Path | None:
         """See ``EventStore.beside``: in the user's cache folder, by the store's own id."""
         return cache_base("postgresql", self._opened.store_id)
@@ -309,6 +319,13 @@ class PostgresStore:
         """See ``EventStore.delete``. Writes the tables anew, as ``erase`` does."""
         size = sizes((last,))
         return cast(Record, await self._write(ServerLog.delete, stream, last, expected, size=size))
+
+    async def set_tombstone(
+        self, info: StreamInfo, last: Draft, previous: bytes, records: int
+    ) -> Record:
+        """See ``TombstoneStore.set_tombstone``."""
+        given = (info, last, previous, records)
+        return cast(Record, await self._write(ServerLog.set_tombstone, *given, size=sizes((last,))))
 
     async def scrubbed(self) -> bool:
         """See ``EventStore.scrubbed``: of the tables' files, not of the write-ahead log."""

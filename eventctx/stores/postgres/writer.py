@@ -37,7 +37,7 @@ from eventctx.stores.postgres.errors import (
     unknown_fate,
 )
 from eventctx.stores.postgres.heads import Heads
-from eventctx.stores.postgres.log import ServerLog
+from eventctx.stores.postgres.log import ServerLog, Tries
 from eventctx.stores.postgres.scrubbing import scrub, unscrubbed
 
 _log = logging.getLogger("eventctx.stores")
@@ -169,15 +169,15 @@ class GroupWriter:
     def _do(self, job: Job) -> None:
         """Run one function of the log, in a transaction of its own. Settles its ack."""
         patience = _Patience(self._patience, lambda: self._stopped_at)
-        tried = 0
+        tries = Tries()
         while True:
             try:
                 self._find_server()
-                self._own.again = tried > 0
+                self._own.tries = tries
                 done = job.function(self._own, *job.args)
                 break
             except Exception as error:
-                tried += isinstance(error, ConnectionLost)
+                tries.lost += isinstance(error, ConnectionLost)
                 if self._again(error, patience):
                     continue
                 settle([(job.ack, None, self._failure(error))])

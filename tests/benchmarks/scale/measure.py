@@ -65,9 +65,9 @@ def measure(quick: bool) -> Measured:
     with started.postgres() as server:
         found.footprints.append(asyncio.run(footprint.postgres(server)))
         found.connections = asyncio.run(pooling.connections(server))
-        for mode in ("session", "transaction"):
-            tried = asyncio.run(pooling.pooled(server, mode))
-            found.pooled += [] if tried is None else [tried]
+        for program in pooling.programs():
+            for mode in ("session", "transaction"):
+                found.pooled.append(asyncio.run(pooling.pooled(server, program, mode)))
         pids = started.pids_of(server)
         _loads(found, "postgresql", server.url(server.new_database()), pids, quick)
     with started.quorum() as primary:

@@ -14,6 +14,7 @@ from tests.benchmarks.scale import plan
 from tests.benchmarks.scale.measure import Measured
 from tests.benchmarks.scale.plan import Assumptions, Needs
 from tests.benchmarks.scale.points import Point
+from tests.benchmarks.scale.queueing import Outcome
 from tests.benchmarks.scale.requests import mean
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "explanation" / "scale.md"
@@ -45,7 +46,8 @@ def _machine(found: Measured, given: Assumptions) -> str:
     day = found.at.partition("T")[0]
     return (
         f"Measured on {day}: {machine['cpus']} processors for agents, servers and replicas "
-        f"together, {machine['system']}, Python {machine['python']}, {versions}.\n"
+        f"together, {machine['system']}, Python {machine['python']}, {versions}; load average "
+        f"{machine['load']:.1f} when it began.\n"
     )
 
 
@@ -109,22 +111,22 @@ def _agents_row(one: Point) -> list[str]:
 
 
 def _compared(found: Measured, given: Assumptions) -> str:
-    rows = []
-    for point, outcome in plan.compared(found):
-        rows.append(
-            [
-                point.store, f"{point.offered:,.0f}", f"{point.done:,.0f}",
-                f"{outcome.done:,.0f}", f"{point.p50:.1f}", f"{outcome.p50 * 1e3:.1f}",
-                f"{point.p99:.0f}", f"{outcome.p99 * 1e3:.0f}", f"{outcome.mean_batch:.1f}",
-            ]
-        )  # fmt: skip
-    return _table(
-        [
-            "store", "appends a second", "done", "simulated", "p50 ms", "simulated", "p99 ms",
-            "simulated", "appends a call, simulated",
-        ],
-        rows,
-    )  # fmt: skip
+    heads = ["store", "appends a second", "done", "simulated", "p50 ms", "simulated"]
+    heads += ["p99 ms", "simulated", "appends a call, simulated"]
+    pairs = plan.compared(found)
+    middle, most = plan.deviation(pairs)
+    return (
+        _table(heads, [_compared_row(point, outcome) for point, outcome in pairs])
+        + "\nWhere the store keeps up, the simulated median latency is off by a factor of "
+        f"{middle:.1f} in the middle, and of {most:.1f} at most.\n"
+    )
+
+
+def _compared_row(point: Point, outcome: Outcome) -> list[str]:
+    rates = [f"{point.offered:,.0f}", f"{point.done:,.0f}", f"{outcome.done:,.0f}"]
+    medians = [f"{point.p50:.1f}", f"{outcome.p50 * 1e3:.1f}"]
+    tails = [f"{point.p99:,.0f}", f"{outcome.p99 * 1e3:,.0f}"]
+    return [point.store, *rates, *medians, *tails, f"{outcome.mean_batch:.1f}"]
 
 
 def _subjects(found: Measured, given: Assumptions) -> str:
@@ -188,6 +190,7 @@ def _needs(found: Measured, given: Assumptions) -> str:
         ("sessions a day", lambda one: _short(one.sessions)),
         ("cores of the agents' processes", lambda one: _short(one.client_cores)),
         ("connections", lambda one: _short(one.connections)),
+        ("streams (shards)", lambda one: f"{one.shards:,}" if one.shards else ""),
         ("transactions a second", lambda one: _short(one.transactions) if one.transactions else ""),
         ("years until global positions are used up", _years),
         ("leaders", lambda one: f"**{one.servers:,}**"),

@@ -64,6 +64,9 @@ class Assumptions(msgspec.Struct, frozen=True):
 POSITIONS: Final = 2**43
 """Transactions that a global position has room for: 63 bits less the 20 of the record's ordinal."""
 
+WINDOW: Final = 64
+"""Calls of a process that JetStream has under way; PostgreSQL's writer waits for each."""
+
 APPENDS: Final = 12_000
 """Of a simulated run."""
 
@@ -110,6 +113,8 @@ class Needs(msgspec.Struct, frozen=True):
     client_cores: float
     processes: int
     connections: int
+    shards: int
+    """Streams that the appends need, if each does no more than one did here; 0 without streams."""
     limits: Mapping[str, float]
     """How many servers (leaders) each limit asks for."""
     transactions: float
@@ -216,7 +221,6 @@ def needs(found: Measured, store: Store, requests: float, given: Assumptions) ->
     else:
         subjects = sessions * given.retention * 2
         limits["memory of subjects"] = subjects * subject_bytes(found) / given.memory
-        limits["one leader a stream"] = appends / leading(found)
     servers = max(1, ceil(max(limits.values())))
     cores = (requests * (store.leader + 2 * store.follower)) / given.busy
     month = DAY * 30
@@ -233,6 +237,7 @@ def needs(found: Measured, store: Store, requests: float, given: Assumptions) ->
         client_cores,
         processes,
         connections,
+        0 if store.name == QUORUM else ceil(appends / leading(found)),
         limits,
         transactions,
         simulate(appends / servers, shape(given, processes / servers, store), costs, APPENDS),
@@ -276,11 +281,18 @@ def shape(given: Assumptions, processes: float, store: Store) -> Shape:
         processes=many,
         client_cores=many,
         server_cores=given.cores,
-        window=1 if store.name == QUORUM else 64,
-        batch=512 if store.name == QUORUM else 1,
+        window=1 if store.name == QUORUM else WINDOW,
         round_trip=given.round_trip,
         replica=True,
     )
+
+
+def deviation(pairs: Sequence[tuple[Point, Outcome]]) -> tuple[float, float]:
+    """How far the simulated median latency is off where the store keeps up: as a factor, in the
+    middle and at most."""
+    ratios = [simulated.p50 * 1e3 / point.p50 for point, simulated in pairs if point.holds]
+    factors = [max(ratio, 1 / ratio) for ratio in ratios]
+    return (median(factors), max(factors)) if factors else (float("nan"), float("nan"))
 
 
 def compared(found: Measured) -> list[tuple[Point, Outcome]]:
@@ -289,12 +301,10 @@ def compared(found: Measured) -> list[tuple[Point, Outcome]]:
     cores = int(found.machine["cpus"])
     pairs: list[tuple[Point, Outcome]] = []
     for point in found.appends:
-        streaming = point.store == JETSTREAM
         here = Shape(
             processes=point.processes,
             client_cores=cores,
-            window=256 if streaming else 1,
-            batch=1 if streaming else 512,
+            window=WINDOW if point.store == JETSTREAM else 1,
         )
         appends = min(20_000, max(2_000, round(point.offered * 6)))
         pairs.append((point, simulate(point.offered, here, costs[point.store], appends)))

@@ -1,6 +1,7 @@
 """Connections: how many a process holds, what an idle one takes, and what a pooler leaves of them.
 
-PgBouncer is Debian's; where it is not installed nothing is measured. In transaction mode a client
+PgBouncer is the one on the PATH (Debian's, say), or those that ``EVENTCTX_PGBOUNCER`` names, with
+colons between; without one nothing is measured. In transaction mode a client
 has a connection of the server only from a transaction's beginning to its end, so what belongs to a
 connection is lost: LISTEN, prepared statements (before its release 1.21), SET, session locks.
 """
@@ -8,6 +9,7 @@ connection is lost: LISTEN, prepared statements (before its release 1.21), SET, 
 from __future__ import annotations
 
 import asyncio
+import os
 import pwd
 import shutil
 import socket
@@ -33,6 +35,7 @@ from tests.benchmarks.timing import now
 from tests.services.postgres_server import Server
 from tests.services.process import free_ports
 
+ENVIRONMENT: Final = "EVENTCTX_PGBOUNCER"
 POOL: Final = 10
 """Connections of the server that the pooler may use."""
 
@@ -81,11 +84,17 @@ async def connections(server: Server) -> Connections:
     return Connections(used, followed, int(idle))
 
 
-async def pooled(server: Server, mode: str) -> Pooled | None:
-    """The same through PgBouncer; None where there is none."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
-        return None
+def programs() -> list[str]:
+    """The PgBouncers to try."""
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        return named.split(os.pathsep)
+    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    return [] if found is None else [found]
+
+
+async def pooled(server: Server, program: str, mode: str) -> Pooled:
+    """The same through a PgBouncer."""
     database = server.new_database()
     direct = server.url(database)
     with _bouncer(program, server, mode) as port:
@@ -224,4 +233,6 @@ def _private(pid: int) -> int:
 
 
 def _short(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
+    # What the server said stands behind where and when.
+    said = str(error).splitlines()[0].rpartition(": ")[2] if str(error) else ""
+    return f"`{type(error).__name__}`: {said}"

@@ -1,11 +1,11 @@
 """A simulation of appends that share commits: processes, the server's cores, one disk, a replica.
 
 Appends arrive at random (Poisson), each at one of ``processes`` client processes. A process sends
-all appends that wait, at most ``batch`` of them, as one call as soon as one of its ``window`` calls
-is free. A call takes time of the client's core and of one of the server's cores. Then it waits for
-the disk, which makes everything durable that waits when it begins (group commit). A replica, if
-there is one, receives what is durable after half a round trip and does the same. A call is
-acknowledged when its last disk has it and half a round trip has passed.
+all appends that wait, at most ``batch`` of them, as one call, as soon as it has sent the last one
+and one of its ``window`` calls is free. A call takes time of a client's core and of one of the
+server's cores. Then it waits for the disk, which makes everything durable that waits when it begins
+(group commit). A replica, if there is one, receives what is durable after half a round trip and
+does the same. A call is acknowledged when its last disk has it and half a round trip has passed.
 
 All times are in seconds. Nothing here knows PostgreSQL or JetStream; their figures are parameters.
 """
@@ -124,6 +124,7 @@ class Process:
         self._run = run
         self._queue: deque[float] = deque()
         self._free = run.shape.window
+        self._sending = False
 
     def append(self) -> None:
         """An append arrived."""
@@ -131,33 +132,66 @@ class Process:
         self._next()
 
     def _next(self) -> None:
-        run = self._run
-        while self._free and self._queue:
-            self._free -= 1
-            taken = [self._queue.popleft() for _ in range(min(len(self._queue), run.shape.batch))]
-            run.calls += 1
-            run.sent += len(taken)
-            costs = run.costs
-            run.client.use(
-                costs.client_call + costs.client_append * len(taken),
-                lambda taken=taken: self._arrive(taken),  # type: ignore[misc]
-            )
+        if not self._free or not self._queue or self._sending:
+            return
+        self._free -= 1
+        self._sending = True
+        size = min(len(self._queue), self._run.shape.batch)
+        call = Call(self._run, self, [self._queue.popleft() for _ in range(size)])
+        costs = self._run.costs
+        self._run.client.use(costs.client_call + costs.client_append * size, call.send)
 
-    def _arrive(self, taken: list[float]) -> None:
-        run, size = self._run, len(taken)
-        half = run.shape.round_trip / 2
-        seconds = run.costs.server_call + run.costs.server_append * size
-        acknowledge = lambda: run.after(half, lambda: self._acknowledged(taken))  # noqa: E731
-        replicate = lambda: run.after(half, lambda: run.replica.write(size, back))  # noqa: E731
-        back = lambda: run.after(half, acknowledge)  # noqa: E731
-        stored = replicate if run.shape.replica else acknowledge
-        run.after(half, lambda: run.server.use(seconds, lambda: run.disk.write(size, stored)))
+    def sent(self) -> None:
+        """A call has left: the next may be made."""
+        self._sending = False
+        self._next()
 
-    def _acknowledged(self, taken: list[float]) -> None:
-        run = self._run
-        run.latencies.extend((began, run.now - began) for began in taken)
+    def acknowledged(self) -> None:
+        """A call has come back."""
         self._free += 1
         self._next()
+
+
+class Call:
+    """Appends on their way: to the server, its disk, the replica's disk, and back."""
+
+    def __init__(self, run: Run, process: Process, began: list[float]) -> None:
+        self._run = run
+        self._process = process
+        self._began = began
+        run.calls += 1
+        run.sent += len(began)
+
+    def send(self) -> None:
+        """The client is done with it."""
+        self._process.sent()
+        self._travel(self._arrive)
+
+    def _travel(self, then: Callable[[], None]) -> None:
+        self._run.after(self._run.shape.round_trip / 2, then)
+
+    def _arrive(self) -> None:
+        costs = self._run.costs
+        seconds = costs.server_call + costs.server_append * len(self._began)
+        self._run.server.use(seconds, self._write)
+
+    def _write(self) -> None:
+        stored = self._replicate if self._run.shape.replica else self._answer
+        self._run.disk.write(len(self._began), stored)
+
+    def _replicate(self) -> None:
+        self._travel(lambda: self._run.replica.write(len(self._began), self._confirm))
+
+    def _confirm(self) -> None:
+        self._travel(self._answer)
+
+    def _answer(self) -> None:
+        self._travel(self._acknowledge)
+
+    def _acknowledge(self) -> None:
+        now = self._run.now
+        self._run.latencies.extend((began, now - began) for began in self._began)
+        self._process.acknowledged()
 
 
 class Run:

@@ -1,7 +1,7 @@
 # ruff: noqa: T201
 """Appends records to a shared stream and to an own one, next to other processes.
 
-Arguments: path, own name, number of appends to each. Prints the positions won in the shared
+Arguments: path or URL, own name, number of appends to each. Prints the positions won in the shared
 stream, and the longest single append in milliseconds, as two lines.
 """
 
@@ -12,7 +12,7 @@ import time
 
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log.record import Draft
-from eventctx.stores.sqlite import SqliteStore
+from eventctx.stores.location import open_store
 
 
 def draft(*parts: object) -> Draft:
@@ -22,7 +22,7 @@ def draft(*parts: object) -> Draft:
 
 async def main() -> None:
     path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    store = await SqliteStore.open(path)
+    store = await open_store(path)
     won, longest = [], 0.0
     for number in range(count):
         begun = time.perf_counter()

@@ -1,0 +1,86 @@
+"""``copy``: what it prints, refuses, and leaves in place."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eventctx.cli.output.program import DAMAGE, STORE, USAGE
+from tests.cli.test_backup import add, damage
+from tests.stores.many_sessions import make, run_measured
+
+
+def test_a_copy_says_what_it_did(run, store, tmp_path):
+    target = tmp_path / "copy.db"
+    done = run("copy", store, target)
+    assert done.code == 0, done.err
+    copied, checked, place = done.out.splitlines()
+    assert copied.startswith("copied 1 session: ") and copied.endswith(" KB")
+    assert (checked, place) == ("checked 1 session, read back and equal, in:", str(target))
+    for command in (("audit", "work"), ("log", "work", "--bodies"), ("verify",)):
+        here = run(*command, "--json", "--store", store).out
+        there = run(*command, "--json", "--store", target).out
+        assert here.replace("global_position", "") == there.replace("global_position", "")
+    again = run("copy", store, target)
+    assert again.out.startswith("copied 0 sessions (1 there already): 0 records")
+
+
+def test_a_copy_as_json(run, store, tmp_path):
+    found = run("copy", store, f"sqlite:///{tmp_path / 'copy.db'}", "wo", "--json").document
+    assert (found["ok"], found["sessions"], found["copied"], found["checked"]) == (True, 1, 1, 1)
+    assert found["from"] == str(store) and found["problems"] == []
+
+
+def test_another_session_of_the_name_is_bad_usage(run, store, tmp_path):
+    target = tmp_path / "other.db"
+    asyncio.run(add(target))
+    before = run("log", "work", "--json", "--store", target).out
+    done = run("copy", store, target)
+    assert done.code == USAGE
+    assert "session 'work' is another one in the target: from position 0 on" in done.err
+    assert run("log", "work", "--json", "--store", target).out == before
+
+
+def test_damage_has_its_own_exit_code_and_is_named(run, store, tmp_path):
+    damage(store)
+    done = run("copy", store, tmp_path / "copy.db")
+    assert done.code == DAMAGE
+    assert "DAMAGED work @" in done.out
+    found = run("copy", store, tmp_path / "copy.db", "--json")
+    assert (found.code, found.document["ok"]) == (DAMAGE, False)
+    (problem,) = found.document["problems"]
+    assert problem["session"] == "work" and problem["damage"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "code", "words"),
+    [
+        ("nothing.db", "to.db", STORE, "there is no store at"),
+        ("s.db", "s.db", USAGE, "found one that was named twice"),
+        ("s.db", "memory://", USAGE, "expected one that outlives the command"),
+        ("s.db", "mysql://me:hunter2@h/db", USAGE, "postgresql://"),
+    ],
+)
+def test_stores_that_cannot_be_copied(run, store, tmp_path, source, target, code, words):
+    places = [one if "://" in one else store.parent / one for one in (source, target)]
+    done = run("copy", *places)
+    assert (done.code, words in done.err) == (code, True), done.err
+    assert "hunter2" not in done.err
+
+
+def test_a_session_that_is_not_there_makes_no_target(run, store, tmp_path):
+    done = run("copy", store, tmp_path / "copy.db", "nobody")
+    assert done.code == USAGE and not (tmp_path / "copy.db").exists()
+
+
+@pytest.mark.slow
+def test_a_copy_of_many_sessions_takes_no_more_memory(tmp_path):
+    peaks = []
+    for count in (1_000, 6_000):
+        source = make(tmp_path / f"{count}.db", count)
+        found, peak = run_measured("copy", source, tmp_path / f"copy-{count}.db", "--json")
+        assert (found["ok"], found["copied"], found["checked"]) == (True, count, count)
+        peaks.append(peak)
+    # The stores know the ends of the last 10,000 sessions by heart: 600 bytes each.
+    assert peaks[1] - peaks[0] < 6 * 1024, peaks

@@ -1,0 +1,443 @@
+"""Copies of sessions between stores: the same records, whatever happened to the source or there."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import apsw
+import pytest
+from msgspec.structs import replace
+
+import eventctx
+from eventctx.log.codec import decode_known
+from eventctx.log.record import Record
+from eventctx.log.store import ANY, EventStore
+from eventctx.queries.copying import writing
+
+KEY = "alpha bravo charlie, and no other words"
+
+
+Opener = Callable[[str], Awaitable[eventctx.Engine]]
+Pair = tuple[eventctx.Engine, eventctx.Engine]
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+async def stores(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Opener]:
+    """Opens engines by name: ``memory``, ``postgres``, ``jetstream`` or a file's name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    async with AsyncExitStack() as stack:
+
+        def url(name: str) -> str:
+            if name.startswith("memory"):
+                return "memory://"
+            if name == "postgres":
+                server = request.getfixturevalue("postgres")
+                schema = f"copied_{os.getpid()}_{next(_numbers)}"
+                drop = f'DROP SCHEMA IF EXISTS "{schema}" CASCADE'
+                stack.callback(server.execute, drop)
+                return str(server.url(schema=schema))
+            if name == "jetstream":
+                cluster = request.getfixturevalue("jetstream")
+                return str(cluster.url(f"C{os.getpid()}_{next(_numbers)}"))
+            return str(tmp_path / name)
+
+        async def opened(name: str) -> eventctx.Engine:
+            book = tmp_path / f"{name}.receipts"
+            return await stack.enter_async_context(eventctx.open(url(name), receipts=book))
+
+        yield opened
+
+
+FILES = ("from.db", "to.db")
+PLACES = [
+    FILES,
+    ("from.db", "memory"),
+    pytest.param(("from.db", "postgres"), marks=pytest.mark.slow),
+    pytest.param(("from.db", "jetstream"), marks=pytest.mark.slow),
+    pytest.param(("postgres", "jetstream"), marks=pytest.mark.slow),
+    pytest.param(("jetstream", "to.db"), marks=pytest.mark.slow),
+]
+
+
+@pytest.fixture(params=PLACES, ids=lambda pair: "-".join(pair))
+async def pair(request: pytest.FixtureRequest, stores: Opener) -> Pair:
+    """A source and a target, of every kind."""
+    one, other = request.param
+    return await stores(one), await stores(other)
+
+
+async def talk(engine: eventctx.Engine, session: str, turns: int = 2) -> None:
+    context = await engine.session(session, max_tokens=2_000, policy="ladder")
+    for turn in range(turns):
+        async with context.turn():
+            await context.add_message({"role": "user", "content": f"{KEY} {turn} in {session}"})
+            await context.add_message({"role": "assistant", "content": f"Said {turn}. " * 40})
+            await context.get_messages_for_request()
+    await engine.close_session(session)  # with the last record of the turn, which nobody awaits
+
+
+async def records(engine: eventctx.Engine, session: str) -> list[Record]:
+    return [one async for one in engine.store.read(session)]
+
+
+def plain(records: list[Record]) -> list[tuple]:
+    """All that a copy keeps: everything but the place in the store."""
+    return [
+        (one.stream, one.position, one.id, one.type, one.version, one.time, one.payload, one.bodies,
+         one.turn_id, one.span_id, one.parent_span_id, one.iteration, one.digest)
+        for one in records
+    ]  # fmt: skip
+
+
+async def same(source: eventctx.Engine, target: eventctx.Engine, *sessions: str) -> None:
+    for session in sessions:
+        assert plain(await records(source, session)) == plain(await records(target, session))
+        assert await source.store.head(session) == await target.store.head(session)
+        assert (await target.verify(session)).ok
+
+
+async def whole(store: EventStore) -> list[tuple]:
+    found = []
+    async for info in store.streams():
+        # A deleted fork is none any more; a file still says what it was.
+        info = replace(info, parent=None, forked_at=None) if info.deleted else info
+        start = info.head if info.deleted else 0
+        read = store.read(info.stream, start=start)
+        found.append((info, plain([one async for one in read])))
+    return found
+
+
+async def test_a_copy_has_the_same_records_views_and_audit(pair) -> None:
+    source, target = pair
+    for name in ("a", "b"):
+        await talk(source, name)
+    result = await source.copy_to(target)
+    assert result.ok and (result.sessions, result.copied, result.checked) == (2, 2, 2)
+    await same(source, target, "a", "b")
+    assert [info async for info in target.each_session()] == [
+        info async for info in source.each_session()
+    ]
+    assert await source.request_view("a", 2) == await target.request_view("a", 2)
+    assert await source.audit("b") == await target.audit("b")
+    assert await source.transcript("b") == await target.transcript("b")
+
+
+async def test_receipts_of_the_source_hold_for_the_copy(pair) -> None:
+    source, target = pair
+    await talk(source, "a")
+    early = (await source.verify("a")).receipt
+    await talk(source, "a")
+    late = (await source.verify("a")).receipt
+    await source.copy_to(target)
+    assert early != late
+    for receipt in (early, late):
+        assert (await target.verify("a", receipt)).ok
+    if target.receipts_path is not None:
+        assert eventctx.ReceiptBook(target.receipts_path).last()["a"] == late
+
+
+async def test_a_copied_session_goes_on_in_the_target(pair) -> None:
+    source, target = pair
+    await talk(source, "a")
+    await source.copy_to(target)
+    before = (await source.store.head("a")).head
+    await talk(target, "a", turns=1)
+    info = await target.store.head("a")
+    assert info.head > before and (await target.verify("a")).ok
+    again = await source.copy_to(target)
+    assert again.ok and (again.unchanged, again.records) == (1, 0)
+    assert await target.store.head("a") == info
+
+
+async def test_only_what_came_since_is_copied_by_a_second_copy(pair) -> None:
+    source, target = pair
+    await talk(source, "a")
+    first = await source.copy_to(target)
+    await talk(source, "a")
+    await talk(source, "b")
+    second = await source.copy_to(target)
+    assert (second.copied, second.continued, second.unchanged) == (1, 1, 0)
+    count = len(await records(source, "a")) + len(await records(source, "b"))
+    assert first.records + second.records == count
+    third = await source.copy_to(target)
+    assert (third.unchanged, third.records, third.checked) == (2, 0, 2)
+    await same(source, target, "a", "b")
+
+
+async def test_forks_are_forks_of_the_same_sessions_in_the_copy(pair) -> None:
+    source, target = pair
+    await talk(source, "root")
+    await source.fork("root", 5, "child")
+    await talk(source, "child")
+    await source.fork("child", 8, "grandchild")
+    result = await source.copy_to(target)
+    assert result.ok
+    await same(source, target, "root", "child", "grandchild")
+    info = await target.store.head("grandchild")
+    assert (info.parent, info.forked_at) == ("child", 8)
+    assert await target.forks("root") == await source.forks("root")
+    inherited = 9 + 6
+    assert result.records == sum([len(await records(source, name)) for name in
+                                  ("root", "child", "grandchild")]) - inherited  # fmt: skip
+
+
+async def test_a_fork_alone_is_refused_with_the_names_that_go_with_it(stores) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "root")
+    await source.fork("root", 5, "child")
+    await source.fork("child", 6, "grandchild")
+    with pytest.raises(eventctx.InvalidSetting, match="together: root child grandchild"):
+        await source.copy_to(target, ["grandchild"])
+    assert await target.sessions() == []
+    result = await source.copy_to(target, ["grandchild", "root", "child"])
+    assert result.ok and result.copied == 3
+    await same(source, target, "root", "child", "grandchild")
+
+
+async def test_a_fork_is_copied_behind_a_parent_that_was_copied_before(stores) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "root")
+    await source.copy_to(target, ["root"])
+    await source.fork("root", 5, "child")
+    assert (await source.copy_to(target, ["child"])).ok
+    await same(source, target, "root", "child")
+
+
+async def test_a_fork_of_a_parent_that_is_another_one_there_is_refused(stores) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "root")
+    await source.fork("root", 5, "child")
+    await talk(target, "root")
+    with pytest.raises(eventctx.InvalidSetting, match="which the target does not hold"):
+        await source.copy_to(target, ["child"])
+
+
+async def test_erased_contents_are_erased_in_the_copy(pair) -> None:
+    source, target = pair
+    await talk(source, "a")
+    await source.erase("a", [0])
+    result = await source.copy_to(target)
+    assert result.ok and result.erased == 0
+    await same(source, target, "a")
+    assert (await target.verify("a")).erased == (await source.verify("a")).erased > 0
+
+
+async def test_what_was_erased_after_a_copy_is_erased_there_by_the_next(stores, tmp_path) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "a")
+    await source.fork("a", 5, "b")
+    await source.copy_to(target)
+    assert await target.recall("bravo")
+    await source.erase("a", [0])
+    result = await source.copy_to(target)
+    assert result.ok and result.erased > 0
+    await same(source, target, "a", "b")
+    words = f"{KEY} 0 in a".encode()
+    assert not any(words in path.read_bytes() for path in tmp_path.glob("to.db*") if path.is_file())
+    assert {one.number for one in await target.recall("bravo", "a")} == {2}
+
+
+async def test_marks_of_deleted_sessions_are_copied(pair) -> None:
+    source, target = pair
+    await talk(source, "kept")
+    await talk(source, "gone")
+    await source.delete("gone", reason="asked")
+    result = await source.copy_to(target)
+    assert result.ok and (result.copied, result.deleted, result.left_out) == (1, 1, 0)
+    assert await whole(source.store) == await whole(target.store)
+    assert (await target.verify("gone")).deleted > 0
+    checked = await target.verify_store()
+    assert checked.ok, checked
+    with pytest.raises(eventctx.SessionWasDeleted):
+        await (await target.session("gone")).add_message({"role": "user", "content": "x"})
+    again = await source.copy_to(target)
+    assert (again.unchanged, again.records) == (2, 0)
+
+
+async def test_a_mark_of_a_deletion_takes_a_name_that_is_free_and_is_set_once(pair) -> None:
+    source, target = pair
+    await talk(source, "gone")
+    await talk(target, "taken")
+    await source.delete("gone")
+    (last,) = await records(source, "gone")
+    info = await source.store.head("gone")
+    event = decode_known(last)
+    given = (writing.draft_of(last), bytes.fromhex(event.digest), event.records)
+    first = await target.store.set_tombstone(info, *given)
+    again = await target.store.set_tombstone(info, *given)
+    assert plain([first]) == plain([again]) == plain([last])
+    with pytest.raises(eventctx.StreamExists):
+        await target.store.set_tombstone(replace(info, stream="taken"), *given)
+
+
+async def test_records_that_vanish_from_a_copy_are_not_hidden_by_a_mark(stores, tmp_path) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "gone")
+    await talk(source, "kept")
+    await source.delete("gone")
+    await source.copy_to(target)
+    await target.close()
+    connection = apsw.Connection(str(tmp_path / "to.db"))
+    connection.execute("DELETE FROM records WHERE stream = 2 AND position > 3").fetchall()
+    connection.close()
+    async with eventctx.open(tmp_path / "to.db", receipts=False) as again:
+        problems = (await again.verify_store()).problems
+    assert not problems or "once stored" in problems[0]
+
+
+async def test_what_was_deleted_after_a_copy_is_deleted_there_by_the_next(pair) -> None:
+    source, target = pair
+    await talk(source, "a")
+    await source.fork("a", 5, "b")
+    await talk(source, "c")
+    await source.copy_to(target)
+    await source.delete("a", forks=True)
+    result = await source.copy_to(target)
+    assert result.ok and (result.deleted, result.unchanged) == (2, 1)
+    assert await whole(source.store) == await whole(target.store)
+    assert (await target.verify_store()).ok
+
+
+async def test_nothing_is_written_where_one_session_is_another_one(pair) -> None:
+    source, target = pair
+    for name in ("a", "b", "c"):
+        await talk(source, name)
+    await talk(target, "b")
+    before = await whole(target.store)
+    with pytest.raises(eventctx.SessionDiffers, match="'b' is another one") as refused:
+        await source.copy_to(target)
+    assert (refused.value.stream, refused.value.position) == ("b", 0)
+    assert await whole(target.store) == before
+
+
+async def test_the_first_different_position_is_named_where_both_went_on(pair) -> None:
+    source, target = pair
+    await talk(source, "a")
+    await source.copy_to(target)
+    head = (await source.store.head("a")).head
+    await talk(source, "a")
+    await talk(target, "a")
+    with pytest.raises(eventctx.SessionDiffers) as refused:
+        await source.copy_to(target)
+    assert refused.value.position == head + 1
+
+
+@pytest.mark.parametrize("deleted", ["source", "target"])
+async def test_a_session_that_was_deleted_on_one_side_and_went_on_on_the_other(
+    stores, deleted
+) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "a")
+    await source.copy_to(target)
+    await talk(target if deleted == "source" else source, "a")
+    await (source if deleted == "source" else target).delete("a")
+    with pytest.raises(eventctx.SessionDiffers, match="deleted"):
+        await source.copy_to(target)
+
+
+async def test_a_session_is_no_fork_in_one_store_and_a_fork_in_the_other(stores) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "root")
+    await source.fork("root", 5, "child")
+    alone = [writing.draft_of(one) for one in await records(source, "child")]
+    await target.store.append("child", alone, ANY)
+    with pytest.raises(eventctx.SessionDiffers, match="a fork of 'root' at 5 here, and no fork"):
+        await source.copy_to(target)
+
+
+async def test_one_store_that_is_named_twice_is_refused(stores, tmp_path) -> None:
+    source = await stores("from.db")
+    await talk(source, "a")
+    async with eventctx.open(tmp_path / "from.db") as again:
+        with pytest.raises(eventctx.InvalidSetting, match="found one that was named twice"):
+            await source.copy_to(again)
+
+
+async def test_a_session_that_is_not_there_is_said_before_anything_is_written(stores) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "a")
+    with pytest.raises(eventctx.StreamNotFound):
+        await source.copy_to(target, ["a", "nobody"])
+    with pytest.raises(eventctx.InvalidSetting):
+        await source.copy_to(target, "a")
+    assert await target.sessions() == []
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE records SET payload = zeroblob(4) WHERE stream = 2 AND position = 4",
+        "UPDATE records SET data = zeroblob(9) WHERE stream = 2 AND position > 3 AND data NOT NULL",
+        "DELETE FROM records WHERE stream = 2 AND position = 4",
+        "UPDATE records SET digest = zeroblob(32) WHERE stream = 2 AND position = 4",
+    ],
+)
+async def test_a_damaged_session_is_named_and_the_others_are_copied(stores, tmp_path, edit) -> None:
+    source = await stores("from.db")
+    for name in ("a", "b", "c"):
+        await talk(source, name)
+    await source.fork("b", 7, "of b")
+    await source.close()
+    connection = apsw.Connection(str(tmp_path / "from.db"))
+    connection.execute(edit).fetchall()
+    connection.close()
+    target = await stores("to.db")
+    async with eventctx.open(tmp_path / "from.db", receipts=False) as damaged:
+        result = await damaged.copy_to(target)
+        await same(damaged, target, "a", "c")
+    assert not result.ok and (result.checked, result.failed) == (2, 2)
+    found = {one.session: one for one in result.problems}
+    assert found["b"].damage and found["b"].position >= 4
+    assert not found["of b"].damage and "parent" in found["of b"].text
+    assert (await target.verify("b")).ok, "what lies before the damage is whole"
+
+
+async def test_a_record_that_was_changed_in_the_target_is_found_by_the_copy(
+    stores, tmp_path
+) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "a")
+    await source.copy_to(target)
+    await target.close()
+    connection = apsw.Connection(str(tmp_path / "to.db"))
+    edit = "UPDATE records SET data = zeroblob(9) WHERE data NOT NULL RETURNING position"
+    changed = connection.execute(edit).fetchall()
+    connection.close()
+    async with eventctx.open(tmp_path / "to.db", receipts=False) as edited:
+        result = await source.copy_to(edited)
+    (problem,) = result.problems
+    assert not result.ok and problem.damage and problem.position == changed[0][0]
+
+
+async def test_a_session_that_grows_while_it_is_copied_is_sound_and_comes_after(
+    stores, monkeypatch
+) -> None:
+    monkeypatch.setattr(writing, "BATCH_RECORDS", 2)
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "a", turns=4)
+    writers = asyncio.gather(*(talk(source, name, turns=6) for name in ("a", "b", "c")))
+    while not writers.done():
+        result = await source.copy_to(target)
+        assert result.ok, result.problems
+    await writers
+    assert (await source.copy_to(target)).ok
+    await same(source, target, "a", "b", "c")
+
+
+async def test_the_steps_of_a_copy_are_told(stores) -> None:
+    source, target = await stores("from.db"), await stores("to.db")
+    await talk(source, "a")
+    await talk(source, "b")
+    told: list[tuple[str, int, int]] = []
+    result = await source.copy_to(target, progress=lambda *step: told.append(step))
+    assert [step for step, _, _ in told] == ["comparing"] * 2 + ["copying"] * 2 + ["checking"] * 2
+    assert told[3][1:] == (result.records, result.records) and told[-1][1:] == (2, 2)

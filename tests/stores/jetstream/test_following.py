@@ -1,0 +1,53 @@
+"""Subscriptions of a JetStream store while servers are lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from eventctx.log.store import NO_STREAM
+from eventctx.stores.jetstream.store import JetStreamStore
+from eventctx.testing.store_contract.drafts import gather, make_draft
+from eventctx.testing.store_contract.following import take
+from tests.services.nats_server import Cluster, find, running
+from tests.stores.jetstream.conftest import fresh_name
+
+pytestmark = pytest.mark.slow
+
+
+async def test_subscriptions_survive_the_loss_of_each_server_in_turn(jetstream: Cluster) -> None:
+    with running(binary=find()) as cluster:
+        reading = await JetStreamStore.open(cluster.url("FOLLOWED"))
+        writing = await JetStreamStore.open(cluster.url("FOLLOWED"))
+        await writing.append("s", [make_draft() for _ in range(10)], NO_STREAM)
+        all_of_them = asyncio.create_task(take(reading.subscribe(), 70))
+        of_one = asyncio.create_task(take(reading.subscribe(stream="s", after=4), 65))
+        last = 9
+        for number in range(3):
+            for _ in range(10):
+                last += 1
+                await writing.append("s", [make_draft()], last - 1)
+            cluster.kill(number)
+            for _ in range(10):
+                last += 1
+                await writing.append("s", [make_draft()], last - 1)
+            await asyncio.to_thread(cluster.start, number)
+        async with asyncio.timeout(30):
+            records = await gather(reading.read("s", bodies=False))
+            assert await all_of_them == records
+            assert await of_one == records[5:]
+        await reading.close()
+        await writing.close()
+
+
+async def test_a_subscription_that_hears_nothing_looks_by_itself(jetstream: Cluster) -> None:
+    store = await JetStreamStore.open(jetstream.url(fresh_name()))
+    following = asyncio.create_task(take(store.subscribe(), 1))
+    async with asyncio.timeout(20):
+        while store._parts.following._subscription is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await store._link.run(store._parts.following._subscription.unsubscribe())
+        done = await store.append("s", [make_draft()], NO_STREAM)
+        assert [record.id for record in await following] == [done.records[0].id]
+    await store.close()

@@ -1,0 +1,136 @@
+"""Servers that could lose an acknowledged append are refused, and so are those that do not tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import nats
+import pytest
+
+from eventctx.errors import InvalidSetting, StoreUnavailable, StoreUnsafe
+from eventctx.stores.jetstream import assembly
+from eventctx.stores.jetstream.store import JetStreamStore
+from eventctx.testing.store_contract.drafts import make_draft
+from tests.services import nats_server
+from tests.services.nats_server import Cluster
+from tests.stores.jetstream.conftest import fresh_name
+
+pytestmark = pytest.mark.asyncio
+
+
+async def test_servers_that_sync_now_and_then_are_refused() -> None:
+    with nats_server.running(sync=None) as cluster:
+        with pytest.raises(StoreUnsafe, match=r"sync_interval: always.*found 120 s on n\d"):
+            await JetStreamStore.open(cluster.url())
+        # Nothing was made there.
+        client = await nats.connect(cluster.servers)
+        answer = await client.request("$JS.API.STREAM.NAMES", b"")
+        assert json.loads(answer.data)["streams"] is None
+        await client.close()
+
+
+async def test_two_servers_are_too_few() -> None:
+    with (
+        nats_server.running(size=2) as cluster,
+        pytest.raises(StoreUnsafe, match="3 or more servers"),
+    ):
+        await JetStreamStore.open(cluster.url())
+
+
+async def test_servers_whose_settings_cannot_be_seen_are_refused(jetstream: Cluster) -> None:
+    url = jetstream.url(fresh_name()).partition("&monitor")[0]
+    with pytest.raises(StoreUnsafe, match=r"\?monitor=.*\?system="):
+        await JetStreamStore.open(url)
+    some = ",".join(jetstream.monitors[:2])
+    with pytest.raises(StoreUnsafe, match=r"no answer of n2"):
+        await JetStreamStore.open(f"{url}&monitor={some}")
+
+
+async def test_the_system_account_tells_what_the_monitoring_does(jetstream: Cluster) -> None:
+    url = jetstream.url(fresh_name()).partition("&monitor")[0]
+    store = await JetStreamStore.open(f"{url}&system=sys:sys")
+    described = await store.describe()
+    assert described.facts["servers"] == "n0, n1, n2"
+    assert described.facts["sync_interval"] == "always"
+    assert "sys:sys" not in repr(described)
+    await store.close()
+
+
+async def test_a_stream_with_fewer_replicas_is_refused(jetstream: Cluster) -> None:
+    name = fresh_name()
+    store = await JetStreamStore.open(jetstream.url(name))
+    await store.close()
+    client = await nats.connect(jetstream.servers)
+    answer = await client.request(f"$JS.API.STREAM.INFO.{name}_0", b"")
+    config = json.loads(answer.data)["config"]
+    changed = json.dumps({**config, "num_replicas": 1}).encode()
+    await client.request(f"$JS.API.STREAM.UPDATE.{name}_0", changed, timeout=5)
+    await client.close()
+    with pytest.raises(StoreUnsafe, match=rf"3 or more replicas of stream {name}_0, found 1"):
+        await JetStreamStore.open(jetstream.url(name))
+
+
+async def test_a_store_is_opened_and_written_while_one_server_is_down() -> None:
+    with nats_server.running() as cluster:
+        store = await JetStreamStore.open(cluster.url())
+        await store.append("s", [make_draft("a")], -1)
+        await store.close()
+        cluster.kill(0)
+        store = await JetStreamStore.open(cluster.url())
+        done = await asyncio.wait_for(store.append("s", [make_draft("b")], 0), 60)
+        assert done.receipt.position == 1
+        await store.close()
+
+
+async def test_a_server_that_comes_back_with_other_settings_stops_the_writing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assembly, "WATCH_SECONDS", 0.1)
+    with nats_server.running() as cluster:
+        store = await JetStreamStore.open(cluster.url())
+        await store.append("s", [make_draft("a")], -1)
+        cluster.stop(0)
+        settings = cluster.nodes[0].folder / "server.conf"
+        settings.write_text(settings.read_text().replace(", sync_interval: always", ""))
+        cluster.start(0)
+        await asyncio.sleep(1)
+        with pytest.raises(StoreUnsafe, match="on n0"):
+            await store.append("s", [make_draft("b")], 0)
+        assert [record.position async for record in store.read("s")] == [0]
+        await store.close()
+
+
+async def test_wrong_credentials_are_said_so_without_the_password(jetstream: Cluster) -> None:
+    url = jetstream.url(fresh_name(), user="app:a-secret-word")
+    with pytest.raises(StoreUnavailable, match="credentials were refused") as caught:
+        await JetStreamStore.open(url, patience=5)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "a-secret-word" not in str(error)
+        error = error.__cause__ or error.__context__
+
+
+async def test_no_server_at_all_is_said_so_within_the_patience() -> None:
+    with pytest.raises(StoreUnavailable, match="expected a NATS server"):
+        await JetStreamStore.open("nats://127.0.0.1:1/?monitor=http://127.0.0.1:2", patience=0.5)
+
+
+async def test_the_number_of_shards_is_that_of_the_stores_making(jetstream: Cluster) -> None:
+    name = fresh_name()
+    store = await JetStreamStore.open(jetstream.url(name, shards=2))
+    await store.close()
+    store = await JetStreamStore.open(jetstream.url(name))
+    assert (await store.describe()).facts["shards"] == "2"
+    await store.close()
+    with pytest.raises(InvalidSetting, match="expected shards=2"):
+        await JetStreamStore.open(jetstream.url(name, shards=3))
+
+
+async def test_a_store_that_is_not_there_is_not_made_when_it_must_not_be(
+    jetstream: Cluster,
+) -> None:
+    with pytest.raises(StoreUnavailable, match="create=True"):
+        await JetStreamStore.open(jetstream.url(fresh_name()), create=False)
+    with pytest.raises(StoreUnavailable, match="expected a store of the name"):
+        await JetStreamStore.open(jetstream.url(fresh_name()), read_only=True)

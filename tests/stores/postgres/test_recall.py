@@ -1,0 +1,262 @@
+"""The server's full-text search finds what a scan of the log finds, and what the file's index does.
+
+Its tables may be lost at any moment, and hold no word of what was erased.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from eventctx.log.events import Erased, MessageAdded, MessagesSet
+from eventctx.log.store import ANY, Address
+from eventctx.search.index import Document, Gone, Mark, Place, Segment, Term
+from eventctx.search.postgres_index import PostgresTextIndex
+from eventctx.search.recall import Recall
+from eventctx.search.sqlite_index import SqliteTextIndex
+from eventctx.stores.memory import MemoryStore
+from eventctx.stores.postgres.store import PostgresStore
+from tests.services.postgres_server import Server
+from tests.stores.test_sqlite_recall import Story, draft_of, played, steps
+
+
+@pytest.fixture
+async def store(postgres_place: str) -> AsyncIterator[PostgresStore]:
+    opened = await PostgresStore.open(postgres_place)
+    yield opened
+    await opened.close()
+
+
+async def added(store: Any, stream: str, *texts: str) -> None:
+    await store.append(stream, [draft_of(MessageAdded(), text) for text in texts], ANY)
+
+
+async def numbers(store: PostgresStore, query: str, session: str | None = None) -> list[int]:
+    """What a search by somebody new finds."""
+    recall = Recall(store, PostgresTextIndex(store))
+    found = await recall.search(query, session, limit=1000)
+    await recall.close()
+    return sorted(one.number for one in found)
+
+
+class ServerStory(Story):
+    """A story whose index is the server's, of a store in memory."""
+
+    def __init__(self, store: MemoryStore, server: PostgresStore) -> None:
+        super().__init__(store, None)
+        self.server = server
+        self._clear()
+        self.recall = Recall(store, PostgresTextIndex(server))
+
+    def _clear(self) -> None:
+        index = PostgresTextIndex(self.server)
+        index.clear()
+        index.close()
+
+    async def lose(self) -> None:
+        await asyncio.to_thread(self._clear)
+
+    async def damage(self) -> None:
+        await self.lose()
+
+    async def reopen(self) -> None:
+        await self.recall.close()
+        self.recall = Recall(self.store, PostgresTextIndex(self.server))
+
+
+@pytest.fixture(scope="module")
+def place(postgres: Server) -> Iterator[str]:
+    """One schema for all examples of a story."""
+    yield postgres.url(schema="stories")
+    postgres.execute("DROP SCHEMA stories CASCADE")
+
+
+@given(script=steps)
+@settings(deadline=None, max_examples=15)
+def test_a_search_finds_what_a_scan_of_the_log_finds(place: str, script: Any) -> None:
+    async def run() -> None:
+        server = await PostgresStore.open(place)
+        await played(ServerStory(MemoryStore(), server), script)
+        await server.close()
+
+    asyncio.run(run())
+
+
+# -- as in a file --------------------------------------------------------------------------------
+
+WORDS = ("key", "the", "größe", "get_key", "getKeyFast", "8080", "数据", "src/a_b.py", "MAX_RETRY")
+
+
+async def test_the_messages_and_their_order_are_those_of_the_index_in_a_file(
+    store: PostgresStore,
+) -> None:
+    chance = random.Random(7)  # noqa: S311
+    texts = [
+        " ".join(chance.choices(WORDS, k=chance.choice((1, 3, 9, 40, 700)))) for _ in range(60)
+    ]
+    texts += ["the " * 900 + "needle in the hay", "w " * 40_000 + "far needle"]
+    await added(store, "s", *texts)
+    server, file = Recall(store, PostgresTextIndex(store)), Recall(store, SqliteTextIndex(None))
+    for query in (
+        *(
+            "key",
+            "the key",
+            '"the key"',
+            '"key the key"',
+            "ke*",
+            "get",
+            "get key",
+            '"get key"',
+            "8",
+        ),
+        *("数", "数据 key", "a_b", "b.py", "max retry", "größe 8080 get", "needle", "w needle"),
+        *('"the needle"', '"far needle"', '"w far"', "the needle", "GROSSE", "grösse", "nothing"),
+    ):
+        for session in (None, "s"):
+            found = await server.search(query, session, limit=1000)
+            wanted = await file.search(query, session, limit=1000)
+            assert [one.number for one in found] == [one.number for one in wanted], query
+    await server.close()
+    await file.close()
+
+
+async def test_a_phrase_is_found_across_the_pieces_of_a_long_message(store: PostgresStore) -> None:
+    texts = [f"w{n}" for n in range(40_000)]
+    await added(store, "s", " ".join(texts))
+    for at in (*range(15_900, 16_100, 7), 39_998):
+        assert await numbers(store, f'"w{at} w{at + 1}"') == [0], at
+    assert await numbers(store, '"w1 w3"') == []
+    assert await numbers(store, "w1 w39999") == [0]
+
+
+# -- kept, lost, filled anew ---------------------------------------------------------------------
+
+
+async def test_the_index_is_kept_and_only_what_is_new_is_added(store: PostgresStore) -> None:
+    await added(store, "s", *["hello"] * 20)
+    assert len(await numbers(store, "hello")) == 20
+    index = PostgresTextIndex(store)
+    last = [record async for record in store.read_all()][-1]
+    assert index.mark() == (last.global_position, last.id)
+    # What is there is believed: these records are not read again.
+    index.forget([Gone("s", 3, 0)])
+    index.close()
+    await added(store, "s", "hello")
+    assert await numbers(store, "hello") == [n for n in range(21) if n != 3]
+
+
+@pytest.mark.parametrize("tables", ["recall_marks", "recall_marks, {}recall_messages"])
+async def test_an_emptied_index_is_filled_again(
+    store: PostgresStore, postgres: Server, tables: str
+) -> None:
+    await added(store, "s", *["hello"] * 5)
+    assert len(await numbers(store, "hello")) == 5
+    schema = store.destination.schema + "."
+    postgres.execute(f"TRUNCATE {schema}{tables.format(schema)}")
+    await added(store, "s", "hello")
+    assert len(await numbers(store, "hello")) == 6
+
+
+async def test_a_crash_of_the_server_loses_the_index_and_no_message() -> None:
+    with Server() as server:
+        store = await PostgresStore.open(server.url())
+        await added(store, "s", *["hello"] * 5)
+        recall = Recall(store, PostgresTextIndex(store))
+        assert len(await recall.search("hello")) == 5
+        server.kill()
+        server.start()
+        index = PostgresTextIndex(store)
+        assert index.mark() is None
+        index.close()
+        assert len(await recall.search("hello")) == 5
+        await recall.close()
+        await store.close()
+
+
+async def test_an_index_of_older_documents_is_made_anew(store: PostgresStore) -> None:
+    await added(store, "s", "hello")
+    for version in (1, 2):
+        index = PostgresTextIndex(store, version=version)
+        assert index.mark() is None
+        assert len(await Recall(store, index).search("hello")) == 1
+        index.close()
+
+
+async def test_who_was_slower_adds_nothing(store: PostgresStore) -> None:
+    index = PostgresTextIndex(store)
+    first, second = Mark(3, b"a"), Mark(5, b"b")
+    one = Document(Place("s", 0, 0, 0, 1), "hello")
+    assert not index.exists()
+    assert index.extend(None, first, [one])
+    assert index.exists()
+    assert not index.extend(None, second, [one])
+    assert index.mark() == first
+    assert len(index.search([Term("hello")], None, 9, every=True)) == 1
+    assert index.find([Segment("s")], 0) == one.place
+    assert index.following([Segment("s")]) == 1
+    index.clear()
+    assert index.mark() is None
+    index.close()
+
+
+async def test_searches_that_fill_one_index_at_once_agree(store: PostgresStore) -> None:
+    await added(store, "s", *(f"hello {n}" for n in range(900)))
+    recalls = [Recall(store, PostgresTextIndex(store)) for _ in range(4)]
+    found = await asyncio.gather(*(one.search("hello", limit=1000) for one in recalls))
+    assert [len(one) for one in found] == [900] * 4
+    for one in recalls:
+        await one.close()
+
+
+# -- erased --------------------------------------------------------------------------------------
+
+
+async def test_erased_words_leave_the_index_with_the_body_and_the_files_of_the_server() -> None:
+    with Server() as server:
+        store = await PostgresStore.open(server.url())
+        await added(store, "s", *(f"filler{n} words" for n in range(300)), "zqxsecretqxz", "after")
+        both = MessagesSet(order=((302, 302), (303, 303)))
+        await store.append("s", [draft_of(both, "first", "zqxsecondqxz getZqxsecond")], ANY)
+        assert await numbers(store, "zqxsecretqxz") == [300]
+        assert await numbers(store, "zqxsecondqxz") == [303]
+        await store.erase({"s": {Address(300): b"", Address(302, 1): b""}})
+        index = PostgresTextIndex(store)
+        for word in ("zqxsecretqxz", "zqxsecondqxz"):
+            assert index.search([Term(word)], None, 9, every=True) == []
+        assert len(index.search([Term("filler7")], None, 9, every=True)) == 1
+        index.close()
+        erased = Erased(numbers=(300, 303), bodies=((300, 0), (302, 1)))
+        await store.append("s", [draft_of(erased)], ANY)
+        assert await numbers(store, "after") == [301]
+        assert await store.scrubbed()
+        await store.close()
+        for _ in range(3):  # its write-ahead log is used in turn
+            server.execute("SELECT pg_switch_wal()")
+            server.execute("CHECKPOINT")
+        for word in (b"zqxsecretqxz", b"zqxsecondqxz", b"Zqxsecond"):
+            assert files_with(server.data, word) == []
+        assert files_with(server.data, b"filler7") != []
+
+
+async def test_a_deleted_session_leaves_no_word(store: PostgresStore, postgres: Server) -> None:
+    await added(store, "gone", "zqxsecretqxz")
+    await added(store, "kept", "hello")
+    assert await numbers(store, "zqxsecretqxz") == [0]
+    await store.delete("gone", draft_of(Erased(numbers=(), bodies=())), 0)
+    schema = store.destination.schema
+    rows = postgres.execute(f"SELECT stream FROM {schema}.recall_messages WHERE pieces > 0")  # noqa: S608
+    assert rows == [("kept",)]
+
+
+def files_with(folder: Path, word: bytes) -> list[str]:
+    return [
+        str(one.relative_to(folder))
+        for one in folder.rglob("*")
+        if one.is_file() and word in one.read_bytes()
+    ]

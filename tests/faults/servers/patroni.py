@@ -30,31 +30,15 @@ from eventctx.log.store import EventStore
 from eventctx.stores.location import open_store
 from tests.faults.servers import trees
 from tests.faults.servers.networks import Network
+from tests.faults.servers.patroni_settings import settings
 from tests.faults.servers.postgres_quorum import settle
 from tests.services.postgres_binaries import Binaries, find
 from tests.services.process import ServiceFailed, free_ports
 
 DATABASE = "faults"
-LEASE = 20
-"""Seconds; Patroni takes no shorter one."""
-
 _WATCH = (
     'read _; kill -9 "$@"; for one in $FOLDERS; do kill -QUIT $(head -1 $one/postmaster.pid); done'
 )
-
-_PARAMETERS = {
-    "shared_buffers": "16MB",
-    "max_connections": "100",
-    "max_wal_size": "64MB",
-    "wal_keep_size": "64MB",
-    "wal_receiver_timeout": "2s",
-    "wal_sender_timeout": "2s",
-    "wal_retrieve_retry_interval": "200ms",
-    "tcp_user_timeout": "3s",
-    "client_connection_check_interval": "1s",
-    "dynamic_shared_memory_type": "mmap",
-    "log_min_messages": "warning",
-}
 
 _direct = build_opener(ProxyHandler({}))  # a proxy set for the machine does not reach 127.0.0.1
 
@@ -240,64 +224,17 @@ class PatroniCluster:
         self._watch(self._etcd.pid)
 
     def _configure(self, node: _Node) -> None:
-        """Patroni's settings, in JSON, which is YAML."""
-        settings = {
-            "scope": "faults",
-            "name": node.name,
-            "restapi": {
-                "listen": f"{node.host}:{node.rest}",
-                "connect_address": f"{node.host}:{node.rest}",
-            },
-            "etcd3": {"host": f"{self._gate}:{self._votes}"},
-            "bootstrap": {
-                "dcs": {
-                    "ttl": LEASE,
-                    "loop_wait": 1,
-                    "retry_timeout": 3,
-                    "synchronous_mode": True,
-                    "synchronous_mode_strict": True,
-                    "primary_start_timeout": 0,
-                    "postgresql": {"use_pg_rewind": True, "parameters": _PARAMETERS},
-                },
-                "initdb": [
-                    {"auth": "trust"},
-                    {"encoding": "UTF8"},
-                    {"locale": "C"},
-                    {"wal-segsize": "1"},
-                    "data-checksums",
-                ],
-            },
-            "postgresql": {
-                "listen": f"{node.host}:{node.port}",
-                "connect_address": f"{node.host}:{node.port}",
-                "data_dir": str(node.data),
-                "bin_dir": str(self.binaries.folder),
-                "basebackup": [{"checkpoint": "fast"}],
-                "remove_data_directory_on_diverged_timelines": True,
-                "remove_data_directory_on_rewind_failure": True,
-                "pgpass": str(node.folder / "pgpass"),
-                "authentication": {
-                    "superuser": {"username": "postgres"},
-                    "replication": {"username": "postgres"},
-                    "rewind": {"username": "postgres"},
-                },
-                "parameters": {"unix_socket_directories": str(node.folder)},
-                "pg_hba": [
-                    "local all all trust",
-                    "host all all all trust",
-                    "host replication all all trust",
-                ],
-            },
-            "watchdog": {"mode": "off"},
-        }
-        (node.folder / "patroni.yml").write_text(json.dumps(settings))
+        votes = f"{self._gate}:{self._votes}"
+        here = settings(node.name, node.host, (node.port, node.rest), node.folder, votes)
+        here["postgresql"]["bin_dir"] = str(self.binaries.folder)
+        (node.folder / "patroni.yml").write_text(json.dumps(here))
         self.binaries.give(node.folder)
 
     def _start(self, node: _Node) -> None:
-        settings = str(node.folder / "patroni.yml")
+        configured = str(node.folder / "patroni.yml")
         with node.log.open("ab") as out:
             node.patroni = subprocess.Popen(
-                [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", settings],
+                [*node.prefix, *self._as_user(), sys.executable, "-m", "patroni", configured],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

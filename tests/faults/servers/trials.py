@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from eventctx.aio import finish
 from tests.faults.histories import Finding, check, count
 from tests.faults.servers.machines import Machines
 from tests.faults.servers.networks import Network
@@ -62,7 +63,8 @@ async def try_out(
         machines.fresh()
         done = await run(
             machines.open,
-            lambda: asyncio.to_thread(fault),
+            # To its end, also when a client fails meanwhile: it may start servers again.
+            lambda: finish(asyncio.to_thread(fault)),
             load,
             settle=lambda: asyncio.to_thread(machines.settle),
             seed=seed * 1000 + trial,

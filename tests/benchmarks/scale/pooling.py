@@ -16,7 +16,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -27,7 +27,7 @@ import msgspec
 import eventctx
 from eventctx.errors import EventctxError
 from eventctx.log.record import Record
-from eventctx.log.store import NO_STREAM, EventStore, Expected
+from eventctx.log.store import ANY, NO_STREAM, EventStore, Expected
 from eventctx.stores.location import open_store
 from tests.benchmarks.scale.load import drafts_of_append
 from tests.benchmarks.scale.subjects import resident
@@ -41,6 +41,7 @@ POOL: Final = 10
 
 _START_SECONDS: Final = 10.0
 _LIVE: Final = 40
+_BUSY: Final = 4
 _PATIENCE: Final = 3.0
 """Seconds in which a store tries again: what fails here fails for good."""
 
@@ -136,9 +137,9 @@ async def _tried(url: str, writer: str) -> tuple[str, str, str, float | None]:
     except EventctxError as error:
         read = _short(error)
     try:
-        seconds = await _seen_live(store, other, f"{name}-live")
-    except (EventctxError, TimeoutError) as error:
-        live = _short(error)
+        seconds = await _seen_live(url, store, other, f"{name}-live")
+    except* (EventctxError, TimeoutError) as errors:
+        live = _short(errors.exceptions[0])
     await other.close()
     with suppress(EventctxError):
         await store.close()
@@ -149,11 +150,14 @@ def _expected(number: int) -> Expected:
     return 3 * number - 1 if number else NO_STREAM
 
 
-async def _seen_live(store: EventStore, writer: EventStore, name: str) -> float:
-    """Median seconds from the end of another store's append to the record in a subscription."""
+async def _seen_live(url: str, store: EventStore, writer: EventStore, name: str) -> float:
+    """Median seconds from the end of another store's append to the record in a subscription.
+
+    Meanwhile further stores append through the same URL, so that a pool of connections is used.
+    """
     await writer.append(name, drafts_of_append(), NO_STREAM)
     taken: list[float] = []
-    async with aclosing(_following(store, name)) as records:
+    async with aclosing(_following(store, name)) as records, _busy(url, name):
         for _ in range(3):
             await asyncio.wait_for(anext(records), 10)
         for number in range(1, 1 + _LIVE // 4):
@@ -163,6 +167,26 @@ async def _seen_live(store: EventStore, writer: EventStore, name: str) -> float:
                 await asyncio.wait_for(anext(records), 10)
             taken.append(now() - began)
     return median(taken)
+
+
+@asynccontextmanager
+async def _busy(url: str, name: str) -> AsyncIterator[None]:
+    """Stores that append now and then while the block runs."""
+    stores = [await open_store(url, patience=_PATIENCE) for _ in range(_BUSY)]
+    ended = asyncio.Event()
+
+    async def work(number: int, store: EventStore) -> None:
+        while not ended.is_set():
+            await store.append(f"{name}-{number}", drafts_of_append(), ANY)
+            await asyncio.sleep(0.02)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number, store in enumerate(stores):
+            tasks.create_task(work(number, store))
+        yield
+        ended.set()
+    for store in stores:
+        await store.close()
 
 
 def _following(store: EventStore, name: str | None = None) -> AsyncIterator[Record]:

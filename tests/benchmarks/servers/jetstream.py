@@ -18,9 +18,10 @@ from tests.benchmarks.many_sessions import SESSIONS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.servers import started
+from tests.benchmarks.servers.both import Both
 from tests.benchmarks.servers.postgres import SEED, appended, records_of, seed
 from tests.benchmarks.servers.raw_jetstream import RawStream, Stored, stored_append
-from tests.benchmarks.timing import Samples, quantile
+from tests.benchmarks.timing import Samples
 from tests.benchmarks.workload import draft, drafts, message
 from tests.services.nats_server import Cluster, NatsMissing
 
@@ -41,7 +42,7 @@ async def measure(place: Place) -> list[Row]:
 
 
 async def _one_append(place: Place, cluster: Cluster) -> list[Row]:
-    samples = Samples()
+    both = Both()
     name = "ONE"
     async with eventctx.open(cluster.url(name)) as engine, RawStream(cluster.servers[0]) as raw:
         context = await engine.session("context", max_tokens=10**9)
@@ -54,33 +55,33 @@ async def _one_append(place: Place, cluster: Cluster) -> list[Row]:
             for what, make in made.items():
                 floor = floors[what]
                 publish = partial(raw.publish, what.replace(" ", "-"), *floor)
-                await samples.time(f"raw {what}", publish)
+                await both.time(f"raw {what}", publish)
                 append = partial(engine.store.append, what, [make(number)], number)
-                await samples.time(what, append)
-            await samples.time("context", partial(context.add_message, message(number)))
+                await both.time(what, append)
+            await both.time("context", partial(context.add_message, message(number)))
     return [
-        *[_append_row(samples, what, floors) for what in made],
+        *[_append_row(both, what, floors) for what in made],
         Row(
             figure=FIGURE,
             name="ctx.add_message",
-            value=samples.micro("context"),
+            value=both.wall.micro("context"),
             unit="µs",
             against=f"a bare publish, {MESSAGE}",
-            floor=samples.micro(f"raw {MESSAGE}"),
+            floor=both.wall.micro(f"raw {MESSAGE}"),
         ),
     ]
 
 
-def _append_row(samples: Samples, what: str, floors: Mapping[str, Stored]) -> Row:
+def _append_row(both: Both, what: str, floors: Mapping[str, Stored]) -> Row:
     return Row(
         figure=FIGURE,
         name=f"store.append, {what}",
-        value=samples.micro(what),
+        value=both.wall.micro(what),
         unit="µs",
         against="a bare publish of as many bytes, the same headers",
-        floor=samples.micro(f"raw {what}"),
+        floor=both.wall.micro(f"raw {what}"),
         limit=1.5,
-        note=f"p99 {quantile(samples.by_name[what], 0.99) * 1e6:,.0f} µs; "
+        note=f"{both.note(what)}, the publish's {both.processor.micro(f'raw {what}'):,.0f} µs; "
         f"{len(floors[what].payload):,} bytes",
     )
 

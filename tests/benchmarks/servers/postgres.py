@@ -14,8 +14,9 @@ from tests.benchmarks.many_sessions import SESSIONS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.servers import started
+from tests.benchmarks.servers.both import Both
 from tests.benchmarks.servers.raw_postgres import RawRecords, Rows
-from tests.benchmarks.timing import Samples, quantile
+from tests.benchmarks.timing import Samples
 from tests.benchmarks.workload import draft, drafts, message
 from tests.services.postgres_binaries import PostgresMissing
 from tests.services.postgres_server import Server
@@ -48,7 +49,7 @@ async def measure(place: Place) -> list[Row]:
 
 async def _one_append(place: Place, server: Server) -> list[Row]:
     rounds = place.count(2000, 300)
-    samples = Samples()
+    both = Both()
     url = server.url(server.new_database())
     async with eventctx.open(url) as engine:
         store = engine.store
@@ -57,25 +58,24 @@ async def _one_append(place: Place, server: Server) -> list[Row]:
         context = await engine.session("context", max_tokens=10**9)
         head = -1
         for number, row in enumerate(raw.rows()[:rounds]):
-            samples.time_call("raw", partial(raw.insert, row))
+            both.time_call("raw", partial(raw.insert, row))
             prepared = draft(message(number))
             expected = NO_STREAM if head < 0 else head
-            await samples.time("store", partial(store.append, "one", [prepared], expected))
+            await both.time("store", partial(store.append, "one", [prepared], expected))
             head += 1
             made = message(number)
-            await samples.time("context", partial(context.add_message, made))
+            await both.time("context", partial(context.add_message, made))
         raw.close()
     return [
         Row(
             figure=FIGURE,
             name=name,
-            value=samples.micro(key),
+            value=both.wall.micro(key),
             unit="µs",
             against="prepared INSERT and its commit",
-            floor=samples.micro("raw"),
+            floor=both.wall.micro("raw"),
             limit=1.5 if key == "store" else None,
-            note=f"p99 {quantile(samples.by_name[key], 0.99) * 1e6:,.0f} µs; the insert's "
-            f"{quantile(samples.by_name['raw'], 0.99) * 1e6:,.0f} µs",
+            note=f"{both.note(key)}; the insert: {both.note('raw')}",
         )
         for name, key in (("store.append", "store"), ("ctx.add_message", "context"))
     ]
@@ -178,7 +178,7 @@ async def records_of(store: EventStore, stream: str) -> int:
 
 async def _quorum(place: Place, primary: Server) -> Row:
     rounds = place.count(2000, 300)
-    samples = Samples()
+    both = Both()
     database = primary.new_database()
     urls = {
         "quorum": primary.url(database, durability="replicated"),
@@ -190,14 +190,14 @@ async def _quorum(place: Place, primary: Server) -> Row:
             for name, store in stores.items():
                 expected = NO_STREAM if not number else number - 1
                 prepared = draft(message(number))
-                await samples.time(name, partial(store.append, name, [prepared], expected))
+                await both.time(name, partial(store.append, name, [prepared], expected))
     return Row(
         figure=FIGURE,
         name=f"store.append, {started.QUORUM}",
-        value=samples.micro("quorum"),
+        value=both.wall.micro("quorum"),
         unit="µs",
         against="the same primary, synchronous_commit=local",
-        floor=samples.micro("local"),
+        floor=both.wall.micro("local"),
         limit=2.0,
-        note=f"p99 {quantile(samples.by_name['quorum'], 0.99) * 1e6:,.0f} µs",
+        note=both.note("quorum"),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,7 +18,7 @@ from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.scale.load import new_session, step_messages
 from tests.benchmarks.servers import started
-from tests.benchmarks.timing import Samples, now, quantile
+from tests.benchmarks.servers.both import Both
 from tests.services.nats_server import NatsMissing
 from tests.services.postgres_binaries import PostgresMissing
 
@@ -37,17 +37,9 @@ class Subject(NamedTuple):
     name: str
     context: eventctx.Context
     pids: Sequence[int]
-    wall: Samples
-    processor: Samples
+    both: Both
     servers: list[float]
-
-    @contextmanager
-    def step(self, name: list[str]) -> Iterator[None]:
-        """Time a block; ``name`` holds what it was, which may show itself in the block."""
-        began, spent = now(), time.process_time()
-        yield
-        self.processor.add(name[0], time.process_time() - spent)
-        self.wall.add(name[0], now() - began)
+    """Seconds of the servers' processors for a cycle, by block."""
 
 
 async def measure(place: Place) -> list[Row]:
@@ -57,7 +49,7 @@ async def measure(place: Place) -> list[Row]:
         for name, url, pids in _stores(stack, rows):
             engine = await stack.enter_async_context(eventctx.open(url))
             context = await new_session(engine, f"turns-{time.time_ns()}")
-            subjects.append(Subject(name, context, pids, Samples(), Samples(), []))
+            subjects.append(Subject(name, context, pids, Both(), []))
         for number in range(place.count(30, 6)):
             for subject in subjects:
                 await _block(subject, number)
@@ -84,7 +76,7 @@ def _stores(stack: AsyncExitStack, rows: list[Row]) -> Iterator[tuple[str, str, 
 
 async def _block(subject: Subject, block: int) -> None:
     """Some cycles in a turn of their own; those of the first block are not counted."""
-    context, step = subject.context, subject.step
+    context, step = subject.context, subject.both.step
     spent = started.processor_seconds(subject.pids)
     held = 0
     async with context.turn() as turn:
@@ -111,8 +103,7 @@ async def _block(subject: Subject, block: int) -> None:
     if block:
         subject.servers.append((started.processor_seconds(subject.pids) - spent) / BLOCK)
     else:
-        subject.wall.by_name.clear()
-        subject.processor.by_name.clear()
+        subject.both.clear()
 
 
 def _rows(subjects: Sequence[Subject]) -> Iterator[Row]:
@@ -124,17 +115,15 @@ def _rows(subjects: Sequence[Subject]) -> Iterator[Row]:
 
 
 def _row(step: str, subject: Subject, floor: Subject) -> Row:
-    wall = subject.wall.by_name[step]
     servers = ""
     if step == CYCLE and subject.pids:
-        servers = f", its servers {sum(subject.servers) / len(subject.servers) * 1e6:,.0f} µs"
+        servers = f", of its servers {sum(subject.servers) / len(subject.servers) * 1e6:,.0f} µs"
     return Row(
         figure=FIGURE,
         name=f"{step}: {subject.name}",
-        value=subject.wall.micro(step),
+        value=subject.both.wall.micro(step),
         unit="µs",
         against="" if subject is floor else SQLITE,
-        floor=None if subject is floor else floor.wall.micro(step),
-        note=f"p99 {quantile(wall, 0.99) * 1e6:,.0f} µs; processor time "
-        f"{subject.processor.micro(step):,.0f} µs{servers}",
+        floor=None if subject is floor else floor.both.wall.micro(step),
+        note=subject.both.note(step) + servers,
     )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl
 
 import psycopg
 from psycopg import pq
@@ -83,10 +83,10 @@ def parse_url(url: str) -> Destination:
 
     Raises InvalidSetting.
     """
-    parts = urlsplit(url)
-    own = {n: v for n, v in parse_qsl(parts.query, keep_blank_values=True) if n in _OWN}
+    place, _, query = url.partition("?")
+    own = {n: v for n, v in parse_qsl(query, keep_blank_values=True) if n in _OWN}
     # As it stands: to libpq a + in a password is a +, to a browser it would be a blank.
-    rest = "&".join([one for one in parts.query.split("&") if one.partition("=")[0] not in _OWN])
+    rest = "&".join([one for one in query.split("&") if one.partition("=")[0] not in _OWN])
     schema = own.pop("schema", "eventctx")
     if not _SCHEMA.fullmatch(schema) or _SYSTEM_SCHEMA.match(schema):
         raise InvalidSetting(
@@ -94,7 +94,7 @@ def parse_url(url: str) -> Destination:
             f"found {schema!r}"
         )
     try:
-        given = conninfo_to_dict(urlunsplit(parts._replace(query=rest)))
+        given = conninfo_to_dict(f"{place}?{rest}" if rest else place)
     except psycopg.Error as error:
         # The driver's message may quote the password.
         raise InvalidSetting(

@@ -1,0 +1,73 @@
+"""Passwords come from where libpq takes them, and show in nothing that people see."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+
+import pytest
+
+from eventctx.errors import EventctxError
+from eventctx.stores.postgres.store import PostgresStore
+from tests.services.postgres_server import SUPERUSER, Server
+
+SECRET = "s3cr+et%word"  # noqa: S105
+
+
+@pytest.fixture(scope="module")
+def guarded():
+    """A server that asks for a password."""
+    with Server() as server:
+        server.execute(f"CREATE ROLE ann LOGIN SUPERUSER PASSWORD '{SECRET}'")
+        server.allow(
+            f"local all {SUPERUSER} trust",
+            f"host all {SUPERUSER} 127.0.0.1/32 trust",
+            "host all ann 127.0.0.1/32 scram-sha-256",
+        )
+        yield server
+
+
+@pytest.mark.parametrize("way", ["url", "parameter", "environment", "password file", "service"])
+async def test_the_password_is_taken_from_where_psql_takes_it(
+    guarded: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
+) -> None:
+    url = guarded.url(user="ann")
+    if way == "url":
+        url = guarded.url(user="ann", password=SECRET)
+    elif way == "parameter":
+        url = guarded.url(user="ann") + "?password=s3cr+et%25word"
+    elif way == "environment":
+        monkeypatch.setenv("PGPASSWORD", SECRET)
+    elif way == "password file":
+        (tmp_path / "pass").write_text(f"*:*:*:ann:{SECRET}\n")
+        (tmp_path / "pass").chmod(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pass"))
+    else:
+        (tmp_path / "services").write_text(
+            f"[agents]\nhost=127.0.0.1\nport={guarded.port}\nuser=ann\ndbname=postgres\n"
+            f"password={SECRET}\n"
+        )
+        monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services"))
+        url = "postgresql:///?service=agents"
+    store = await PostgresStore.open(url)
+    assert SECRET not in str(await store.describe())
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:{}@127.0.0.1:PORT/postgres",
+        "postgresql://ann@127.0.0.1:PORT/postgres?password={}",
+        "postgresql://ann:{}@127.0.0.1:PORT/nowhere",
+        "postgresql://ann:{}@127.0.0.1:1/postgres",
+        "postgresql://ann:{}@127.0.0.1:PORT/postgres?sslmode=nonsense",
+        "postgresql://ann:{}@127.0.0.1:PORT/postgres?nonsense=1",
+        "postgresql://ann@127.0.0.1:PORT/postgres?password={}&nonsense=1",
+    ],
+)
+async def test_no_error_shows_a_password(guarded: Server, url: str) -> None:
+    wrong = "wr0ngw0rd"
+    with pytest.raises(EventctxError) as raised:
+        await PostgresStore.open(url.format(wrong).replace("PORT", str(guarded.port)), patience=0.1)
+    assert wrong not in "".join(traceback.format_exception(raised.value))

@@ -178,9 +178,11 @@ class StoreFull(StoreUnavailable):
 
 
 class StoreUnsafe(StoreUnavailable):
-    """The server could lose an acknowledged append, so it was refused before anything was written.
+    """The server could lose an acknowledged append, so this one is not acknowledged.
 
-    The message names the setting that was found, and the one that is safe.
+    Raised before anything is written, but for an append whose standbys fell away while it was
+    committed: that one may be in the log, and is recognised when it is tried again. The message
+    names the setting that was found, and the one that is safe.
     """
 
 

@@ -24,7 +24,8 @@ _OWN: Final = (
 
 def text_index(store: EventStore, version: int) -> TextIndex:
     """The index of a store; opens nothing yet. ``version`` is that of the documents."""
-    for (home, name), (module, index) in _OWN:
+    # An index is filled by searching, so one that may not write has an index of its own.
+    for (home, name), (module, index) in () if store.read_only else _OWN:
         loaded = sys.modules.get(home)
         if loaded is not None and isinstance(store, getattr(loaded, name)):
             made = getattr(import_module(module), index)(store, version=version)

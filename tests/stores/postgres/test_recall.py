@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+import eventctx
 from eventctx.log.events import Erased, MessageAdded, MessagesSet
 from eventctx.log.store import ANY, Address
 from eventctx.search.index import Document, Gone, Mark, Place, Segment, Term
@@ -260,3 +261,14 @@ def files_with(folder: Path, word: bytes) -> list[str]:
         for one in folder.rglob("*")
         if one.is_file() and word in one.read_bytes()
     ]
+
+
+async def test_a_store_that_may_not_write_is_searched_without_a_trace_in_it(
+    store: PostgresStore, postgres_place: str
+) -> None:
+    await added(store, "s", "the parser fails", "nothing of it")
+    async with eventctx.open(postgres_place, read_only=True) as engine:
+        assert [one.number for one in await engine.recall("parser")] == [0]
+    index = PostgresTextIndex(store)
+    assert await asyncio.to_thread(index.mark) is None
+    index.close()

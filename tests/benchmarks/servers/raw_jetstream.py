@@ -65,16 +65,19 @@ class RawStream:
 
     async def __aenter__(self) -> RawStream:
         self._client = await nats.connect(self._url)
-        self._stream = self._client.jetstream(timeout=30)
-        await self._stream.add_stream(
-            StreamConfig(
-                name=STREAM,
-                subjects=[f"{STREAM}.>"],
-                num_replicas=3,
-                storage=StorageType.FILE,
-                allow_direct=True,
-            )
+        self._stream = self._client.jetstream(timeout=10)
+        config = StreamConfig(
+            name=STREAM,
+            subjects=[f"{STREAM}.>"],
+            num_replicas=3,
+            storage=StorageType.FILE,
+            allow_direct=True,
         )
+        try:
+            await self._stream.add_stream(config)
+        except nats.errors.TimeoutError:
+            # Servers that elect a leader just then drop the question; the same one may be repeated.
+            await self._stream.add_stream(config)
         return self
 
     async def __aexit__(

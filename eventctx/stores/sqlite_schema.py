@@ -22,8 +22,8 @@ from typing import Literal, NamedTuple
 
 import apsw
 
-from eventctx.errors import StoreTooNew, StoreUnavailable
-from eventctx.stores.sqlite_errors import not_a_store, read_only, translated
+from eventctx.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
+from eventctx.stores.sqlite_errors import not_a_store, translated
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -260,7 +260,10 @@ def _open_for_reading(
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         reader = connect(path.absolute().as_uri() + "?immutable=1", flags, busy)
     if _is_new(reader, path):
-        raise read_only(path)
+        raise StoreReadOnly(
+            f"{path}: expected a store, found an empty file, and it is opened for reading; name "
+            "the store, or open this file with the right to write it, which makes one there"
+        )
     return reader
 
 

@@ -57,7 +57,7 @@ class SqliteStore:
     def __init__(self, file: SharedFile, *, read_only: bool = False) -> None:
         """Use ``SqliteStore.open``."""
         self._file = file
-        self.read_only = read_only
+        self.read_only = read_only or not file.writable
         self._closed = False
         self._last: Ack[Any] | None = None
 

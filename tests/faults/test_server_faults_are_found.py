@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from eventctx.stores.jetstream.verifying import Heads
 
 from eventctx.stores.jetstream import requirements
-from eventctx.stores.jetstream.verifying import Heads
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
 from tests.faults.servers.damage import cut_the_end, delete, fill

@@ -105,6 +105,28 @@ def find() -> Binaries:
     return found._replace(version=version)
 
 
+def with_tls() -> Binaries:
+    """Programs of a server that speaks TLS; the test dependency's does not.
+
+    Raises:
+        PostgresMissing: there are none here.
+    """
+    found = find()
+    for folder in (found.folder, *_of_the_system(os.environ.get("PATH", ""))):
+        if not _complete(folder) or not (folder / "pg_config").exists():
+            continue
+        one = found._replace(folder=folder)
+        version = one.run("postgres", "--version").split()[2]
+        built = one.run("pg_config", "--configure")
+        if ("--with-openssl" in built or "--with-ssl" in built) and int(
+            version.partition(".")[0]
+        ) >= OLDEST:
+            return one._replace(version=version)
+    raise PostgresMissing(
+        f"no PostgreSQL here speaks TLS: install a distribution's, or set ${VARIABLE}"
+    )
+
+
 def _installed(environ: Mapping[str, str]) -> Path:
     if named := environ.get(VARIABLE):
         if not _complete(Path(named)):

@@ -59,9 +59,13 @@ class Server:
     """
 
     def __init__(
-        self, *, settings: Mapping[str, str] | None = None, folder: Path | None = None
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+        binaries: Binaries | None = None,
     ) -> None:
-        self.binaries: Binaries = find()
+        self.binaries: Binaries = binaries or find()
         self.own = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="eventctx-pg-"))
         self.data = self.folder / "data"

@@ -7,6 +7,7 @@ answer within ``ANSWER_SECONDS`` counts as a lost connection.
 
 from __future__ import annotations
 
+import os
 import re
 import select
 import time
@@ -23,7 +24,7 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from eventctx.errors import InvalidSetting
 from eventctx.safe_text import without_password
-from eventctx.stores.postgres.errors import ConnectionLost, Refused, is_hopeless
+from eventctx.stores.postgres.errors import ConnectionLost, Refused, not_connected
 
 ANSWER_SECONDS: Final = 30.0
 """Longest wait for one answer. A server that was halted or cut off closes no connection."""
@@ -103,6 +104,9 @@ def parse_url(url: str) -> Destination:
         ) from error.with_traceback(None).__cause__
     shown = f"postgresql://{given.get('host', '')}/{given.get('dbname', '')}"
     parameters: dict[str, Any] = {**_DEFAULTS, **given}
+    if "," in str(given.get("host", "")) and "PGTARGETSESSIONATTRS" not in os.environ:
+        # The first server that answers may be a standby that lags behind.
+        parameters.setdefault("target_session_attrs", "primary")
     return Destination(make_conninfo(**parameters), schema, own, shown)
 
 
@@ -117,10 +121,7 @@ class ServerConnection:
                 target.conninfo, autocommit=True, client_encoding="utf8", prepare_threshold=None
             )
         except psycopg.Error as error:
-            code = error.sqlstate or _code_in(str(error))
-            if code is not None and is_hopeless(code):
-                raise Refused(code, str(error)) from None
-            raise ConnectionLost(str(error)) from None
+            raise not_connected(str(error)) from None
         self._driver.adapters.register_loader("uuid", ByteaBinaryLoader)
         info = self._driver.info
         self.place = f"postgresql://{_host(info.host)}:{info.port}/{info.dbname}"
@@ -286,14 +287,3 @@ class ServerConnection:
 
 def _host(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _code_in(message: str) -> str | None:
-    """The SQLSTATE of a refusal to connect, of which libpq gives the text alone."""
-    if "authentication failed" in message or "no pg_hba.conf entry" in message:
-        return "28000"
-    if re.search(r'database ".*" does not exist', message):
-        return "3D000"
-    if re.search(r'role ".*" does not exist', message):
-        return "28000"
-    return None

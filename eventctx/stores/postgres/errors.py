@@ -7,6 +7,7 @@ happened.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from eventctx.errors import (
@@ -60,6 +61,18 @@ _GONE: Final = frozenset(
 )
 _CANNOT_CONNECT: Final = ("28", "3D", "42")
 
+_CODES: Final = {
+    "28000": re.compile(
+        r'authentication failed|no pg_hba\.conf entry|role ".*" does not exist|certificate|'
+        "SSL was required|SSL error: (?!unexpected eof)|no password supplied"
+    ),
+    "3D000": re.compile(r'database ".*" does not exist'),
+}
+"""What libpq says when a server refuses a connection, or when we refuse the server."""
+
+_ATTEMPT: Final = re.compile(r"^- host: (.*?), hostaddr: (?:'[^']*'|None): ", re.MULTILINE)
+"""The driver's line for one of several addresses that it tried."""
+
 
 def begins_again(error: Refused) -> bool:
     """Whether the same work may succeed in a new transaction."""
@@ -69,6 +82,29 @@ def begins_again(error: Refused) -> bool:
 def loses_connection(error: Refused) -> bool:
     """Whether the same work may succeed on a new connection, perhaps to another server."""
     return error.code in _GONE or error.code.startswith("08")
+
+
+def not_connected(said: str) -> ConnectionLost | Refused:
+    """The error for a connection that was not made, for which the driver gives a text alone.
+
+    Another attempt may succeed, but for where every host of the URL says no to who asks.
+    """
+    _, *parts = _ATTEMPT.split(said)
+    attempts = list(zip(parts[::2], parts[1::2], strict=True)) or [("", said)]
+    text = "; ".join(dict.fromkeys(_one_line(one) for _, one in attempts))
+    codes = {host: code for host, one in attempts if (code := _code_in(one))}
+    # A name may have several addresses, of which only one is the server's.
+    if codes.keys() == {host for host, _ in attempts}:
+        return Refused(next(iter(codes.values())), text)
+    return ConnectionLost(text)
+
+
+def _one_line(said: str) -> str:
+    return " ".join(said.split()).removeprefix("connection failed: ")
+
+
+def _code_in(said: str) -> str | None:
+    return next((code for code, pattern in _CODES.items() if pattern.search(said)), None)
 
 
 def is_hopeless(code: str) -> bool:

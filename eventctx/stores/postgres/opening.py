@@ -6,6 +6,7 @@ import time
 from typing import Final, NamedTuple
 
 from eventctx.log.store import StoreDescription
+from eventctx.stores.postgres import fence
 from eventctx.stores.postgres.connections import Destination, ServerConnection
 from eventctx.stores.postgres.durability import SURVIVES, Durability, Wanted
 from eventctx.stores.postgres.errors import READ_ONLY, ConnectionLost, Refused, loses_connection
@@ -87,6 +88,7 @@ def describe(queries: ServerQueries, opened: OpenedSchema) -> StoreDescription:
     durability = opened.durability
     with queries.connection.driver() as driver:
         facts = {"durability": durability.wanted, **durability.facts(driver)}
+    facts |= fence.facts(queries.connection)
     ((version,),) = queries.connection.rows("SELECT current_setting('server_version')")
     return StoreDescription(
         "postgresql",

@@ -16,6 +16,7 @@ from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT8, INT8S, TEXT, int8, text
 from eventctx.stores.postgres.errors import Refused
+from eventctx.stores.postgres.fence import holders
 from eventctx.stores.postgres.inspection import inspect
 from eventctx.stores.postgres.rows import (
     BODY_WITH_DATA,
@@ -223,13 +224,7 @@ class ServerQueries:
 
     def blockers(self) -> list[str]:
         """The transactions that hold the fence back, as far as the server tells: oldest first."""
-        rows = self._connection.rows(
-            "SELECT 'process ' || a.pid || coalesce(' of ' || a.usename, '') || "
-            "coalesce(' (' || nullif(a.application_name, '') || ')', '') "
-            "FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL AND a.pid <> pg_backend_pid() "
-            "UNION ALL SELECT 'prepared transaction ' || x.gid FROM pg_prepared_xacts x"
-        )
-        return [name for (name,) in rows]
+        return [holder.name for holder in holders(self._connection)]
 
     def _records(
         self, sql: str, params: tuple[bytes, ...], stream: str | None, bodies: bool

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import json
 import re
 from collections.abc import Iterator
@@ -14,10 +12,6 @@ from typing import Any
 import nats
 import pytest
 import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -25,6 +19,7 @@ from eventctx.errors import StoreReadOnly, StoreUnavailable
 from eventctx.log.store import NO_STREAM, Address
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
+from tests.services.certificates import make_certificates
 from tests.services.nats_server import Cluster, Node, find, running
 
 pytestmark = pytest.mark.slow
@@ -58,45 +53,13 @@ class Documented(Cluster):
 @pytest.fixture(scope="module")
 def servers(jetstream: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Documented]:
     folder = tmp_path_factory.mktemp("documented")
-    _certificates(folder)
+    make_certificates(folder)
     cluster = Documented(folder, binary=find())
     try:
         cluster.start()
         yield cluster
     finally:
         cluster.kill()
-
-
-def _certificates(folder: Path) -> None:
-    """An authority, and a certificate of it for this machine."""
-    now = datetime.datetime.now(datetime.UTC)
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    names = [
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("ca", "server")
-    ]
-    for number, name in enumerate(("ca", "server")):
-        made = (
-            x509.CertificateBuilder()
-            .subject_name(names[number])
-            .issuer_name(names[0])
-            .public_key(keys[number].public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=number == 0, path_length=None), critical=True)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
-                critical=False,
-            )
-            .sign(keys[0], hashes.SHA256())
-        )
-        (folder / f"{name}.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        key = keys[number].private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        (folder / f"{name}-key.pem").write_bytes(key)
 
 
 def test_the_compose_file_runs_three_servers_on_that_configuration() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import traceback
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from eventctx.cli.main import cli
 from eventctx.errors import EventctxError
 from eventctx.stores.postgres.store import PostgresStore
 from tests.services.postgres_server import SUPERUSER, Server
@@ -71,3 +75,42 @@ async def test_no_error_shows_a_password(guarded: Server, url: str) -> None:
     with pytest.raises(EventctxError) as raised:
         await PostgresStore.open(url.format(wrong).replace("PORT", str(guarded.port)), patience=0.1)
     assert wrong not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("way", ["url", "environment", "password file"])
+@pytest.mark.parametrize("password", [SECRET, "wr0ngw0rd"])
+async def test_no_log_and_no_output_shows_a_password(
+    guarded: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    way: str,
+    password: str,
+) -> None:
+    """Wherever it was given, whether it is right or wrong, at the most talkative level."""
+    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, "psycopg")  # which is quieter by itself
+    url = guarded.url(user="ann", password=password if way == "url" else None, schema="shown")
+    if way == "environment":
+        monkeypatch.setenv("PGPASSWORD", password)
+    elif way == "password file":
+        (tmp_path / "pass").write_text(f"*:*:*:ann:{password}\n")
+        (tmp_path / "pass").chmod(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pass"))
+    said = ""
+    try:
+        store = await PostgresStore.open(url)
+        said += str(await store.describe()) + repr(store)
+        await store.close()
+    except EventctxError as error:
+        assert password != SECRET
+        said += "".join(traceback.format_exception(error))
+    for command in (["stats"], ["stats", "--json"], ["sessions"], ["verify"]):
+        done = await asyncio.to_thread(CliRunner().invoke, cli, [*command, "--store", url])
+        assert (done.exit_code == 0) == (password == SECRET)
+        said += done.output + done.stderr
+    logged = [record.getMessage() + str(vars(record)) for record in caplog.records]
+    assert any("connection attempt" in line for line in logged)  # the driver's own
+    for one in (password, password.replace("%", "%25").replace("+", "%2B")):
+        assert one not in said
+        assert not [line for line in logged if one in line]

@@ -198,14 +198,50 @@ async def test_a_standby_is_read_and_followed_but_not_written(victim, place, dra
         await store.close()
 
 
+async def test_of_several_servers_the_primary_is_taken_wherever_it_stands(
+    victim, place, draft, monkeypatch
+):
+    schema = place.rpartition("=")[2]
+    with await asyncio.to_thread(victim.standby, "first") as standby:
+        both = (
+            f"postgresql://postgres@127.0.0.1:{standby.port},127.0.0.1:{victim.port}/postgres"
+            f"?schema={schema}"
+        )
+        for read_only in (False, True):
+            store = await PostgresStore.open(both, read_only=read_only)
+            assert str(victim.port) in (await store.describe()).place
+            await store.close()
+        standbys = await PostgresStore.open(both + "&target_session_attrs=any", read_only=True)
+        assert str(standby.port) in (await standbys.describe()).place
+        await standbys.close()
+        monkeypatch.setenv("PGTARGETSESSIONATTRS", "standby")
+        standbys = await PostgresStore.open(both, read_only=True)
+        assert str(standby.port) in (await standbys.describe()).place
+        await standbys.close()
+
+
+async def test_a_server_that_refuses_us_is_no_reason_to_give_up_the_others(victim, place):
+    """While it is set up anew, say; but where each of them says no, nobody waits."""
+    schema = place.rpartition("=")[2]
+    lost = f"postgresql://postgres@127.0.0.1:{victim.port},127.0.0.1:1/nowhere?schema={schema}"
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(StoreUnavailable, match=r"does not exist; .* refused") as raised:
+        await PostgresStore.open(lost, patience=1)
+    assert asyncio.get_running_loop().time() - began > 1
+    assert "\n" not in str(raised.value)
+    with pytest.raises(StoreUnavailable, match="does not exist"):
+        await PostgresStore.open(lost.replace(":1/", f":{victim.port}/"), patience=600)
+
+
+@pytest.mark.parametrize("attributes", ["", "&target_session_attrs=read-write"])
 async def test_a_primary_that_became_a_standby_is_looked_for_among_the_other_servers(
-    victim, place, draft, collect, chained
+    victim, place, draft, collect, chained, attributes
 ):
     schema = place.rpartition("=")[2]
     with await asyncio.to_thread(victim.standby, "next") as standby:
         both = (
             f"postgresql://postgres@127.0.0.1:{victim.port},127.0.0.1:{standby.port}/postgres"
-            f"?schema={schema}&target_session_attrs=read-write"
+            f"?schema={schema}{attributes}"
         )
         store = await PostgresStore.open(both)
         for step in range(5):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 
+import psycopg
 import pytest
 
 from eventctx.errors import StoreUnavailable
@@ -237,3 +238,58 @@ def test_a_restored_store_goes_on_behind_what_it_holds(postgres_place, draft):
     assert found[2].global_position > found[1].global_position > 1 << 50
     assert found[2] == done.records[0]
     connection.close()
+
+
+HELD = "readers of the whole log wait"
+
+
+async def said_when(store, *, held=True):
+    """The description's line on the fence, once it is there; or once it is gone."""
+    for _ in range(400):
+        facts = (await store.describe()).facts
+        if (HELD in facts) == held:
+            return facts.get(HELD)
+        await asyncio.sleep(0.05)
+    raise TimeoutError(facts)
+
+
+async def test_the_description_says_who_holds_the_log_back_and_since_when(
+    postgres_place, store, draft
+):
+    slow = Slow(postgres_place.replace("?", "?application_name=reports&"))
+    slow.begin()
+    began = time.monotonic()
+    ((pid,),) = slow.connection.rows("SELECT pg_backend_pid()")
+    assert HELD not in (await store.describe()).facts  # as every append does, for a moment
+    said = await said_when(store)
+    assert time.monotonic() - began > 1
+    assert said.endswith(f" s for process {pid} of postgres (reports)")
+    slow.connection.close()
+    assert await said_when(store, held=False) is None
+
+
+async def test_a_role_that_may_not_see_it_learns_it_from_what_waits(
+    postgres, postgres_place, store, draft
+):
+    schema = postgres_place.rpartition("=")[2]
+    postgres.execute("CREATE ROLE watching LOGIN")
+    postgres.execute(f"GRANT USAGE ON SCHEMA {schema} TO watching")
+    postgres.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO watching")
+    postgres.execute("GRANT postgres TO watching")  # whose tenant's sessions it sees
+    postgres.execute("CREATE ROLE busy LOGIN SUPERUSER")
+    slow = Slow(postgres.url(user="busy", schema=schema))
+    slow.begin()
+    ((pid,),) = slow.connection.rows("SELECT pg_backend_pid()")
+    await store.append("s", [draft("a")], NO_STREAM)
+    place = postgres.url(user="watching", schema=schema)
+    watching = await PostgresStore.open(place, read_only=True)
+    assert f" s for process {pid} of busy" in await said_when(watching)
+    with psycopg.connect(place.partition("?")[0]) as connection:
+        ((since,),) = connection.execute(
+            "SELECT xact_start FROM pg_stat_activity WHERE pid = %s", (pid,)
+        ).fetchall()
+        assert since is None
+    await watching.close()
+    slow.connection.close()
+    postgres.execute("DROP OWNED BY watching")
+    postgres.execute("DROP ROLE watching, busy")

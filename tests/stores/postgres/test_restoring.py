@@ -1,0 +1,156 @@
+"""The drills of docs/how-to/keep-sessions-in-postgresql.md, by the page's own commands.
+
+What the servers' tools bring back is a store that goes on; what they do not, the receipts show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import eventctx
+from eventctx.cli.main import cli
+from eventctx.stores.postgres.store import PostgresStore
+from tests.services.postgres_server import Server
+from tests.test_docs import DOCS, blocks_of
+
+pytestmark = pytest.mark.slow
+
+PAGE = DOCS / "how-to" / "keep-sessions-in-postgresql.md"
+DAMAGE = 5
+
+
+def command(program: str, server: str = "") -> str:
+    """The page's one command line that begins with ``program`` and names ``server``."""
+    lines = [
+        line.removeprefix("$ ")
+        for block in blocks_of(PAGE)
+        for line in block.text.splitlines()
+        if line.startswith(f"$ {program} ") and server in line
+    ]
+    (found,) = lines
+    return found
+
+
+class Drill:
+    """Runs the page's commands against servers of this machine."""
+
+    def __init__(self, folder: Path, **hosts: Server) -> None:
+        self.folder = folder
+        self.hosts = hosts
+
+    def run(self, line: str) -> Result | None:
+        for name, server in self.hosts.items():
+            line = line.replace(f"{name}.example", f"127.0.0.1:{server.port}")
+        assert ".example" not in line
+        words = line.split()
+        if words[0] == "eventctx":
+            return CliRunner().invoke(cli, words[1:])
+        folder = next(iter(self.hosts.values())).binaries.folder
+        words[0] = str(folder / words[0])
+        done = subprocess.run(
+            words, cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return None
+
+
+@pytest.fixture
+def server(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server with the database of the page."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with Server() as own:
+        own.execute("CREATE DATABASE agents")
+        yield own
+
+
+async def talk(url: str, *texts: str) -> None:
+    async with eventctx.open(url) as engine:
+        context = await engine.session("trip")
+        for text in texts:
+            await context.add_message({"role": "user", "content": text})
+
+
+async def last_position(url: str, collect) -> tuple[str, int]:
+    store = await PostgresStore.open(url)
+    records = await collect(store.read_all())
+    await store.close()
+    return records[-1].id, records[-1].global_position
+
+
+async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
+    server: Server, tmp_path: Path, collect
+) -> None:
+    await talk(server.url("agents"), "Find a train.", "To Vienna.")
+    server.execute("SELECT eventctx.make_roles()", database="agents")
+    with Server() as other:
+        with server.connection() as busy:
+            for _ in range(2000):  # so that the other server's transactions have lower numbers
+                busy.execute("SELECT pg_current_xact_id()")
+        await talk(server.url("agents"), "At nine.")
+        _, last = await last_position(server.url("agents"), collect)
+        drill = Drill(tmp_path, db=server, drill=other)
+        for program in ("pg_dump", "createdb", "pg_restore"):
+            await asyncio.to_thread(drill.run, command(program))
+        verified = await asyncio.to_thread(drill.run, command("eventctx verify"))
+        assert verified is not None
+        assert verified.exit_code == 0, verified.output
+        assert len(list((tmp_path / "state").rglob("receipts/*.jsonl"))) == 1  # of both servers
+        offset = "SELECT value::bigint FROM eventctx.meta WHERE key = 'xid_offset'"
+        assert other.execute(offset, database="agents") > [(0,)]
+
+        restored = await PostgresStore.open(other.url("agents"))
+        news = restored.subscribe(after=last)
+        coming = asyncio.ensure_future(anext(news))
+        await talk(other.url("agents"), "By day.")
+        async with asyncio.timeout(20):
+            found = await coming
+        assert found.stream == "trip"
+        assert found.global_position > last
+        await news.aclose()
+        await restored.close()
+        verified = await asyncio.to_thread(drill.run, command("eventctx verify"))
+        assert verified is not None
+        assert verified.exit_code == 0, verified.output
+
+
+async def test_receipts_show_what_a_server_lacks_that_went_back_in_time(
+    server: Server, tmp_path: Path, collect
+) -> None:
+    await talk(server.url("agents"), "Find a train.")
+    await asyncio.to_thread(Drill(tmp_path, db=server).run, command("pg_basebackup"))
+    await talk(server.url("agents"), "To Vienna.", "At nine.")
+    lost, position = await last_position(server.url("agents"), collect)
+    await asyncio.to_thread(server.kill)
+
+    earlier = Server()
+    shutil.move(tmp_path / "monday", earlier.data)
+    earlier.binaries.give(earlier.folder)
+    earlier.configure()
+    with earlier:
+        drill = Drill(tmp_path, drill=earlier)
+        line = command("eventctx verify")
+        verified = await asyncio.to_thread(drill.run, line)
+        assert verified is not None
+        assert verified.exit_code == DAMAGE, verified.output
+        assert "trip" in verified.output
+        (book,) = (tmp_path / "state").rglob("receipts/*.jsonl")
+        assert str(book) in verified.output
+        book.rename(tmp_path / "put-away.jsonl")
+        verified = await asyncio.to_thread(drill.run, line)
+        assert verified is not None
+        assert verified.exit_code == 0, verified.output
+        await talk(earlier.url("agents"), "To Graz.")
+        found, again = await last_position(earlier.url("agents"), collect)
+        assert found != lost
+        assert again <= position  # why followers have to be set back
+        verified = await asyncio.to_thread(drill.run, line)
+        assert verified is not None
+        assert verified.exit_code == 0, verified.output

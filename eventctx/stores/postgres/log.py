@@ -274,7 +274,7 @@ class ServerLog:
             batch.add(run, first, (draft,), self._types.of((draft,)), digests[-1:])
             self._heads.forget(stream)
         pos, found = batch.send(self.connection)
-        if not all([run.accepted for run in found.values()]):
+        if not all(run.accepted for run in found.values()):
             raise Refused(DISORDER, "another transaction appended meanwhile")
         return [
             place(draft, stream, head.position + 1, pos + n, digest)

@@ -161,9 +161,7 @@ async def test_an_erasure_that_meets_an_append_still_stores_its_record(
     with hand.transaction():
         batch.send(hand)
         hand.rows("SELECT pos FROM eventctx.records WHERE position = 0 FOR UPDATE")
-        erasing = asyncio.ensure_future(
-            store.erase({"s": {Address(0): b""}}, {"s": draft("note")})
-        )
+        erasing = asyncio.ensure_future(store.erase({"s": {Address(0): b""}}, {"s": draft("note")}))
         await asyncio.to_thread(wait_until_somebody_waits, hand)
     erasure = await erasing
     records = await collect(store.read("s"))

@@ -11,10 +11,11 @@ import time
 
 import pytest
 
-from eventctx.errors import WrongExpectedVersion
+from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Last
 from eventctx.stores.postgres.batch import Batch
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
+from eventctx.stores.postgres.encoding import INT8, int8
 from eventctx.stores.postgres.errors import DISORDER, Refused
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.rules import chain
@@ -162,7 +163,7 @@ async def test_an_erasure_that_meets_an_append_still_stores_its_record(
         batch.send(hand)
         hand.rows("SELECT pos FROM eventctx.records WHERE position = 0 FOR UPDATE")
         erasing = asyncio.ensure_future(store.erase({"s": {Address(0): b""}}, {"s": draft("note")}))
-        await asyncio.to_thread(wait_until_somebody_waits, hand)
+        await asyncio.to_thread(wait_until_somebody_waits, hand, erasing)
     erasure = await erasing
     records = await collect(store.read("s"))
     chained(records)
@@ -172,8 +173,35 @@ async def test_an_erasure_that_meets_an_append_still_stores_its_record(
     assert records[0].bodies[0].data is None
 
 
-def wait_until_somebody_waits(connection):
-    while not connection.rows(
+async def test_a_deletion_waits_for_a_fork_that_is_under_way_and_then_refuses(
+    stores, hand, draft, collect
+):
+    store, _ = stores
+    done = await store.append("s", [draft(), draft()], NO_STREAM)
+    ((stream, kind),) = hand.rows("SELECT stream, type FROM eventctx.records WHERE position = 0")
+    first, digest = draft(), done.records[0].digest
+    with hand.transaction():
+        ((branch,),) = hand.rows(
+            "INSERT INTO eventctx.streams(name, parent, forked_at, first, created) "
+            "VALUES('branch', $1, 0, 1, 0) RETURNING id",
+            (INT8,),
+            (int8(stream),),
+        )
+        batch = Batch(made=[branch])
+        run = batch.run(branch, "branch", 0, 1, digest)
+        batch.add(run, 1, [first], [kind], chain("branch", digest, 1, [first]))
+        batch.send(hand)
+        deleting = asyncio.ensure_future(store.delete("s", draft("gone"), 1))
+        await asyncio.to_thread(wait_until_somebody_waits, hand, deleting)
+        assert not deleting.done(), "it did not wait"
+    with pytest.raises(InvalidSetting, match="found 'branch'"):
+        await deleting
+    assert len(await collect(store.read("branch"))) == 2
+
+
+def wait_until_somebody_waits(connection, work):
+    """Until ``work`` waits for the transaction of ``connection``, or did not and is done."""
+    while not work.done() and not connection.rows(
         "SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
     ):
         time.sleep(0.01)

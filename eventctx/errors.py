@@ -199,13 +199,17 @@ class StoreTooNew(StoreError):
 
 
 class LogCorrupted(StoreError):
-    """Stored bytes contradict their digests, or each other."""
+    """Stored bytes contradict their digests, or each other.
+
+    ``position`` is -1 where no single record is damaged, and ``stream`` is then empty where no
+    single stream is.
+    """
 
     def __init__(self, stream: str, position: int, problem: str) -> None:
-        super().__init__(
-            f"stream {stream!r}, position {position}: {problem}; "
-            f"`eventctx verify {stream}` lists all damage"
-        )
+        where = f"stream {stream!r}" if stream or position >= 0 else "the log"
+        record = f", position {position}" if position >= 0 else ""
+        command = f"eventctx verify {stream}".rstrip()
+        super().__init__(f"{where}{record}: {problem}; `{command}` lists all damage")
         self.stream = stream
         self.position = position
         self.problem = problem

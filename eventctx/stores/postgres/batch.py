@@ -47,8 +47,8 @@ RETURNING pos, (SELECT pg_notify('eventctx:' || 'eventctx.meta'::regclass::oid, 
 """
 """What the function does, for one record behind a known head; its arrays cost more than the rest.
 
-The number of the transaction is given after the statement's snapshot was taken, so it is higher
-than that of any record which the snapshot shows.
+As a transaction of its own it gets its number after the statement's snapshot was taken, so the
+number is higher than that of any record which the snapshot shows.
 """
 _ONE_KINDS: Final = (
     encoding.INT8, encoding.INT8, encoding.BYTEA, encoding.UUID, encoding.INT4, encoding.INT8,
@@ -78,9 +78,13 @@ class RunResult(NamedTuple):
 class Batch:
     """Runs for one call of the server's function."""
 
-    def __init__(self, made: Sequence[int] = ()) -> None:
-        """``made`` are streams that this transaction made or emptied before."""
-        self._made = made
+    def __init__(self, made: Sequence[int] | None = None) -> None:
+        """``made`` are streams that this transaction made or emptied before.
+
+        Without it the call is a transaction of its own.
+        """
+        self._made = made or ()
+        self._alone = made is None
         self._streams: list[int | None] = []
         self._names: list[bytes | None] = []
         self._created: list[int | None] = []
@@ -136,7 +140,7 @@ class Batch:
 
         Raises ConnectionLost, Refused.
         """
-        if len(self._drafts) == 1 and not self._made and len(self._drafts[0].bodies) < 2:
+        if len(self._drafts) == 1 and self._alone and len(self._drafts[0].bodies) < 2:
             stream = self._streams[0]
             if stream is not None and (
                 rows := connection.rows(_ONE, _ONE_KINDS, self._one(stream))

@@ -23,7 +23,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import ByteaBinaryLoader
 
 from eventctx.errors import InvalidSetting
-from eventctx.safe_text import without_password
 from eventctx.stores.postgres.errors import ConnectionLost, Refused, not_connected
 
 ANSWER_SECONDS: Final = 30.0
@@ -84,7 +83,16 @@ def parse_url(url: str) -> Destination:
 
     Raises InvalidSetting.
     """
+    if "\0" in url or not _is_text(url):
+        raise InvalidSetting("store: expected a URL in text, found one with bytes that are none")
     place, _, query = url.partition("?")
+    authority, _, database = place.partition("://")[2].partition("/")
+    if authority.count("@") > 1 or "@" in database:
+        # To libpq the password ends at the first of them, and the rest of it is a host's name.
+        raise InvalidSetting(
+            "store: expected at most one @ in the URL, and no / before it; write those of a name "
+            "or a password as %40 and %2F"
+        )
     own = {n: v for n, v in parse_qsl(query, keep_blank_values=True) if n in _OWN}
     # As it stands: to libpq a + in a password is a +, to a browser it would be a blank.
     rest = "&".join([one for one in query.split("&") if one.partition("=")[0] not in _OWN])
@@ -97,10 +105,11 @@ def parse_url(url: str) -> Destination:
     try:
         given = conninfo_to_dict(f"{place}?{rest}" if rest else place)
     except psycopg.Error as error:
-        # The driver's message may quote the password.
+        # The driver's message may quote the password, and it may stand anywhere in a broken URL.
+        names = re.findall(r"(?:\A|&)([a-z_]+)=", query)
         raise InvalidSetting(
-            f"store: expected a URL postgresql://[user[:password]@]host[:port]/database, found "
-            f"{without_password(url)!r}"
+            "store: expected a URL postgresql://USER@HOST:PORT/DATABASE with libpq's parameters, "
+            f"found one that cannot be read, with the parameters {names}"
         ) from error.with_traceback(None).__cause__
     shown = f"postgresql://{given.get('host', '')}/{given.get('dbname', '')}"
     parameters: dict[str, Any] = {**_DEFAULTS, **given}
@@ -283,6 +292,14 @@ class ServerConnection:
                 (message or self._pq.get_error_message().encode()).decode("utf-8", "replace")
             )
         return Refused(code.decode(), (message or b"").decode("utf-8", "replace"))
+
+
+def _is_text(url: str) -> bool:
+    try:
+        url.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _host(host: str) -> str:

@@ -8,7 +8,8 @@ happened.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from eventctx.errors import (
     EventctxError,
@@ -21,18 +22,29 @@ from eventctx.errors import (
     StoreUnavailable,
 )
 
+Given = ParamSpec("Given")
+Found = TypeVar("Found")
+
 
 class ConnectionLost(Exception):
     """The connection broke, or could not be made; the fate of what was under way is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_one_line(message))
 
 
 class Refused(Exception):
     """The server's error: its SQLSTATE and message. The transaction was rolled back."""
 
     def __init__(self, code: str, message: str) -> None:
+        message = _one_line(message)
         super().__init__(f"{message} ({code})")
         self.code = code
         self.message = message
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
 
 
 READ_ONLY: Final = "25006"
@@ -59,6 +71,9 @@ _GONE: Final = frozenset(
         "26000",  # a prepared statement that a pooler gave to somebody else
     }
 )
+_DAMAGE: Final = ("XX001", "XX002", "58P01")
+"""Data corrupted, index corrupted, a file that is missing."""
+
 _CANNOT_CONNECT: Final = ("28", "3D", "42")
 
 _CODES: Final = {
@@ -67,6 +82,8 @@ _CODES: Final = {
         "SSL was required|SSL error: (?!unexpected eof)|no password supplied"
     ),
     "3D000": re.compile(r'database ".*" does not exist'),
+    "57P03": re.compile("the database system is "),  # starting up, shutting down, in recovery
+    "53300": re.compile("too many clients|connection slots are reserved"),
 }
 """What libpq says when a server refuses a connection, or when we refuse the server."""
 
@@ -87,12 +104,16 @@ def loses_connection(error: Refused) -> bool:
 def not_connected(said: str) -> ConnectionLost | Refused:
     """The error for a connection that was not made, for which the driver gives a text alone.
 
-    Another attempt may succeed, but for where every host of the URL says no to who asks.
+    Another attempt may succeed, but for where every host of the URL says no to who asks. A server
+    that is there and has no room or is not ready is Refused, too: it was reached.
     """
     _, *parts = _ATTEMPT.split(said)
     attempts = list(zip(parts[::2], parts[1::2], strict=True)) or [("", said)]
     text = "; ".join(dict.fromkeys(_one_line(one) for _, one in attempts))
     codes = {host: code for host, one in attempts if (code := _code_in(one))}
+    busy = next((code for code in codes.values() if not is_hopeless(code)), None)
+    if busy is not None:
+        return Refused(busy, text)
     # A name may have several addresses, of which only one is the server's.
     if codes.keys() == {host for host, _ in attempts}:
         return Refused(next(iter(codes.values())), text)
@@ -112,11 +133,33 @@ def is_hopeless(code: str) -> bool:
     return code[:2] in _CANNOT_CONNECT
 
 
-def translated(error: Exception, place: str) -> EventctxError:
-    """The eventctx error for ``error``, with ``error`` as its cause."""
+def naming_damage(
+    read: Callable[Concatenate[Any, str, Given], Found],
+) -> Callable[Concatenate[Any, str, Given], Found]:
+    """For a method that reads one stream: damage that the server finds is the stream's."""
+
+    def named(self: Any, stream: str, /, *args: Given.args, **options: Given.kwargs) -> Found:
+        try:
+            return read(self, stream, *args, **options)
+        except Refused as error:
+            if error.code in _DAMAGE:
+                raise _damaged(error, stream) from error
+            raise
+
+    return named
+
+
+def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
+    """The eventctx error for ``error``, with ``error`` as its cause.
+
+    ``stream`` is the one that was used, if it was one alone.
+    """
     if isinstance(error, EventctxError):
         return error
-    found = _named(error, place)
+    if isinstance(error, Refused) and error.code in _DAMAGE:
+        found: EventctxError = _damaged(error, stream)
+    else:
+        found = _named(error, place)
     found.__cause__ = error
     return found
 
@@ -140,13 +183,15 @@ def _named(error: Exception, place: str) -> EventctxError:
         return NotAStore(
             f"{place}: expected the tables of a store, but the server says: {error.message}"
         )
-    if code.startswith("XX0") and code != "XX000":
-        return LogCorrupted("", -1, f"the server finds its files damaged: {error.message}")
     if code.startswith(("22", "54")):
         return InvalidSetting(f"{place}: an argument cannot be stored: {error.message}")
     if loses_connection(error) or begins_again(error) or is_hopeless(code):
         return StoreUnavailable(f"{place}: the server refused: {error.message}")
     return StoreError(f"{place}: the server refused: {error}")
+
+
+def _damaged(error: Refused, stream: str) -> LogCorrupted:
+    return LogCorrupted(stream, -1, f"the server finds its files damaged: {error.message}")
 
 
 def unknown_fate(place: str, error: Exception, patience: float) -> StoreUnavailable:

@@ -26,6 +26,7 @@ from eventctx.stores.postgres.encoding import (
     int8,
     text,
 )
+from eventctx.stores.postgres.errors import DISORDER, Refused
 from eventctx.stores.postgres.heads import KnownHead, KnownHeads, read_heads
 from eventctx.stores.postgres.queries import RowRange, ServerQueries, owner_of
 from eventctx.stores.postgres.scrubbing import note_erasure
@@ -258,7 +259,10 @@ class ServerLog:
     def _insert(
         self, drafts: Sequence[tuple[str, KnownHead, Draft]], made: Sequence[int] = ()
     ) -> list[Record]:
-        """Append one draft each behind the heads of streams as this transaction sees them."""
+        """Append one draft each behind the heads of streams as this transaction has read them.
+
+        Raises Refused, to begin again, where another one appended since.
+        """
         if not drafts:
             return []
         batch = Batch(made)
@@ -269,7 +273,9 @@ class ServerLog:
             run = batch.run(head.stream, stream, 0, first, head.digest)
             batch.add(run, first, (draft,), self._types.of((draft,)), digests[-1:])
             self._heads.forget(stream)
-        pos, _ = batch.send(self.connection)
+        pos, found = batch.send(self.connection)
+        if not all(run.accepted for run in found.values()):
+            raise Refused(DISORDER, "another transaction appended meanwhile")
         return [
             place(draft, stream, head.position + 1, pos + n, digest)
             for n, ((stream, head, draft), digest) in enumerate(zip(drafts, digests, strict=True))

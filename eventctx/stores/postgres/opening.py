@@ -13,6 +13,12 @@ from eventctx.stores.postgres.errors import READ_ONLY, ConnectionLost, Refused, 
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.postgres.schema import prepare_schema
 
+PATIENCE: Final = 60.0
+"""Seconds for which a server that was lost in use is looked for."""
+
+_FIRST_SECONDS: Final = 5.0
+"""The same for a server that was never reached: a wrong address is more likely than a loss."""
+
 _PAUSE: Final = 0.2
 
 
@@ -26,17 +32,21 @@ class OpenedSchema(NamedTuple):
 
 
 def open_schema(
-    target: Destination, *, wanted: Wanted, create: bool, read_only: bool, patience: float
+    target: Destination, *, wanted: Wanted, create: bool, read_only: bool, patience: float | None
 ) -> OpenedSchema:
     """Connect, and make the schema ready. Blocks, and waits for a server that is starting.
 
+    Without ``patience`` a server that does not answer at all is given up sooner than one that does.
     Raises ConnectionLost, Refused, NotAStore, StoreTooNew, StoreUnavailable, StoreUnsafe.
     """
-    end = time.monotonic() + patience
+    begin, reached = time.monotonic(), patience is not None
+    if patience is None:
+        patience = PATIENCE
     durability = Durability(wanted, schema=target.schema, patience=patience)
     while True:
         try:
             connection = ServerConnection(target)
+            reached = True
             try:
                 reading = read_only or _is_read_only(connection)
                 if not reading:
@@ -50,7 +60,9 @@ def open_schema(
                 raise
         except (ConnectionLost, Refused) as error:
             passing = isinstance(error, ConnectionLost) or loses_connection(error)
-            if not passing or time.monotonic() > end:
+            reached = reached or isinstance(error, Refused)
+            seconds = patience if reached else _FIRST_SECONDS
+            if not passing or time.monotonic() > begin + seconds:
                 raise
             time.sleep(_PAUSE)
 

@@ -15,7 +15,7 @@ from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT8, INT8S, TEXT, int8, text
-from eventctx.stores.postgres.errors import Refused
+from eventctx.stores.postgres.errors import Refused, naming_damage
 from eventctx.stores.postgres.fence import holders
 from eventctx.stores.postgres.inspection import inspect
 from eventctx.stores.postgres.rows import (
@@ -140,11 +140,13 @@ class ServerQueries:
             _bounded_cache(self._ids)[stream] = rows[0][0]
         return tuple(reversed(segments))
 
+    @naming_damage
     def head(self, stream: str) -> StreamInfo | None:
         """The stream's last position, digest and origin; None if it does not exist."""
         rows = self._connection.rows(HEADS + "WHERE s.name = $1", (TEXT,), (text(stream),))
         return info_from(rows[0]) if rows else None
 
+    @naming_damage
     def stream_key(self, stream: str) -> int:
         """The row id of a stream. Raises StreamNotFound."""
         sql = "SELECT s.id FROM eventctx.streams s WHERE s.name = $1"
@@ -169,6 +171,7 @@ class ServerQueries:
         rows = self._connection.rows(sql, (INT8,), (int8(owner),))
         return [encoding.from_text(name) for (name,) in rows]
 
+    @naming_damage
     def page(
         self, stream: str, start: int, stop: int | None, backward: bool, limit: int, bodies: bool
     ) -> Page:
@@ -261,6 +264,7 @@ class ServerQueries:
                 found[pos].append(body_from(digest, facts, salt, data))
         return found
 
+    @naming_damage
     def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """The bodies at ``addresses``. Raises StreamNotFound, LogCorrupted."""
         segments = self.lineage(stream)

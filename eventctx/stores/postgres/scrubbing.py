@@ -71,8 +71,8 @@ def scrub(connection: ServerConnection) -> bool:
         return True
     names = ", ".join([f"{connection.schema}.{name}" for name in sorted(left)])
     _log.warning(
-        "%s: what was erased may stay legible in the server's files of %s; it is gone when they "
-        "are written anew: VACUUM FULL %s",
+        "%s: what was erased may stay legible in the server's files of %s; it is gone when their "
+        "owner writes them anew: VACUUM FULL %s",
         connection.place, names, names,
     )  # fmt: skip
     return False

@@ -33,7 +33,13 @@ from eventctx.stores.postgres.connections import Destination, ServerConnection, 
 from eventctx.stores.postgres.durability import Wanted
 from eventctx.stores.postgres.errors import closed, forked, read_only, translated
 from eventctx.stores.postgres.log import ServerLog
-from eventctx.stores.postgres.opening import OpenedSchema, connect_to_write, describe, open_schema
+from eventctx.stores.postgres.opening import (
+    PATIENCE,
+    OpenedSchema,
+    connect_to_write,
+    describe,
+    open_schema,
+)
 from eventctx.stores.postgres.queries import PAGE_RECORDS, Page, ServerQueries, Top
 from eventctx.stores.postgres.reader import Readers
 from eventctx.stores.postgres.subscription import NewsListener
@@ -95,7 +101,7 @@ class PostgresStore:
         durability: Wanted | None = None,
         create: bool = True,
         read_only: bool = False,
-        patience: float = 60.0,
+        patience: float | None = None,
     ) -> PostgresStore:
         """Open the store at ``postgresql://[user[:password]@]host[:port]/database``.
 
@@ -103,6 +109,9 @@ class PostgresStore:
         store's; all others are libpq's, whose environment variables, password file and service file
         count, too. The schema is created unless ``create`` is false, and brought up to date. On a
         standby, and with ``read_only``, every write raises StoreReadOnly.
+
+        ``patience`` is for how many seconds a server that is lost is looked for (60, but 5 for one
+        that was never reached).
 
         Raises InvalidSetting, NotAStore, StoreTooNew, StoreUnavailable, StoreUnsafe.
         """
@@ -128,7 +137,7 @@ class PostgresStore:
             raise
         except Exception as error:
             raise translated(error, target.shown) from error
-        return cls(target, opened, patience)
+        return cls(target, opened, PATIENCE if patience is None else patience)
 
     @property
     def destination(self) -> Destination:

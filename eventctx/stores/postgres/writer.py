@@ -165,7 +165,7 @@ class GroupWriter:
                     return
                 if again:
                     continue
-                settle([(one.ack, None, self._failure(error)) for one in waiting])
+                settle([(one.ack, None, self._failure(error, one.stream)) for one in waiting])
                 return
 
     def _do(self, job: Job) -> None:
@@ -228,10 +228,10 @@ class GroupWriter:
             self._use(self._connect())
             _log.warning("%s: found the server again", self._place)
 
-    def _failure(self, error: Exception) -> EventctxError:
+    def _failure(self, error: Exception, stream: str = "") -> EventctxError:
         if isinstance(error, ConnectionLost):
             return unknown_fate(self._place, error, self._patience)
-        return translated(error, self._place)
+        return translated(error, self._place, stream)
 
     def _scrub(self) -> None:
         self._unscrubbed = not scrub(self._connection)

@@ -42,6 +42,8 @@ def server() -> Iterator[Server]:
         for user, (tenant, kind) in LOGINS.items():
             own.execute(f"CREATE ROLE {user} LOGIN IN ROLE {tenant}, {kind}")
             own.execute(f"ALTER ROLE {user} SET eventctx_store.tenant = '{tenant}'")
+        own.execute("CREATE ROLE hand LOGIN IN ROLE alpha, eventctx_writer")
+        own.execute("GRANT UPDATE (salt, data, facts) ON eventctx.records TO hand")
         own.execute("CREATE ROLE alone LOGIN IN ROLE eventctx_writer")
         yield own
 
@@ -219,6 +221,19 @@ async def test_only_the_eraser_erases_and_deletes(opened: Open) -> None:
     await cleaner.delete("a", make_draft(), 1)
     assert (await alpha.head("a")).deleted
     await recall.close()
+
+
+async def test_an_eraser_who_may_not_write_the_tables_anew_is_told_what_is_left_to_do(
+    server: Server, opened: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    alpha, hand = await opened("ann"), await opened("hand")
+    await added(alpha, "a", "secret")
+    assert (await hand.erase({"a": {Address(0): b""}})).bodies == 1
+    assert not await hand.scrubbed()
+    assert "when their owner writes them anew: VACUUM FULL eventctx." in caplog.text
+    for table in ("records", "bodies", "snapshots"):
+        await asyncio.to_thread(server.execute, f"VACUUM FULL eventctx.{table}")
+    assert await hand.scrubbed()
 
 
 async def test_a_writer_cannot_erase_what_belongs_to_another_tenant(opened: Open) -> None:

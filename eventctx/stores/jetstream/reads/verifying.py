@@ -214,8 +214,8 @@ class SessionEnds:
             raise LogCorrupted("", -1, f"the ledger of {stream!r} is damaged: {error}") from error
 
 
-class Tries:
-    """Tries of one read whose messages did not all come: from replicas, then from the leader.
+class ReadTries:
+    """ReadTries of one read whose messages did not all come: from replicas, then from the leader.
 
     What the leader lacks is asked for again until it is settled: one server has led for a while,
     hears of the others, and is as far as the message that is missing.

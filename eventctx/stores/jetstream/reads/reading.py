@@ -26,7 +26,7 @@ from eventctx.stores.jetstream.reads.units import (
     PlacedUnit,
     records_of,
 )
-from eventctx.stores.jetstream.reads.verifying import SessionEnds, ReadTries
+from eventctx.stores.jetstream.reads.verifying import ReadTries, SessionEnds
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
 from eventctx.stores.jetstream.wire.layout import SessionOrigin, Unit, token
 
@@ -149,7 +149,7 @@ class SessionReader:
             await tries.after(Incomplete(position, "the record is missing"), owner, position)
 
     def tries(self, shard: int) -> ReadTries:
-        """ReadTries of one read of a shard."""
+        """Tries of one read of a shard."""
         return ReadTries(self.heads, shard, self.asking.patience)
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:

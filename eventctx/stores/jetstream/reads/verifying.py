@@ -215,7 +215,7 @@ class SessionEnds:
 
 
 class ReadTries:
-    """ReadTries of one read whose messages did not all come: from replicas, then from the leader.
+    """Tries of one read whose messages did not all come: from replicas, then from the leader.
 
     What the leader lacks is asked for again until it is settled: one server has led for a while,
     hears of the others, and is as far as the message that is missing.

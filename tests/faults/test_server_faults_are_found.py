@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from eventctx.stores.jetstream.verifying import Heads
 
 from eventctx.stores.jetstream import requirements
+from eventctx.stores.jetstream.reads.verifying import SessionEnds
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
 from tests.faults.servers.damage import cut_the_end, delete, fill
@@ -121,7 +121,7 @@ async def test_a_leader_that_is_believed_unseen_serves_what_it_has(monkeypatch: 
     async def anything(*_: object) -> int:
         return 2**62
 
-    monkeypatch.setattr(Heads, "deletions", anything)
+    monkeypatch.setattr(SessionEnds, "deletions", anything)
     found: Counter[str] = Counter()
     with place() as folder, jetstream(folder) as machines:
         for trial in range(6):

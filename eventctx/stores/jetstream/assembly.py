@@ -51,6 +51,10 @@ class LeadersLog:
         """See ``append.AppendLog``."""
         return await self._reader.records(session, first, last)
 
+    async def current(self, session: str) -> bool:
+        """See ``append.AppendLog``."""
+        return await self._reader.heads.current(self._reader.names.shard(session))
+
 
 @dataclass(slots=True)
 class StoreParts:

@@ -17,6 +17,7 @@ from eventctx.log.store import ANY, Address, Erasure
 from eventctx.stores.jetstream.append import (
     AppendLog,
     QueuedAppend,
+    Try,
     appending,
     made_before,
     maybe_made_before,
@@ -120,7 +121,7 @@ class Eraser:
             except DOUBTS as error:
                 for plan in plans.values():
                     for note, place, _, _ in plan.records:
-                        note.tried.append(place.first)
+                        note.tried.append(Try(place.first - 1, place.first))
                 await tries.after(error)
 
     async def _plans(

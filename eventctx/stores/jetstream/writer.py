@@ -29,6 +29,8 @@ from eventctx.stores.jetstream.append import (
     AppendLog,
     QueuedAppend,
     Tip,
+    Try,
+    Undecided,
     appended,
     appending,
     behind,
@@ -233,9 +235,12 @@ class JetStreamWriter:
         except (ApiError, *DOUBTS) as error:
             # Whatever it was, each of them finds out for itself.
             definite = isinstance(error, ApiError) and error.conflict
+            ends: dict[str, int] = {}
             for one in batch:
+                first = one.appending.first
+                behind = ends.setdefault(one.append.session, first - 1)
                 if not definite:
-                    one.append.tried.append(one.appending.first)
+                    one.append.tried.append(Try(behind, first))
             for line in lines:
                 line.alone = True
                 self._tips.pop(line.session, None)
@@ -313,7 +318,13 @@ class JetStreamWriter:
                 tip = await self._log.tip(session)
                 self.know(session, tip)
                 if maybe_made_before(pending, tip):
-                    done = await made_before(self._log, pending, tip)
+                    try:
+                        done = await made_before(self._log, pending, tip)
+                    except Undecided as doubt:
+                        if time.monotonic() > until:
+                            raise StoreUnavailable(f"append to {session!r}: {doubt}") from doubt
+                        await asyncio.sleep(_PAUSE_SECONDS)
+                        continue
                     if done is not None:
                         return done
                 place = appending(pending, tip)
@@ -323,15 +334,15 @@ class JetStreamWriter:
                 except ApiError as error:
                     if not (error.conflict or error.passing):
                         raise self._link.translated(error, f"append to {session!r}") from error
-                    doubt: Exception = error
+                    lost: Exception = error
                 except DOUBTS as error:
-                    doubt = error
-                if isinstance(doubt, ApiError) and doubt.conflict:
+                    lost = error
+                if isinstance(lost, ApiError) and lost.conflict:
                     await asyncio.sleep(_SHORT_PAUSE_SECONDS)
                     continue
-                pending.tried.append(place.first)
+                pending.tried.append(Try(tip.position, place.first))
                 if time.monotonic() > until:
-                    raise self._link.translated(doubt, f"append to {session!r}") from doubt
+                    raise self._link.translated(lost, f"append to {session!r}") from lost
                 await asyncio.sleep(_PAUSE_SECONDS)
         except BaseException:
             if pending.written:

@@ -109,7 +109,9 @@ def not_connected(said: str) -> ConnectionLost | Refused:
     """
     _, *parts = _ATTEMPT.split(said)
     attempts = list(zip(parts[::2], parts[1::2], strict=True)) or [("", said)]
-    text = "; ".join(dict.fromkeys(_one_line(one) for _, one in attempts))
+    text = "; ".join(
+        dict.fromkeys(_one_line(one).removeprefix("connection failed: ") for _, one in attempts)
+    )
     codes = {host: code for host, one in attempts if (code := _code_in(one))}
     busy = next((code for code in codes.values() if not is_hopeless(code)), None)
     if busy is not None:
@@ -118,10 +120,6 @@ def not_connected(said: str) -> ConnectionLost | Refused:
     if codes.keys() == {host for host, _ in attempts}:
         return Refused(next(iter(codes.values())), text)
     return ConnectionLost(text)
-
-
-def _one_line(said: str) -> str:
-    return " ".join(said.split()).removeprefix("connection failed: ")
 
 
 def _code_in(said: str) -> str | None:

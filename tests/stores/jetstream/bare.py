@@ -88,8 +88,12 @@ class Bare:
         origin: SessionOrigin | None = None,
         after: tuple[int, bytes] | None = None,
         deleted: bool = False,
+        later: list[WireMessage] | None = None,
     ) -> int:
-        """Append one unit behind ``after`` (the session's end by default); its sequence."""
+        """Append one unit behind ``after`` (the session's end by default); its sequence.
+
+        Its bodies are put into ``later`` instead, if that is given.
+        """
         position, digest = after or self.ends.get(session, (-1, GENESIS))
         if session not in self.ends:
             origin = origin or SessionOrigin(drafts[0].time)
@@ -109,6 +113,9 @@ class Bare:
         sequence = 0
         for message in split_unit(unit, self.most):
             sequence = await self.put(self.names.of_session("r", session), message)
+        if later is not None:
+            later += bodies
+            bodies = []
         for message in bodies:
             await self.put(self.names.of_session("b", session), message)
         self.ends[session] = (position, digest)

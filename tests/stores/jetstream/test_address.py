@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting
 from eventctx.stores.jetstream.wire.address import parse
@@ -73,3 +76,37 @@ def test_a_url_that_is_refused_is_shown_without_its_password() -> None:
 def test_files_that_cannot_be_read_are_named_by_the_setting() -> None:
     with pytest.raises(InvalidSetting, match="tls_ca"):
         parse("nats://a/?tls_ca=/nowhere.pem", {}).options()
+
+
+URLISH = st.text(st.sampled_from("ab:@,/?&=#%[].0149\\ \n\u00e9") | st.characters())
+
+
+@given(URLISH)
+@example("[")
+@example("[::1")
+@example("a:port")
+@example("a:99999")
+@example(",")
+@example("a@")
+def test_any_text_is_an_address_or_an_invalid_setting(rest: str) -> None:
+    try:
+        found = parse("nats://" + rest, {})
+    except InvalidSetting:
+        return
+    assert found.servers
+    for server in found.servers:
+        # What nats-py does with it.
+        parts = urlsplit(server)
+        assert parts.hostname
+        assert parts.port is None or 0 < parts.port < 65536
+
+
+@given(URLISH, URLISH)
+def test_whatever_stands_around_a_password_it_is_not_shown(before: str, behind: str) -> None:
+    word = "SeCrEtWoRd"
+    url = f"nats://{before}:{word}@{behind}"
+    try:
+        shown = parse(url, {}).place
+    except InvalidSetting as error:
+        shown = str(error)
+    assert word not in shown

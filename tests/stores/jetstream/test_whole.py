@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from eventctx.errors import LogCorrupted, StreamNotFound
+from eventctx.errors import LogCorrupted, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
+from eventctx.stores.jetstream.reads.asking import Asking
 from eventctx.stores.jetstream.reads.inspection import inspect
 from eventctx.stores.jetstream.reads.reading import SessionReader
 from eventctx.stores.jetstream.reads.registry import Registry
 from eventctx.stores.jetstream.reads.whole import Whole
-from eventctx.stores.jetstream.wire.layout import ErasedBody
+from eventctx.stores.jetstream.wire.layout import ErasedBody, WireMessage
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.stores.jetstream.bare import Bare
 
@@ -66,6 +69,51 @@ async def test_a_message_that_is_gone_and_was_not_deleted_is_an_error(
     assert [r.stream for r in left] == [f"s{n}" for n in range(10) if n != 6]
     found = await inspect(reader)
     assert found.findings == ("'s6' is in the registry, and has no record",)
+
+
+@pytest.mark.parametrize("of_one", [False, True], ids=["all sessions", "one session"])
+async def test_an_append_that_a_leader_has_in_part_is_waited_for(
+    bare: Bare, reader: SessionReader, of_one: bool
+) -> None:
+    await bare.append("s", [make_draft("first")])
+    contents: list[WireMessage] = []
+    await bare.append("s", [make_draft("second", "third")], later=contents)
+    assert len(contents) == 2
+
+    reading = asyncio.create_task(
+        reader.records("s", 0, 1) if of_one else read_all(Whole(reader, None))
+    )
+    async with asyncio.timeout(10):
+        while reader.short_reads < 9:  # the replicas were asked, and the leader
+            ended, _ = await asyncio.wait({reading}, timeout=0.01)
+            assert not ended
+    for message in contents:
+        await bare.put(bare.names.of_session("b", "s"), message)
+    records = await reading
+    assert [[body.data for body in one.bodies] for one in records] == [
+        [b"first"],
+        [b"second", b"third"],
+    ]
+
+
+@pytest.mark.parametrize("of_one", [False, True], ids=["all sessions", "one session"])
+async def test_an_append_whose_end_never_comes_is_a_doubt_and_no_damage(
+    bare: Bare, of_one: bool
+) -> None:
+    reader = SessionReader(Asking(bare.client, bare.names, 2.0))
+    await bare.append("s", [make_draft("first")])
+    await bare.append("s", [make_draft("second")], later=[])
+    with pytest.raises(StoreUnavailable, match="missing; its leader"):
+        await (reader.records("s", 0, 1) if of_one else read_all(Whole(reader, None)))
+
+
+async def test_an_append_larger_than_what_a_replica_or_leader_sends_at_once_is_read(
+    bare: Bare, reader: SessionReader
+) -> None:
+    await bare.append("s", [make_draft(*(f"{number} " + "x" * 20_000 for number in range(300)))])
+    (record,) = await read_all(Whole(reader, None))
+    assert len(record.bodies) == 300
+    assert reader.short_reads == 0
 
 
 async def test_sessions_are_listed_in_order_of_creation_from_any_one_on(

@@ -27,6 +27,8 @@ MOST_SUBJECTS: Final = 1000
 """Most subjects of one question for their last messages; the server takes 1,024."""
 
 _TRY_SECONDS = 2.0
+_ACTIVE_NANOSECONDS = 3 * 10**9
+"""Servers elect another leader when they heard of none for four seconds at least."""
 _LONGEST_PAUSE_SECONDS = 0.5
 _NO_MESSAGE = 10037
 _NO_STREAM = 10059
@@ -69,8 +71,24 @@ class StreamState(msgspec.Struct, frozen=True):
         return self.last_seq - self.messages
 
 
+class _Peer(msgspec.Struct, frozen=True):
+    current: bool = False
+    offline: bool = False
+    active: int = 0
+
+
 class _Group(msgspec.Struct, frozen=True):
     leader: str = ""
+    replicas: tuple[_Peer, ...] = ()
+
+    @property
+    def current(self) -> bool:
+        """Whether the leader has heard of so many others lately that none else can lead."""
+        heard = [
+            peer.current and not peer.offline and peer.active < _ACTIVE_NANOSECONDS
+            for peer in self.replicas
+        ]
+        return bool(self.leader) and 2 * (1 + sum(heard)) > 1 + len(heard)
 
 
 class StreamStatus(msgspec.Struct, frozen=True):

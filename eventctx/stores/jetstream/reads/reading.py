@@ -2,15 +2,15 @@
 
 The messages come from any replica, up to a thousand at once. What came is checked: the positions
 follow each other up to those of the leader's last unit, and every digest follows from the one
-before. A replica that lags or is damaged is asked again, then the leader; what the leader does not
-have, either, is LogCorrupted.
+before. A replica that lags or is damaged is asked again, then the leader; what a settled leader
+does not have, either, is LogCorrupted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Body, Record
@@ -26,12 +26,9 @@ from eventctx.stores.jetstream.reads.units import (
     PlacedUnit,
     records_of,
 )
-from eventctx.stores.jetstream.reads.verifying import SessionEnds
+from eventctx.stores.jetstream.reads.verifying import ReadTries, SessionEnds
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
 from eventctx.stores.jetstream.wire.layout import SessionOrigin, Unit, token
-
-_PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
-"""Seconds before a replica is asked again; then the leader is asked."""
 
 _NEAR_RECORDS = 16
 _NEAR_SEQUENCES = 256
@@ -133,14 +130,13 @@ class SessionReader:
         """
         head = await existing(self.heads, owner)
         self.positions.add(owner, head.unit.first, head.begins)
-        for pause in (*_PAUSES, None):
-            if pause is not None:
-                await asyncio.sleep(pause)
-            subject = self.names.of_session("r", owner)
+        tries = self.tries(self.names.shard(owner))
+        subject = self.names.of_session("r", owner)
+        while True:
             sequence = await self._locate(owner, position)
             while True:
                 gathered = Gathered()
-                messages, more = await self._fetch(owner, subject, sequence, 64, pause is None)
+                messages, more = await self._fetch(owner, subject, sequence, 64, tries.leader)
                 gathered.add(messages)
                 for placed in gathered.units:
                     self.positions.add(owner, placed.unit.first, placed.begins)
@@ -150,7 +146,11 @@ class SessionReader:
                     break
                 sequence = gathered.seen + 1
             self.positions.forget(owner)
-        raise LogCorrupted(owner, position, "the record is missing")
+            await tries.after(Incomplete(position, "the record is missing"), owner, position)
+
+    def tries(self, shard: int) -> ReadTries:
+        """Tries of one read of a shard."""
+        return ReadTries(self.heads, shard, self.asking.patience)
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """See ``EventStore.bodies``."""
@@ -185,24 +185,22 @@ class SessionReader:
 
         Raises LogCorrupted when the leader does not have them, either.
         """
-        for pause in (*_PAUSES, None):
+        shard = self.names.shard(owned.owner)
+        tries = self.tries(shard)
+        while True:
             try:
-                found = await self._part(stream, owned, low, high, erased, data, pause is None)
+                found = await self._part(stream, owned, low, high, erased, data, tries.leader)
                 # A leader that answers instead of a replica must not have lost anything.
-                if pause is None:
-                    await self.heads.check(self.names.shard(owned.owner))
+                if tries.leader:
+                    await self.heads.check(shard)
                 return found
             except Incomplete as damage:
                 self.short_reads += 1
                 self.positions.forget(owned.owner)
-                if pause is None:
-                    await self.heads.check(self.names.shard(owned.owner))
-                    place = damage.position if damage.position >= 0 else low
-                    raise LogCorrupted(stream, place, damage.problem) from damage
-                await asyncio.sleep(pause)
+                place = damage.position if damage.position >= 0 else low
+                await tries.after(damage, stream, place)
                 # What is missing may have been erased meanwhile.
                 erased = await self.owners.erased(owned.owner)
-        raise AssertionError  # the last pause is None
 
     async def _part(
         self,

@@ -30,12 +30,16 @@ _BODIES: Final = ("b", "p")
 
 
 class Incomplete(Exception):
-    """Messages are missing that were stored: those of ``position``, as ``problem`` says."""
+    """Messages are missing that were stored: those of ``position``, as ``problem`` says.
 
-    def __init__(self, position: int, problem: str) -> None:
+    ``sequence`` is the first that is missing, if that is known.
+    """
+
+    def __init__(self, position: int, problem: str, sequence: int = 0) -> None:
         super().__init__(problem)
         self.position = position
         self.problem = problem
+        self.sequence = sequence
 
 
 class PlacedUnit(NamedTuple):
@@ -157,6 +161,7 @@ def _body(
         return Body(place.digest, joined_facts(headers), erased=born_erased(headers[0]))
     except KeyError as error:
         problem = f"message {error} with its content {place.number} is missing"
+        raise Incomplete(place.position, problem, int(error.args[0])) from error
     except ValueError as error:
         problem = f"the message with its content {place.number} is damaged: {error}"
     raise Incomplete(place.position, problem)

@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 import msgspec
 
-from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.reads.asking import MOST_SUBJECTS, PAGE_MESSAGES
+from eventctx.stores.jetstream.reads.asking import MOST_SUBJECTS
 from eventctx.stores.jetstream.reads.reading import SessionReader
 from eventctx.stores.jetstream.reads.units import (
     Erased,
@@ -29,8 +27,8 @@ from eventctx.stores.jetstream.reads.units import (
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
 from eventctx.stores.jetstream.wire.layout import decode_to_destroy, name_of, part_of, token
 
-_PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
 _LEADERS_MESSAGES = 256
+_BEHIND_THE_END = 8
 
 Fill = Callable[[int, int], Awaitable[None]]
 """Pushes a shard on to a sequence."""
@@ -135,48 +133,60 @@ class _Shard:
             # The unit at ``sequence`` may have further records, and parts before it.
             self._at = max(sequence, 1)
         self._begun = after < 0
-        self._batch = PAGE_MESSAGES
         self._prefix = f"{self._reader.names.prefix}.{shard}."
 
     async def fetch(self) -> None:
         """Add the next records to ``ready``; none are there at the end."""
         if not self._begun:
             self._begun = True
-            page = await self._reader.asking.page(
-                self._shard, self._prefix + "r.>", self._at, messages=1
-            )
-            if page.messages and page.messages[0].sequence == self._at:
-                number, _ = part_of(page.messages[0].ours)
+            asking, units = self._reader.asking, self._prefix + "r.>"
+            page = await asking.page(self._shard, units, self._at, messages=1)
+            first = page.messages[0] if page.messages else None
+            if first is None or first.sequence != self._at:  # the replica may lag
+                first = await asking.next(self._shard, units, self._at)
+            if first is not None and first.sequence == self._at:
+                number, _ = part_of(first.ours)
                 self._at -= number - 1
         while self._at <= self._upto and not self.ready:
-            for pause in (*_PAUSES, None):
+            tries = self._reader.tries(self._shard)
+            while True:
                 try:
-                    await self._page(pause is None)
+                    await self._page(tries.leader)
                     break
                 except Incomplete as damage:
                     self._reader.short_reads += 1
-                    if pause is None:
-                        await self._reader.heads.check(self._shard)
-                        raise LogCorrupted("", damage.position, damage.problem) from damage
-                    await asyncio.sleep(pause)
+                    await tries.after(damage, "", damage.position)
 
     async def _page(self, leader: bool) -> None:
-        messages = await self._messages(leader)
+        messages: list[StoredMessage] = []
+        at = self._at
+        while True:
+            found = await self._messages(leader, at)
+            messages += found
+            if await self._put_together(messages):
+                return
+            if not found:
+                # A leader that goes through an append may have its end yet to come.
+                problem = f"message {at} of shard {self._shard} is missing"
+                raise Incomplete(-1, problem, at)
+            at = messages[-1].sequence + 1
+
+    async def _put_together(self, messages: Sequence[StoredMessage]) -> bool:
+        """Make records of the next messages; whether they got any further."""
         seen = messages[-1].sequence if messages else self._upto
         sessions: dict[str, Gathered] = {}
         bodies: dict[int, StoredMessage] = {}
         units: list[tuple[str, PlacedUnit]] = []
         for message in messages:
-            if message.sequence > self._upto:
-                break
             kind, _, whose = message.subject.removeprefix(self._prefix).partition(".")
+            # Behind the end lie contents, and parts, of units that began before it.
             if kind in ("b", "p"):
                 bodies[message.sequence] = message
-            elif kind == "r":
+            elif kind == "r" and (message.sequence <= self._upto or whose in sessions):
                 of_session = sessions.setdefault(whose, Gathered())
                 before = len(of_session.units)
                 of_session.add([message])
-                if len(of_session.units) > before:
+                if len(of_session.units) > before and message.sequence <= self._upto:
                     units.append((whose, of_session.units[-1]))
         hidden, erased = await self._hidden(), await self._erased(sessions)
         gathered = Gathered()
@@ -196,27 +206,27 @@ class _Shard:
                 break
             ready += found
         if following <= self._at and not ready:
-            raise Incomplete(-1, f"message {seen + 1} of shard {self._shard} is missing")
+            return False
         self.ready = ready
         self._at = max(following, self._at)
+        return True
 
-    async def _messages(self, leader: bool) -> list[StoredMessage]:
-        """The messages from the next on. Raises Incomplete where some are missing among them."""
+    async def _messages(self, leader: bool, at: int) -> list[StoredMessage]:
+        """The messages from ``at`` on. Raises Incomplete where some are missing among them."""
         asking = self._reader.asking
         found: list[StoredMessage] = []
         more = True
         if leader:
-            at = self._at
-            while more and at <= self._upto and len(found) < _LEADERS_MESSAGES:
-                one = await asking.next(self._shard, self._prefix + ">", at)
+            sequence, last = at, max(self._upto, at + _BEHIND_THE_END)
+            while more and sequence <= last and len(found) < _LEADERS_MESSAGES:
+                one = await asking.next(self._shard, self._prefix + ">", sequence)
                 more = one is not None
                 if one is not None:
                     found.append(one)
-                    at = one.sequence + 1
+                    sequence = one.sequence + 1
         else:
-            page = await asking.page(self._shard, self._prefix + ">", self._at)
+            page = await asking.page(self._shard, self._prefix + ">", at)
             found, more = page.messages, page.pending > 0
-        at = self._at
         for message in found:
             await self._accounted(at, message.sequence - 1)
             at = message.sequence + 1

@@ -85,21 +85,31 @@ class ServerAddress(NamedTuple):
 def parse(url: str, environment: Mapping[str, str] | None = None) -> ServerAddress:
     """The address that a URL names. Raises InvalidSetting, which shows no password."""
     env = os.environ if environment is None else environment
-    parts = urlsplit(url)
-    if parts.scheme not in ("nats", "tls") or not parts.netloc:
-        raise InvalidSetting(f"store: expected nats://HOST[:PORT], found {without_password(url)!r}")
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("nats", "tls") or not parts.netloc or parts.fragment:
+            raise ValueError
+        hosts, user, password = _hosts(parts.netloc)
+        if not hosts or not all(_is_host(host) for host in hosts):
+            raise ValueError
+    except ValueError:  # whose own text may quote a password
+        raise InvalidSetting(
+            f"store: expected nats://HOST[:PORT], found {_shown(url)!r}; write /, ?, #, @ and "
+            "commas of a password as %2F, %3F, %23, %40 and %2C"
+        ) from None
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(set(query) - set(_KNOWN))
     if unknown or parts.path.strip("/"):
+        strange = ", ".join(repr(_shown(one)) for one in unknown)
         raise InvalidSetting(
             f"store: expected nats://HOST,…/?{'=…&'.join(_KNOWN)}=…, found "
-            f"{', '.join(map(repr, unknown)) or 'the path ' + repr(parts.path)}"
+            f"{strange or f'the path {_shown(parts.path)!r}'}"
         )
-    hosts, user, password = _hosts(parts.netloc)
     name = query.get("name", DEFAULT_NAME)
     if not _NAME.fullmatch(name):
         raise InvalidSetting(
-            f"store: expected a name of at most 64 of A-Z, a-z, 0-9, _ and -, found {name!r}"
+            "store: expected a name of at most 64 of A-Z, a-z, 0-9, _ and -, found "
+            f"{_shown(name)!r}"
         )
     files = {
         option: str(Path(found).expanduser())
@@ -139,11 +149,26 @@ def _hosts(netloc: str) -> tuple[list[str], str | None, str | None]:
     return hosts, user, password
 
 
+def _is_host(host: str) -> bool:
+    parts = urlsplit(f"nats://{host}")
+    # ``port`` raises ValueError for what is none.
+    return bool(parts.hostname) and parts.port != 0 and host.isprintable()
+
+
+def _shown(text: str) -> str:
+    """What a person gave, without what stands before the last @: a password may be cut anywhere."""
+    before, at, behind = text.rpartition("@")
+    scheme = next((one for one in ("nats://", "tls://") if before.startswith(one)), "")
+    return without_password(f"{scheme}[redacted:password]@{behind}" if at else text)
+
+
 def _shards(text: str | None) -> int | None:
     if text is None:
         return None
     if not text.isdecimal() or not 1 <= int(text) <= MOST_SHARDS:
-        raise InvalidSetting(f"shards: expected a number from 1 to {MOST_SHARDS}, found {text!r}")
+        raise InvalidSetting(
+            f"shards: expected a number from 1 to {MOST_SHARDS}, found {_shown(text)!r}"
+        )
     return int(text)
 
 

@@ -40,7 +40,7 @@ STREAM_NOT_FOUND: Final = 10059
 _NO_MESSAGE: Final = frozenset((10037, 10043, 10057))
 
 _FULL: Final = frozenset((10023, 10028, 10047, 10077, 10110))
-_CONNECT_SECONDS: Final = 10.0
+_CONNECT_SECONDS: Final = 5.0
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.2, 0.4)
 _PENDING_BYTES: Final = 16 * 2**20
 

@@ -1,8 +1,9 @@
 """Many appends in one call of the server: what is sent, and what the answer means for each.
 
 The client computes the digests, so it must know each stream's head before it sends. It guesses from
-what it saw last, the server checks the guess under the stream's lock, and a guess that was wrong
-comes back with the real head, for the next round.
+what it saw last. The server compares the guess with the head, and a guess that was wrong comes back
+with the real head, for the next round. Of two writers at once the unique key of stream and position
+lets one through; the other one's transaction begins again.
 
 Invariant: an append is refused only because of a head that the server confirmed after the append
 was made, and appends of one stream are decided in their order.

@@ -227,7 +227,7 @@ def test_a_url_that_is_refused_is_shown_without_its_password(store: Path, url: s
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("sessions", "--store", "postgres://bob:hunter2@db.example.org/x"),
+        ("sessions", "--store", "mysql://bob:hunter2@db.example.org/x"),
         ("verify", "no", "postgres://bob:hunter2@db.example.org/x"),
         ("trace", "--no=postgres://bob:hunter2@db.example.org/x"),
         ("export", "postgres://bob:hunter2@db.example.org/x"),
@@ -244,5 +244,5 @@ def test_an_error_shows_what_was_given_without_the_password_of_a_url(
 
 async def test_a_store_that_is_none_is_named_without_its_password() -> None:
     with pytest.raises(InvalidSetting, match=r"bob:.redacted:password.@db"):
-        async with eventctx.open("postgres://bob:hunter2@db.example.org/x"):
+        async with eventctx.open("mysql://bob:hunter2@db.example.org/x"):
             pass

@@ -108,7 +108,7 @@ ENGINE_READS: Final = {
     *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
     *("verify", "verify_store", "backup", "why", "diff", "lost", "dry_run", "timeline"),
     *("request_view", "losses", "close_session", "close", "mirror_of", "instructions"),
-    "compare",
+    *("compare", "copy_to", "each_session", "verifications"),
 }
 
 

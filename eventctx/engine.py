@@ -331,7 +331,10 @@ class Engine:
         return await self._destruction.delete(session, reason, forks=forks)
 
     async def forks(self, session: str) -> list[str]:
-        """The sessions that were forked from this one, and from those; the last made first."""
+        """The sessions that were forked from this one, and from those; the last made first.
+
+        Raises StreamNotFound, InvalidSessionId.
+        """
         check_session_id(session)
         return await deleting.forks_of(self.store, session)
 

@@ -86,6 +86,23 @@ def test_a_store_goes_to_a_server_and_comes_back_the_same(run, store, server, tm
     assert run("verify", "--json", "--store", back).document == here
 
 
+def test_messages_are_erased_and_sessions_deleted_and_pruned_on_a_server(run, store, server):
+    assert run("copy", store, server).code == 0
+    done = run("erase", "work", 0, "--yes", "--json", "--store", server)
+    assert done.code == 0 and done.document["scrubbed"], done.err
+    assert "[erased]" in run("transcript", "work", "--store", server).out
+    assert run("verify", "--store", server).code == 0
+    assert run("fork", "work", "branch", "--at", 3, "--store", server).code == 0
+    kept = run("prune", "--older-than", "36h", "--yes", "--json", "--store", server).document
+    assert (kept["deleted"], kept["sessions"]) == (False, [])
+    done = run("delete", "branch", "--yes", "--store", server)
+    assert done.code == 0, done.err
+    gone = run("prune", "--older-than", "0h", "--yes", "--json", "--store", server)
+    assert [one["session"] for one in gone.document["sessions"]] == ["work"], gone.err
+    assert run("sessions", "--json", "--store", server).document == []
+    assert run("verify", "--store", server).code == 0
+
+
 def test_a_server_has_no_file_to_back_up_and_the_command_says_what_to_do(
     run, store, server, tmp_path
 ) -> None:

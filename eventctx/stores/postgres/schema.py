@@ -22,9 +22,6 @@ from eventctx.stores.postgres.errors import Refused
 from eventctx.stores.postgres.recall_schema import RECALL
 from eventctx.stores.postgres.tenants import TENANTS
 
-ORDINAL_BITS: Final = 20
-"""Bits of a global position that count the records of one transaction."""
-
 OFFSET: Final = "(SELECT m.value::bigint FROM eventctx.meta m WHERE m.key = 'xid_offset')"
 FENCE: Final = f"((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {OFFSET}) << 20)"
 """No transaction that could still write below this global position is under way.

@@ -13,8 +13,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -282,16 +282,6 @@ class ServerLink:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         self.loop.stop()
-
-
-@asynccontextmanager
-async def unless_it_fails(link: ServerLink) -> AsyncIterator[ServerLink]:
-    """The link; ended if the block raises."""
-    try:
-        yield link
-    except BaseException:
-        await asyncio.to_thread(link.end)
-        raise
 
 
 def checked(answer: Msg) -> Any:

@@ -165,7 +165,7 @@ class Durability:
 
         Raises:
             StoreUnsafe: the commit is on this server, but not where it has to be, and was not
-                acknowledged. AppendRounds the same records again settles it.
+                acknowledged. Appending the same records again settles it.
         """
         looked = looked or self.look(connection)
         if looked is None:

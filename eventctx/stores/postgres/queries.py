@@ -106,7 +106,7 @@ class Top(NamedTuple):
 
 
 class ServerQueries:
-    """ServerQueries on one connection, with caches of what never changes once committed."""
+    """Queries on one connection, with caches of what never changes once committed."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection

@@ -196,10 +196,12 @@ class Quorum:
     def halt_commits(self, times: int = 20, seconds: float = 0.15) -> None:
         """Halt one commit after the other: it has its place in the log, and nobody sees it yet.
 
-        Meanwhile others commit behind it. Whoever reads up to them has to come back for it.
+        Meanwhile others commit behind it. Whoever reads up to them has to come back for it. Most
+        signals come when the standbys have answered already, and do not count.
         """
         leader = self.nodes[self._leader]
         waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' LIMIT 1"
+        still = "SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND pid = %s"
         halted = 0
         with leader.connection() as connection:
             while halted < times:
@@ -207,6 +209,8 @@ class Quorum:
                     continue
                 trees.send(found, signal.SIGSTOP)
                 try:
+                    if connection.execute(still, found).fetchone() is None:
+                        continue
                     time.sleep(seconds)
                 finally:
                     trees.send(found, signal.SIGCONT)

@@ -33,6 +33,9 @@ LOAD = Load()
 SPREAD = Load(sessions=100)
 """A commit that is halted holds up all who write to its sessions; here others pass it."""
 
+MOST_TRIALS = 12
+"""Whether a reader passes a halted commit is chance: about every second trial sees it."""
+
 NO_FENCE = str(2**63 - 1)
 
 Patch = pytest.MonkeyPatch
@@ -55,7 +58,11 @@ async def test_without_the_fence_subscribers_skip_records(
     unfenced = {key: sql.replace(queries.FENCE, NO_FENCE) for key, sql in queries._ALL.items()}
     monkeypatch.setattr(queries, "_ALL", unfenced)
     monkeypatch.setattr(queries, "FENCE", NO_FENCE)
-    found = await try_out(machines, machines.halt_commits, "commits halted, no fence", 1, SPREAD)
+    fault, found = machines.halt_commits, Counter[str]()
+    for seed in range(MOST_TRIALS):
+        found += await try_out(machines, fault, "commits halted, no fence", 1, SPREAD, seed=seed)
+        if found["not delivered"]:
+            break
     assert found["not delivered"] > 0
     assert found["lost"] == 0
 

@@ -41,6 +41,8 @@ async def measure(place: Place) -> list[Row]:
             against="write 1 KB + fdatasync",
             floor=floor,
             limit=2.0,
+            cpu=samples.cpu(key),
+            floor_cpu=samples.cpu("bare"),
             note=f"p99 {quantile(samples.by_name[key], 0.99) * 1e6:,.0f} µs",
         )
         for name, key in (("store.append", "store"), ("ctx.add_message", "context"))

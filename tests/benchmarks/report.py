@@ -33,8 +33,9 @@ _PACKAGES = (
 
 def table(rows: Iterable[Row]) -> Table:
     made = Table(title="eventctx benchmark", title_justify="left")
-    for heading in ("figure", "name", "measured", "against", "ratio", "target", "met", "note"):
-        right = heading in ("measured", "ratio", "target")
+    headings = ("figure", "name", "measured", "cpu", "against", "ratio", "target", "met", "note")
+    for heading in headings:
+        right = heading in ("measured", "cpu", "ratio", "target")
         made.add_column(heading, justify="right" if right else "left", overflow="fold")
     last = ""
     for row in rows:
@@ -49,6 +50,7 @@ def table(rows: Iterable[Row]) -> Table:
             row.figure if row.figure != last else "",
             row.name,
             "" if row.value is None else amount(row.value, row.unit),
+            processor(row),
             against,
             ratio,
             row.target,
@@ -57,6 +59,12 @@ def table(rows: Iterable[Row]) -> Table:
         )
         last = row.figure
     return made
+
+
+def processor(row: Row) -> str:
+    """The processor time of an operation, and in brackets that of its floor."""
+    own, floor = ["" if one is None else amount(one, "µs") for one in (row.cpu, row.floor_cpu)]
+    return f"{own} ({floor})".lstrip() if floor else own
 
 
 def document(rows: Sequence[Row], quick: bool) -> dict[str, Any]:

@@ -9,11 +9,27 @@ import msgspec
 Better = Literal["less", "more"]
 
 
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """What one repeat of a run measured of a row; the fields are those of the row."""
+
+    value: float | None = None
+    floor: float | None = None
+    cpu: float | None = None
+    floor_cpu: float | None = None
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """``value`` and ``floor`` are in ``unit``; ``floor`` is what ``against`` names, of this run.
 
     ``limit`` bounds ``value`` itself (in ``unit``) or, with a floor, the ratio of the two. A row
     without a limit is there for comparison and has no target.
+
+    ``cpu`` and ``floor_cpu`` are the processor time of one operation of the subject and of the
+    floor, in microseconds whatever ``unit`` is, of all threads of the process that does it. A rate
+    has the microseconds of one of what it counts. They are None where no process is measured.
+
+    ``samples`` holds one entry a repeat if the run repeated its modules; the row's own fields are
+    their medians.
     """
 
     figure: str
@@ -25,6 +41,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     limit: float | None = None
     better: Better = "less"
     note: str = ""
+    cpu: float | None = None
+    floor_cpu: float | None = None
+    samples: tuple[Sample, ...] = ()
 
     @property
     def ratio(self) -> float | None:

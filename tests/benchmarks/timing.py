@@ -4,35 +4,66 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 now = time.perf_counter
 
 
 class Samples:
-    """Durations in seconds, by name, in the order in which they were taken."""
+    """Durations in seconds, by name, in the order in which they were taken.
+
+    ``by_name`` holds time on the wall, ``processor`` the processor time of the same steps, of all
+    threads of this process.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, list[float]] = {}
+        self.processor: dict[str, list[float]] = {}
 
-    def add(self, name: str, seconds: float) -> None:
-        """One more duration."""
+    def add(self, name: str, seconds: float, processor: float | None = None) -> None:
+        """One more duration, and its processor time where that is known."""
         self.by_name.setdefault(name, []).append(seconds)
+        if processor is not None:
+            self.processor.setdefault(name, []).append(processor)
+
+    @contextmanager
+    def step(self, name: list[str]) -> Iterator[None]:
+        """Time a block; ``name`` holds what it was, which may show itself in the block."""
+        spent, began = time.process_time(), now()
+        yield
+        took = now() - began
+        self.add(name[0], took, time.process_time() - spent)
 
     async def time(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """Time an awaitable, and return what it gave."""
-        began = now()
+        spent, began = time.process_time(), now()
         result = await work()
-        self.add(name, now() - began)
+        took = now() - began
+        self.add(name, took, time.process_time() - spent)
         return result
 
     def time_call(self, name: str, work: Callable[[], Any]) -> Any:
         """Time a plain call, and return what it gave."""
-        began = now()
+        spent, began = time.process_time(), now()
         result = work()
-        self.add(name, now() - began)
+        took = now() - began
+        self.add(name, took, time.process_time() - spent)
         return result
+
+    def clear(self) -> None:
+        """Forget what was not to be counted."""
+        self.by_name.clear()
+        self.processor.clear()
+
+    def cpu(self, name: str, operations: int = 1) -> float | None:
+        """The median processor time in microseconds, as a row wants it; None if none was taken.
+
+        ``operations`` says how many of what the row counts a step holds.
+        """
+        taken = self.processor.get(name)
+        return statistics.median(taken) * 1e6 / operations if taken else None
 
     def median(self, name: str) -> float:
         """The median in seconds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.benchmarks import report
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, of_processor
 from tests.benchmarks.timing import Samples
 
 
@@ -31,3 +31,9 @@ def test_a_row_is_written_with_its_processor_time_and_its_floors() -> None:
     assert (written["cpu"], written["floor_cpu"], written["ratio"]) == (120.0, 40.0, 1.5)
     assert report.processor(row) == "120 µs (40 µs)"
     assert report.processor(Row(figure="f", name="n", value=3.0)) == ""
+
+
+@pytest.mark.parametrize(("unit", "cpu"), [("µs", 2.0), ("ms", 2000.0), ("µs/KB", 2.0)])
+def test_a_figure_that_is_processor_time_is_noted_as_such(unit: str, cpu: float) -> None:
+    row = of_processor(Row(figure="f", name="n", value=2.0, unit=unit))
+    assert (row.cpu, row.floor_cpu) == (cpu, None)

@@ -28,7 +28,7 @@ from tests.amplifier import hosts
 from tests.benchmarks import peer_context_simple
 from tests.benchmarks.hosting import ListContext, Message, WindowProvider, tool_rounds
 from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, missing
+from tests.benchmarks.rows import Row, missing, of_processor
 from tests.benchmarks.timing import Samples, now
 
 FIGURE = "cycle"
@@ -189,7 +189,7 @@ async def _case(place: Place, length: int) -> list[Row]:
                 await measured.run(LIST, module=ListContext())
                 await measured.run(APPENDING, module=appending)
                 await measured.run(SIMPLE, module=peer_context_simple.substitute())
-    return list(_rows(length, tallies))
+    return [of_processor(row) if row.unit else row for row in _rows(length, tallies)]
 
 
 class _Measured(NamedTuple):

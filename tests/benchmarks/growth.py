@@ -39,6 +39,8 @@ async def measure(place: Place) -> list[Row]:
             against=against,
             floor=samples.micro("0"),
             limit=FLAT,
+            cpu=samples.cpu("9"),
+            floor_cpu=samples.cpu("0"),
             note="p50 by tenth: " + " ".join(f"{samples.micro(str(i)):.0f}" for i in range(10)),
         ),
         Row(
@@ -49,6 +51,8 @@ async def measure(place: Place) -> list[Row]:
             against=against,
             floor=processor[0],
             limit=FLAT,
+            cpu=processor[-1],
+            floor_cpu=processor[0],
             note="by tenth: " + " ".join(f"{one:.0f}" for one in processor),
         ),
     ]

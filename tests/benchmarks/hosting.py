@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from importlib import import_module
+from statistics import median
 from typing import Any
 
 from tests.amplifier import hosts
 from tests.benchmarks.floors import BareFile
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.timing import Samples, now
+from tests.benchmarks.timing import Samples
 
 FIGURE = "hosting"
 ALLOWED = 0.3
@@ -52,7 +53,7 @@ async def _case(
         _hosted("context-list", {}, length, window, samples, "list") as floor,
         _hosted("context-eventctx", store, length, window, samples, "ours") as subject,
     ):
-        samples.by_name.clear()
+        samples.clear()
         for _ in range(place.count(20, 4)):
             await floor.execute(str(BLOCK))
             in_view = await subject.execute(str(BLOCK))
@@ -60,19 +61,25 @@ async def _case(
                 samples.time_call("disk", file.write)
     file.close()
 
-    def more(step: str) -> float:
-        return samples.milli(f"ours {step}") - samples.milli(f"list {step}")
+    def more(what: str, *steps: str, limit: float | None = None, note: str = "") -> Row:
+        """What the steps take more than with a list."""
+        ours, other = ([f"{whose} {step}" for step in steps] for whose in ("ours", "list"))
+        wall = sum(map(samples.milli, ours)) - sum(map(samples.milli, other))
+        spent = [sum(median(samples.processor[one]) for one in side) for side in (ours, other)]
+        cpu = (spent[0] - spent[1]) * 1e6
+        return Row(figure=FIGURE, name=what, value=wall, unit="ms", limit=limit, note=note, cpu=cpu)
 
-    parts = {
-        "of that, the two events that it listens to": sum(more(event) for event in LISTENED),
-        "of that, get_messages_for_request()": more("get"),
-        "beside it, write 1 KB + fdatasync": samples.milli("disk"),
-    }
-    note = f"{in_view} messages in the last one"
-    total = Row(figure=FIGURE, name=name, value=more("all"), unit="ms", limit=limit, note=note)
     return [
-        total,
-        *[Row(figure=FIGURE, name=part, value=value, unit="ms") for part, value in parts.items()],
+        more(name, "all", limit=limit, note=f"{in_view} messages in the last one"),
+        more("of that, the two events that it listens to", *LISTENED),
+        more("of that, get_messages_for_request()", "get"),
+        Row(
+            figure=FIGURE,
+            name="beside it, write 1 KB + fdatasync",
+            value=samples.milli("disk"),
+            unit="ms",
+            cpu=samples.cpu("disk"),
+        ),
     ]
 
 
@@ -129,25 +136,20 @@ class _Requests:
         for iteration in range(int(prompt)):
             payload = {"provider": name, "iteration": iteration}
             usage = {"input_tokens": 100_000 + iteration, "output_tokens": 5}
-            began = now()
-            await hooks.emit("provider:request", payload)
-            emitted = now()
-            rows = await context.get_messages_for_request(provider=provider)
-            got = now()
-            await hooks.emit("provider:response", {"provider": name, "usage": usage})
-            ended = now()
-            self._took(
-                {LISTENED[0]: emitted - began, "get": got - emitted, LISTENED[1]: ended - got}
-            )
+            with self._step("all"):
+                with self._step(LISTENED[0]):
+                    await hooks.emit("provider:request", payload)
+                with self._step("get"):
+                    rows = await context.get_messages_for_request(provider=provider)
+                with self._step(LISTENED[1]):
+                    await hooks.emit("provider:response", {"provider": name, "usage": usage})
             await context.add_message({"role": "assistant", "content": "Done."})
             await context.add_message({"role": "user", "content": "And the next one?"})
         await hooks.emit("orchestrator:complete", {"status": "success"})
         return str(len(rows))
 
-    def _took(self, steps: Mapping[str, float]) -> None:
-        for step, seconds in steps.items():
-            self._samples.add(f"{self._name} {step}", seconds)
-        self._samples.add(f"{self._name} all", sum(steps.values()))
+    def _step(self, what: str) -> AbstractContextManager[None]:
+        return self._samples.step([f"{self._name} {what}"])
 
 
 @asynccontextmanager

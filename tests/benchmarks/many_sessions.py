@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import eventctx
 from eventctx.log.record import Draft
@@ -13,7 +14,7 @@ from eventctx.log.store import NO_STREAM
 from tests.benchmarks.floors import AioTable, RawTable, Rows, schema, stored_rows
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.timing import now
+from tests.benchmarks.timing import Samples
 from tests.benchmarks.workload import Message, draft, message
 
 FIGURE = "100 sessions"
@@ -24,23 +25,18 @@ BATCH = 100
 async def measure(place: Place) -> list[Row]:
     each, rounds = place.count(100, 20), place.count(5, 2)
     work = [message(number) for number in range(SESSIONS * each)]
-    rates: dict[str, list[float]] = {}
-    path = place.path("store.db")
+    samples = Samples()
+    counts = dict.fromkeys(("store", "context", "raw"), len(work)) | {"aiosqlite": len(work) // 5}
     for _ in range(rounds):
         path = place.path("store.db")
-        took = await through_store(path, [draft(one) for one in work], each)
-        rates.setdefault("store", []).append(len(work) / took)
-        took = await through_contexts(place.path("contexts.db"), work, each)
-        rates.setdefault("context", []).append(len(work) / took)
+        await through_store(path, [draft(one) for one in work], each, samples)
+        await through_contexts(place.path("contexts.db"), work, each, samples)
         tables, rows = schema(path), stored_rows(path)
-        rates.setdefault("raw", []).append(len(rows) / raw(place.path("raw.db"), tables, rows))
-        try:
-            sample = rows[: len(rows) // 5]
-            took = await through_aiosqlite(place.path("aio.db"), tables, sample)
-            rates.setdefault("aiosqlite", []).append(len(sample) / took)
-        except ImportError:
-            pass
-    middle = {name: statistics.median(values) for name, values in rates.items()}
+        raw(place.path("raw.db"), tables, rows, samples)
+        with suppress(ImportError):
+            sample = rows[: counts["aiosqlite"]]
+            await through_aiosqlite(place.path("aio.db"), tables, sample, samples)
+    middle = {name: Rate.of(samples, name, counts[name]) for name in samples.by_name}
     found: list[Row] = []
     for name, key in (("store.append", "store"), ("ctx.add_message", "context")):
         against = "aiosqlite, a commit each"
@@ -53,22 +49,36 @@ async def measure(place: Place) -> list[Row]:
     return found
 
 
+class Rate(NamedTuple):
+    """Messages a second, and the microseconds of processor time of one."""
+
+    rate: float
+    cpu: float | None
+
+    @classmethod
+    def of(cls, samples: Samples, name: str, count: int) -> Rate:
+        """The rate of a step that writes ``count`` messages."""
+        return cls(count / samples.median(name), samples.cpu(name, count))
+
+
 def _row(
-    name: str, rates: dict[str, float], key: str, against: str, floor: str, limit: float
+    name: str, rates: dict[str, Rate], key: str, against: str, floor: str, limit: float
 ) -> Row:
     return Row(
         figure=FIGURE,
         name=name,
-        value=rates[key],
+        value=rates[key].rate,
         unit="messages/s",
         against=against,
-        floor=rates[floor],
+        floor=rates[floor].rate,
         limit=limit,
         better="more",
+        cpu=rates[key].cpu,
+        floor_cpu=rates[floor].cpu,
     )
 
 
-async def through_store(path: Path, work: Sequence[Draft], each: int) -> float:
+async def through_store(path: Path, work: Sequence[Draft], each: int, samples: Samples) -> None:
     async with eventctx.open(path) as engine:
         store = engine.store
 
@@ -76,14 +86,15 @@ async def through_store(path: Path, work: Sequence[Draft], each: int) -> float:
             for head, one in enumerate(own, -1):
                 await store.append(name, (one,), head if head >= 0 else NO_STREAM)
 
-        began = now()
-        await asyncio.gather(
-            *[session(f"s{i}", work[i * each : (i + 1) * each]) for i in range(SESSIONS)]
-        )
-        return now() - began
+        with samples.step(["store"]):
+            await asyncio.gather(
+                *[session(f"s{i}", work[i * each : (i + 1) * each]) for i in range(SESSIONS)]
+            )
 
 
-async def through_contexts(path: Path, work: Sequence[Message], each: int) -> float:
+async def through_contexts(
+    path: Path, work: Sequence[Message], each: int, samples: Samples
+) -> None:
     async with eventctx.open(path) as engine:
         contexts = [await engine.session(f"s{i}", max_tokens=10**9) for i in range(SESSIONS)]
 
@@ -91,22 +102,21 @@ async def through_contexts(path: Path, work: Sequence[Message], each: int) -> fl
             for one in work[index * each : (index + 1) * each]:
                 await contexts[index].add_message(one)
 
-        began = now()
-        await asyncio.gather(*[session(index) for index in range(SESSIONS)])
-        return now() - began
+        with samples.step(["context"]):
+            await asyncio.gather(*[session(index) for index in range(SESSIONS)])
 
 
-def raw(path: Path, tables: Sequence[str], rows: Rows) -> float:
+def raw(path: Path, tables: Sequence[str], rows: Rows, samples: Samples) -> None:
     table = RawTable(path, tables)
-    began = now()
-    for first in range(0, len(rows), BATCH):
-        table.insert(rows[first : first + BATCH])
-    took = now() - began
+    with samples.step(["raw"]):
+        for first in range(0, len(rows), BATCH):
+            table.insert(rows[first : first + BATCH])
     table.close()
-    return took
 
 
-async def through_aiosqlite(path: Path, tables: Sequence[str], rows: Rows) -> float:
+async def through_aiosqlite(
+    path: Path, tables: Sequence[str], rows: Rows, samples: Samples
+) -> None:
     table = await AioTable.open(path, tables)
     each = len(rows) // SESSIONS
 
@@ -114,8 +124,6 @@ async def through_aiosqlite(path: Path, tables: Sequence[str], rows: Rows) -> fl
         for row in rows[index * each : (index + 1) * each]:
             await table.insert(row)
 
-    began = now()
-    await asyncio.gather(*[session(index) for index in range(SESSIONS)])
-    took = now() - began
+    with samples.step(["aiosqlite"]):
+        await asyncio.gather(*[session(index) for index in range(SESSIONS)])
     await table.close()
-    return took

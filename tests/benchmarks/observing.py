@@ -35,7 +35,7 @@ from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span
 from eventctx.queries import spans as tracing
 from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, of_processor
 from tests.benchmarks.timing import Samples
 
 FIGURE = "observing"
@@ -46,7 +46,7 @@ async def measure(place: Place) -> list[Row]:
     records = await _recorded(place.count(200, 40))
     repeats = place.count(15, 3)
     return [
-        *_live(records, repeats),
+        *map(of_processor, _live(records, repeats)),
         *await _again(place, repeats),
         await _turns(place.count(20, 5)),
     ]
@@ -201,32 +201,29 @@ async def _again(place: Place, repeats: int) -> list[Row]:
         ended = [DEFAULT.span(span) async for span in tracing.spans(engine.store, "s")]
         for _ in range(repeats):
             gc.collect()
-            began = time.perf_counter()
-            with tempfile.TemporaryFile() as file:
+            with samples.step(["file"]), tempfile.TemporaryFile() as file:
                 output = OtlpFile(Path("file"), file, {})
                 await _sent(engine, output.put)
-            samples.add("file", time.perf_counter() - began)
 
-            began = time.perf_counter()
-            await _sent(engine, lambda batch: _encoded(batch, of))
-            samples.add("otlp", time.perf_counter() - began)
+            with samples.step(["otlp"]):
+                await _sent(engine, lambda batch: _encoded(batch, of))
 
             made = [readable(span, of) for span in ended]
-            began = time.perf_counter()
-            for start in range(0, len(made), BATCH):
-                encode_spans(made[start : start + BATCH]).SerializeToString()
-            samples.add("encode", time.perf_counter() - began)
+            with samples.step(["encode"]):
+                for start in range(0, len(made), BATCH):
+                    encode_spans(made[start : start + BATCH]).SerializeToString()
     count = len(ended)
     return [
         Row(
             figure=FIGURE, name="from the log to a file", unit="spans/s",
             value=count / samples.median("file"), limit=40_000, better="more",
-            note=f"{count:,} spans of one session, OTLP JSON",
+            note=f"{count:,} spans of one session, OTLP JSON", cpu=samples.cpu("file", count),
         ),
         Row(
             figure=FIGURE, name="from the log to OTLP", unit="µs",
             value=samples.micro("otlp") / count, against="encoding alone, per span",
             floor=samples.micro("encode") / count, limit=1.5,
+            cpu=samples.cpu("otlp", count), floor_cpu=samples.cpu("encode", count),
         ),
     ]  # fmt: skip
 
@@ -264,6 +261,7 @@ async def _turns(repeats: int) -> Row:
         figure=FIGURE, name="a turn with every sink", unit="ms", value=samples.milli("all"),
         against="the same with none", floor=samples.milli("none"), limit=1.05,
         note="ten iterations of a model that takes 20 ms, and a tool",
+        cpu=samples.cpu("all"), floor_cpu=samples.cpu("none"),
     )  # fmt: skip
 
 

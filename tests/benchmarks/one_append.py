@@ -9,7 +9,7 @@ from eventctx.log.store import NO_STREAM
 from tests.benchmarks.floors import BareFile
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row
-from tests.benchmarks.timing import Samples, quantile
+from tests.benchmarks.timing import Samples, tail
 from tests.benchmarks.workload import draft, message
 
 FIGURE = "one append"
@@ -43,7 +43,7 @@ async def measure(place: Place) -> list[Row]:
             limit=2.0,
             cpu=samples.cpu(key),
             floor_cpu=samples.cpu("bare"),
-            note=f"p99 {quantile(samples.by_name[key], 0.99) * 1e6:,.0f} µs",
+            note=tail(samples, key),
         )
         for name, key in (("store.append", "store"), ("ctx.add_message", "context"))
     ]

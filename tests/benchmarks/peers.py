@@ -30,6 +30,7 @@ async def measure(place: Place) -> list[Row]:
                 value=own.milli(key),
                 unit="ms",
                 note=_WHAT[key],
+                cpu=own.cpu(key),
             )
             for key in KEYS
         ]
@@ -60,6 +61,8 @@ async def _peer(place: Place, length: int, own: Samples, name: str, module: str)
             against="eventctx",
             floor=own.milli(key),
             note=peer.WHAT[key],
+            cpu=samples.cpu(key),
+            floor_cpu=own.cpu(key),
         )
         for key in KEYS
     ]

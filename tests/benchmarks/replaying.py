@@ -53,6 +53,7 @@ async def measure(place: Place) -> list[Row]:
             value=samples.micro("verify") / records,
             unit="µs/record",
             limit=5.0,
+            cpu=samples.cpu("verify", records),
             note=f"fetching the rows alone: {samples.micro('fetch') / records:.2f}",
         ),
         Row(
@@ -60,12 +61,14 @@ async def measure(place: Place) -> list[Row]:
             name="the same with the facts, which is the default",
             value=samples.micro("facts") / records,
             unit="µs/record",
+            cpu=samples.cpu("facts", records),
         ),
         Row(
             figure=FIGURE,
             name="fold to the request view",
             value=samples.micro("fold") / records,
             unit="µs/record",
+            cpu=samples.cpu("fold", records),
         ),
         Row(
             figure=FIGURE,
@@ -74,6 +77,8 @@ async def measure(place: Place) -> list[Row]:
             unit="ms",
             against="store.bodies of the same",
             floor=samples.milli("bodies"),
+            cpu=samples.cpu("transcript"),
+            floor_cpu=samples.cpu("bodies"),
             limit=3.0,
         ),
         Row(
@@ -83,5 +88,7 @@ async def measure(place: Place) -> list[Row]:
             unit="ms",
             against="SELECT data, nothing else",
             floor=samples.milli("data"),
+            cpu=samples.cpu("transcript"),
+            floor_cpu=samples.cpu("data"),
         ),
     ]

@@ -69,6 +69,16 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         return f"{sign} {self.limit:g} ×"
 
 
+def of_processor(row: Row) -> Row:
+    """The row of a figure that is processor time itself, noted as such too.
+
+    Its unit is µs or ms, or one of them for each of something. A floor is in the same unit.
+    """
+    micro = {"µs": 1.0, "ms": 1e3}[row.unit.partition("/")[0]]
+    value, floor = (None if one is None else one * micro for one in (row.value, row.floor))
+    return msgspec.structs.replace(row, cpu=value, floor_cpu=floor)
+
+
 def missing(figure: str, name: str, why: str) -> Row:
     """A row for what could not be measured here."""
     return Row(figure=figure, name=name, note=why)

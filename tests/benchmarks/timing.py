@@ -78,6 +78,11 @@ class Samples:
         return self.median(name) * 1e3
 
 
+def tail(samples: Samples, name: str) -> str:
+    """What the slowest of a hundred takes on the wall, for a note."""
+    return f"p99 {quantile(samples.by_name[name], 0.99) * 1e6:,.0f} µs"
+
+
 def quantile(values: Sequence[float], share: float) -> float:
     """The value below which ``share`` of all lie."""
     ordered = sorted(values)

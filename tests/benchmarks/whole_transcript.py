@@ -17,7 +17,7 @@ from typing import Any
 import eventctx
 from eventctx.messages.encoding import decode_bodies, encode_message
 from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
+from tests.benchmarks.rows import Row, of_processor
 from tests.benchmarks.timing import Samples
 from tests.benchmarks.workload import drafts, message
 
@@ -35,7 +35,7 @@ ASKED = 10
 async def measure(place: Place) -> list[Row]:
     most = place.count(10_000, 1_000)
     lengths = [length for length in (20, 100, 1_000, 10_000) if length <= most]
-    return [row for length in lengths for row in await _of(place, length)]
+    return [of_processor(row) for length in lengths for row in await _of(place, length)]
 
 
 async def _of(place: Place, length: int) -> list[Row]:

@@ -18,10 +18,9 @@ from tests.benchmarks.many_sessions import SESSIONS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.servers import started
-from tests.benchmarks.servers.both import Both
 from tests.benchmarks.servers.postgres import SEED, appended, records_of, seed
 from tests.benchmarks.servers.raw_jetstream import RawStream, Stored, stored_append
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.timing import Samples, tail
 from tests.benchmarks.workload import draft, drafts, message
 from tests.services.nats_server import Cluster, NatsMissing
 
@@ -42,7 +41,7 @@ async def measure(place: Place) -> list[Row]:
 
 
 async def _one_append(place: Place, cluster: Cluster) -> list[Row]:
-    both = Both()
+    samples = Samples()
     name = "ONE"
     async with eventctx.open(cluster.url(name)) as engine, RawStream(cluster.servers[0]) as raw:
         context = await engine.session("context", max_tokens=10**9)
@@ -55,34 +54,37 @@ async def _one_append(place: Place, cluster: Cluster) -> list[Row]:
             for what, make in made.items():
                 floor = floors[what]
                 publish = partial(raw.publish, what.replace(" ", "-"), *floor)
-                await both.time(f"raw {what}", publish)
+                await samples.time(f"raw {what}", publish)
                 append = partial(engine.store.append, what, [make(number)], number)
-                await both.time(what, append)
-            await both.time("context", partial(context.add_message, message(number)))
+                await samples.time(what, append)
+            await samples.time("context", partial(context.add_message, message(number)))
     return [
-        *[_append_row(both, what, floors) for what in made],
+        *[_append_row(samples, what, floors) for what in made],
         Row(
             figure=FIGURE,
             name="ctx.add_message",
-            value=both.wall.micro("context"),
+            value=samples.micro("context"),
             unit="µs",
             against=f"a bare publish, {MESSAGE}",
-            floor=both.wall.micro(f"raw {MESSAGE}"),
+            floor=samples.micro(f"raw {MESSAGE}"),
+            cpu=samples.cpu("context"),
+            floor_cpu=samples.cpu(f"raw {MESSAGE}"),
         ),
     ]
 
 
-def _append_row(both: Both, what: str, floors: Mapping[str, Stored]) -> Row:
+def _append_row(samples: Samples, what: str, floors: Mapping[str, Stored]) -> Row:
     return Row(
         figure=FIGURE,
         name=f"store.append, {what}",
-        value=both.wall.micro(what),
+        value=samples.micro(what),
         unit="µs",
         against="a bare publish of as many bytes, the same headers",
-        floor=both.wall.micro(f"raw {what}"),
+        floor=samples.micro(f"raw {what}"),
         limit=1.5,
-        note=f"{both.note(what)}, the publish's {both.processor.micro(f'raw {what}'):,.0f} µs; "
-        f"{len(floors[what].payload):,} bytes",
+        cpu=samples.cpu(what),
+        floor_cpu=samples.cpu(f"raw {what}"),
+        note=f"{tail(samples, what)}; {len(floors[what].payload):,} bytes",
     )
 
 
@@ -110,6 +112,8 @@ async def _many_sessions(place: Place, cluster: Cluster) -> Row:
         against=f"{SESSIONS} bare publishes at once",
         floor=count / samples.median("raw"),
         better="more",
+        cpu=samples.cpu("store", count),
+        floor_cpu=samples.cpu("raw", count),
     )
 
 
@@ -143,5 +147,7 @@ async def _reading(place: Place, cluster: Cluster) -> Row:
         unit="ms",
         against="direct gets of as many bytes, 1,000 messages each",
         floor=samples.milli("raw"),
+        cpu=samples.cpu("store"),
+        floor_cpu=samples.cpu("raw"),
         note="the store also compares with the leader, and checks every digest",
     )

@@ -14,9 +14,8 @@ from tests.benchmarks.many_sessions import SESSIONS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.servers import started
-from tests.benchmarks.servers.both import Both
 from tests.benchmarks.servers.raw_postgres import RawRecords, Rows
-from tests.benchmarks.timing import Samples
+from tests.benchmarks.timing import Samples, tail
 from tests.benchmarks.workload import draft, drafts, message
 from tests.services.postgres_binaries import PostgresMissing
 from tests.services.postgres_server import Server
@@ -49,7 +48,7 @@ async def measure(place: Place) -> list[Row]:
 
 async def _one_append(place: Place, server: Server) -> list[Row]:
     rounds = place.count(2000, 300)
-    both = Both()
+    samples = Samples()
     url = server.url(server.new_database())
     async with eventctx.open(url) as engine:
         store = engine.store
@@ -58,24 +57,26 @@ async def _one_append(place: Place, server: Server) -> list[Row]:
         context = await engine.session("context", max_tokens=10**9)
         head = -1
         for number, row in enumerate(raw.rows()[:rounds]):
-            both.time_call("raw", partial(raw.insert, row))
+            samples.time_call("raw", partial(raw.insert, row))
             prepared = draft(message(number))
             expected = NO_STREAM if head < 0 else head
-            await both.time("store", partial(store.append, "one", [prepared], expected))
+            await samples.time("store", partial(store.append, "one", [prepared], expected))
             head += 1
             made = message(number)
-            await both.time("context", partial(context.add_message, made))
+            await samples.time("context", partial(context.add_message, made))
         raw.close()
     return [
         Row(
             figure=FIGURE,
             name=name,
-            value=both.wall.micro(key),
+            value=samples.micro(key),
             unit="µs",
             against="prepared INSERT and its commit",
-            floor=both.wall.micro("raw"),
+            floor=samples.micro("raw"),
             limit=1.5 if key == "store" else None,
-            note=f"{both.note(key)}; the insert: {both.note('raw')}",
+            cpu=samples.cpu(key),
+            floor_cpu=samples.cpu("raw"),
+            note=f"{tail(samples, key)}; the insert: {tail(samples, 'raw')}",
         )
         for name, key in (("store.append", "store"), ("ctx.add_message", "context"))
     ]
@@ -117,6 +118,8 @@ async def _many_sessions(place: Place, server: Server) -> list[Row]:
             floor=count / samples.median("raw"),
             limit=0.5,
             better="more",
+            cpu=samples.cpu("store", count),
+            floor_cpu=samples.cpu("raw", count),
         )
     ]
 
@@ -165,6 +168,8 @@ async def _reading(place: Place, server: Server) -> Row:
         against="raw SELECT of the same rows",
         floor=samples.milli("raw"),
         limit=2.0,
+        cpu=samples.cpu("store"),
+        floor_cpu=samples.cpu("raw"),
     )
 
 
@@ -178,7 +183,7 @@ async def records_of(store: EventStore, stream: str) -> int:
 
 async def _quorum(place: Place, primary: Server) -> Row:
     rounds = place.count(2000, 300)
-    both = Both()
+    samples = Samples()
     database = primary.new_database()
     urls = {
         "quorum": primary.url(database, durability="replicated"),
@@ -190,14 +195,16 @@ async def _quorum(place: Place, primary: Server) -> Row:
             for name, store in stores.items():
                 expected = NO_STREAM if not number else number - 1
                 prepared = draft(message(number))
-                await both.time(name, partial(store.append, name, [prepared], expected))
+                await samples.time(name, partial(store.append, name, [prepared], expected))
     return Row(
         figure=FIGURE,
         name=f"store.append, {started.QUORUM}",
-        value=both.wall.micro("quorum"),
+        value=samples.micro("quorum"),
         unit="µs",
         against="the same primary, synchronous_commit=local",
-        floor=both.wall.micro("local"),
+        floor=samples.micro("local"),
         limit=2.0,
-        note=both.note("quorum"),
+        cpu=samples.cpu("quorum"),
+        floor_cpu=samples.cpu("local"),
+        note=tail(samples, "quorum"),
     )

@@ -18,7 +18,7 @@ from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
 from tests.benchmarks.scale.load import new_session, step_messages
 from tests.benchmarks.servers import started
-from tests.benchmarks.servers.both import Both
+from tests.benchmarks.timing import Samples, tail
 from tests.services.nats_server import NatsMissing
 from tests.services.postgres_binaries import PostgresMissing
 
@@ -37,7 +37,7 @@ class Subject(NamedTuple):
     name: str
     context: eventctx.Context
     pids: Sequence[int]
-    both: Both
+    samples: Samples
     servers: list[float]
     """Seconds of the servers' processors for a cycle, by block."""
 
@@ -49,7 +49,7 @@ async def measure(place: Place) -> list[Row]:
         for name, url, pids in _stores(stack, rows):
             engine = await stack.enter_async_context(eventctx.open(url))
             context = await new_session(engine, f"turns-{time.time_ns()}")
-            subjects.append(Subject(name, context, pids, Both(), []))
+            subjects.append(Subject(name, context, pids, Samples(), []))
         for number in range(place.count(30, 6)):
             for subject in subjects:
                 await _block(subject, number)
@@ -76,7 +76,7 @@ def _stores(stack: AsyncExitStack, rows: list[Row]) -> Iterator[tuple[str, str, 
 
 async def _block(subject: Subject, block: int) -> None:
     """Some cycles in a turn of their own; those of the first block are not counted."""
-    context, step = subject.context, subject.both.step
+    context, step = subject.context, subject.samples.step
     spent = started.processor_seconds(subject.pids)
     held = 0
     async with context.turn() as turn:
@@ -103,7 +103,7 @@ async def _block(subject: Subject, block: int) -> None:
     if block:
         subject.servers.append((started.processor_seconds(subject.pids) - spent) / BLOCK)
     else:
-        subject.both.clear()
+        subject.samples.clear()
 
 
 def _rows(subjects: Sequence[Subject]) -> Iterator[Row]:
@@ -117,13 +117,16 @@ def _rows(subjects: Sequence[Subject]) -> Iterator[Row]:
 def _row(step: str, subject: Subject, floor: Subject) -> Row:
     servers = ""
     if step == CYCLE and subject.pids:
-        servers = f", of its servers {sum(subject.servers) / len(subject.servers) * 1e6:,.0f} µs"
+        mean = sum(subject.servers) / len(subject.servers)
+        servers = f"; processor time of its servers {mean * 1e6:,.0f} µs"
     return Row(
         figure=FIGURE,
         name=f"{step}: {subject.name}",
-        value=subject.both.wall.micro(step),
+        value=subject.samples.micro(step),
         unit="µs",
         against="" if subject is floor else SQLITE,
-        floor=None if subject is floor else floor.both.wall.micro(step),
-        note=subject.both.note(step) + servers,
+        floor=None if subject is floor else floor.samples.micro(step),
+        cpu=subject.samples.cpu(step),
+        floor_cpu=None if subject is floor else floor.samples.cpu(step),
+        note=tail(subject.samples, step) + servers,
     )

@@ -45,15 +45,29 @@ _WORDS: Final = frozenset([cue for cue in CUES if " " not in cue])
 _STRONG_PHRASES: Final = tuple([f" {cue} " for cue in STRONG if " " in cue])
 _PHRASES: Final = tuple([f" {cue} " for cue in CUES if " " in cue])
 
-MARKS: Final = tuple(dict.fromkeys([max(re.split("[ ']", cue), key=len) for cue in CUES]))
-"""The longest part of each cue; a text without any of these has no demand."""
+_MARKS: Final = frozenset([max(re.split("[ ']", cue), key=len).encode() for cue in CUES])
+"""The longest part of each cue; a text without any of these words has no demand."""
+
+_LETTERS_ONLY: Final = (
+    bytes([one if chr(one).isalpha() else 0x20 for one in range(128)]) + b" " * 128
+)
+"""A table for ``bytes.translate``: all but ASCII letters become spaces."""
 
 _FENCES: Final = ("```", "~~~")
 _BREAK: Final = re.compile(
-    r"(?<=[.!?])[\"'”)\]]*\s+(?=[\"'“(\[*`]*[A-Z0-9])|</?[a-zA-Z][\w-]*>|[。！？]"
+    r"[.!?<。！？](?:(?<=[.!?])[\"'”)\]]*\s+(?=[\"'“(\[*`]*[A-Z0-9])"
+    r"|(?<=<)/?[a-zA-Z][\w-]*>|(?<=[。！？]))"
 )
+"""What stands between sentences; a Latin mark at its beginning belongs to the sentence before.
+
+It begins with a set of characters, which ``re`` searches for quickly.
+"""
+
 _LEAD: Final = re.compile(r"(?:[-*+•>#]+|\d{1,3}[.)])\s+")
-_WORD: Final = re.compile(r"[a-z0-9_][\w'./-]*")
+_WORD: Final = re.compile(r"[a-z0-9_](?:[\w'./-]*\w)?")
+_LETTERS_AND_SPACES: Final = {
+    code: None for code in range(128) if chr(code).isalpha() or chr(code).isspace()
+}
 _CODE: Final = re.compile(
     r"[;{}]\s*$|^\s*(?:\$|>>>|[+-]{3} |@@|import |from \S+ import |def |class )|=>|->|\|\|"
 )
@@ -69,8 +83,9 @@ def demands_of(text: str) -> tuple[str, ...]:
     for line in text.splitlines():
         if line.lstrip().startswith(_FENCES):
             in_code = not in_code
-        elif not in_code:
-            found += [one for one in map(_demand, _BREAK.split(line)) if one is not None]
+        elif not in_code and may_demand(line):
+            read = [_demand(one) for one in _sentences(line) if may_demand(one)]
+            found += [one for one in read if one is not None]
     unlike = dict.fromkeys(found)
     if len(unlike) > MOST_DEMANDS:
         ranked = sorted(unlike, key=lambda one: not one[0])
@@ -92,23 +107,46 @@ def demands_in(message: dict[str, Any]) -> tuple[str, ...]:
     return tuple(found)[:MOST_DEMANDS]
 
 
+def may_demand(text: str) -> bool:
+    """Whether a text holds a part of a cue; most texts hold none, and are read no further."""
+    words = text.lower().encode("ascii", "replace").translate(_LETTERS_ONLY).split()
+    return not _MARKS.isdisjoint(words)
+
+
+def _sentences(line: str) -> list[str]:
+    found: list[str] = []
+    begins = 0
+    for between in _BREAK.finditer(line):
+        at = between.start()
+        found.append(line[begins : at + (line[at] in ".!?")])
+        begins = between.end()
+    found.append(line[begins:])
+    return found
+
+
 def _demand(sentence: str) -> tuple[bool, str] | None:
     """A sentence without its list mark, and whether its cue is strong; None if it is no demand."""
     sentence = sentence.strip()
     lead = _LEAD.match(sentence)
     sentence = sentence if lead is None else sentence[lead.end() :].strip()
-    strong = _strength(sentence)
+    words = _words(sentence)
+    if not LEAST_WORDS <= len(words) <= MOST_WORDS:
+        return None
+    strong = _strength(words)
     if strong is None or _CODE.search(sentence):
         return None
-    if not LEAST_WORDS <= len(_words(sentence)) <= MOST_WORDS:
-        return None
-    readable = sum([one.isalpha() or one.isspace() for one in sentence])
-    return (strong, sentence) if readable * 10 >= len(sentence) * 7 else None
+    return (strong, sentence) if _readable(sentence) * 10 >= len(sentence) * 7 else None
 
 
-def _strength(text: str) -> bool | None:
-    """Whether a text has a strong cue; None if it has none at all."""
-    words = _words(text)
+def _readable(sentence: str) -> int:
+    """How many characters are letters or white space."""
+    if sentence.isascii():
+        return len(sentence) - len(sentence.translate(_LETTERS_AND_SPACES))
+    return sum([one.isalpha() or one.isspace() for one in sentence])
+
+
+def _strength(words: list[str]) -> bool | None:
+    """Whether the words hold a strong cue; None if they hold none at all."""
     spoken = f" {' '.join(words)} "
     if not _STRONG_WORDS.isdisjoint(words) or any(one in spoken for one in _STRONG_PHRASES):
         return True
@@ -119,4 +157,4 @@ def _strength(text: str) -> bool | None:
 
 def _words(text: str) -> list[str]:
     """The words of a text in lower case, with one form of the apostrophe."""
-    return [word.rstrip("'./-") for word in _WORD.findall(text.lower().replace("’", "'"))]
+    return _WORD.findall(text.lower().replace("’", "'"))

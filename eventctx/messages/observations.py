@@ -72,9 +72,13 @@ LAST: Final = frozenset("$ \t\r\n")
 
 def action_in(texts: list[str]) -> ActionForm:
     """The form of the action in a model's texts; empty if they hold none."""
-    if any(_LINE.search(text) for text in texts):
+    # Few texts hold the words that every form has, and those are found far quicker.
+    if any("Action" in text and _LINE.search(text) for text in texts):
         return "line"
-    return "block" if any(_BLOCK.search(text) for text in texts) else ""
+    for text in texts:
+        if ("<" in text or "```" in text or "~~~" in text) and _BLOCK.search(text):
+            return "block"
+    return ""
 
 
 def observes(message: dict[str, Any], action: str) -> bool:

@@ -24,10 +24,11 @@ from eventctx.log.store import (
     StreamInfo,
 )
 from eventctx.stores.rules import accepts, chain, conflict, has_forks, retried_at, same_ids
-from eventctx.stores.sqlite_queries import UNSCRUBBED, OwnedRange, Queries
+from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
 from eventctx.stores.sqlite_rows import (
     INSERT_BODY,
     INSERT_RECORD,
+    OwnedRange,
     Row,
     body_id,
     body_rows,

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import apsw
 
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
+from eventctx.stores.sqlite_bodies import bodies_at
 from eventctx.stores.sqlite_inspection import inspect
 from eventctx.stores.sqlite_rows import (
     BODY_WITH_DATA,
     BODY_WITHOUT_DATA,
     WITH_DATA,
     WITHOUT_DATA,
+    OwnedRange,
     Row,
     body_from,
     body_id,
@@ -54,14 +56,6 @@ def _info(row: Row) -> StreamInfo:
         forked_at if type(forked_at) is int else None,
         deleted == 1,
     )
-
-
-class OwnedRange(NamedTuple):
-    """Positions ``first`` to ``last`` of a stream are rows of the stream with row id ``owner``."""
-
-    owner: int
-    first: int
-    last: int
 
 
 class Queries:
@@ -242,74 +236,7 @@ class Queries:
 
     def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """The bodies at ``addresses``. Raises StreamNotFound, LogCorrupted."""
-        segments = self.lineage(stream)
-        found: list[Body] = []
-        done, count = 0, len(addresses)
-        while done < count:
-            position, index = addresses[done]
-            segment = next((s for s in segments if s.first <= position <= s.last), None)
-            if segment is None or index < 0:
-                raise LogCorrupted(stream, position, f"expected a body {index}, found none")
-            last = position
-            after = done + 1
-            if index == 0:
-                # Most addresses are neighbours in the log: one query reads them all.
-                while after < count and last < segment.last and addresses[after] == (last + 1, 0):
-                    last += 1
-                    after += 1
-                read = self._add_bodies(
-                    found,
-                    "SELECT body_digest, facts, salt, data, position FROM records "
-                    "WHERE stream=? AND position BETWEEN ? AND ? AND bodies > 0 ORDER BY position",
-                    (segment.owner, position, last),
-                    stream,
-                    addresses[done],
-                )
-            else:
-                read = self._add_bodies(
-                    found,
-                    "SELECT digest, facts, salt, data, ? FROM bodies WHERE id = ? + "
-                    "(SELECT pos << 20 FROM records WHERE stream=? AND position=? AND bodies > ?)",
-                    (position, index, segment.owner, position, index),
-                    stream,
-                    addresses[done],
-                )
-            if read < after - done:
-                missing = position + read
-                raise LogCorrupted(stream, missing, f"expected a body {index}, found none")
-            done = after
-        return found
-
-    def _add_bodies(
-        self,
-        found: list[Body],
-        sql: str,
-        bindings: tuple[int, ...],
-        stream: str,
-        first: Address,
-    ) -> int:
-        """Add a query's bodies to ``found``, those of ``first`` and the positions behind it.
-
-        Returns their number. Each row is let go at once: thousands of tuples would keep the cyclic
-        garbage collector busy. Raises LogCorrupted.
-        """
-        expected, index = first
-        cursor = self._connection.cursor()
-        try:
-            for digest, facts, salt, data, position in cursor.execute(sql, bindings):
-                if position != expected:
-                    raise LogCorrupted(stream, expected, f"expected a body {index}, found none")
-                expected += 1
-                if type(digest) is type(facts) is type(salt) is type(data) is bytes:
-                    found.append(Body(digest, facts, data, salt))  # nearly all
-                    continue
-                try:
-                    found.append(body_from((digest, facts, salt, data)))
-                except ValueError as error:
-                    raise LogCorrupted(stream, position, f"the row is damaged: {error}") from error
-        finally:
-            cursor.close(True)  # a cursor left open would keep the log from being checkpointed
-        return expected - first.position
+        return bodies_at(self._connection, stream, self.lineage(stream), addresses)
 
     def snapshot(self, stream: str, name: str) -> Snapshot | None:
         """The stored snapshot; None if there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -11,6 +11,15 @@ from eventctx.errors import LogCorrupted
 from eventctx.log.record import Body, Draft, Record
 
 Row = tuple[Any, ...]
+
+
+class OwnedRange(NamedTuple):
+    """Positions ``first`` to ``last`` of a stream are rows of the stream with row id ``owner``."""
+
+    owner: int
+    first: int
+    last: int
+
 
 INSERT_RECORD = "INSERT INTO records VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 INSERT_BODY = "INSERT INTO bodies VALUES(?,?,?,?,?)"

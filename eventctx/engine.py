@@ -141,6 +141,7 @@ class Engine:
                 Listener(
                     partial(_stored, self._receipts, self.hooks),
                     self._sinks.appended if sinks else None,
+                    self._sinks.lend if self._sinks.borrow else None,
                 ),
                 self._clock,
                 random,

@@ -24,8 +24,9 @@ from eventctx.hooks.registry import Hooks, HookStats
 from eventctx.hooks.sinks import History
 from eventctx.log.record import Record
 from eventctx.projections.metrics import names
-from eventctx.projections.metrics.fold import MetricState, evolve, initial
+from eventctx.projections.metrics.fold import MetricState, evolve, initial, with_view
 from eventctx.projections.metrics.names import INSTRUMENTS, Instrument
+from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
 
 MAX_SESSIONS: Final = 1024
@@ -100,6 +101,17 @@ class MetricsSink:
             if stream is not None:
                 with self._lock:
                     self._states.keep(stream, state)
+        except Exception as error:
+            self._failed(error)
+
+    def lend(self, session_id: str, view: ViewState) -> None:
+        """Take the request view behind the records that come next, so that none is folded here."""
+        try:
+            if self._ready() is not None:
+                with self._lock:
+                    state = self._states.get(session_id)
+                    if state is not None:
+                        self._states.keep(session_id, with_view(state, view))
         except Exception as error:
             self._failed(error)
 

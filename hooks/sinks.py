@@ -17,6 +17,7 @@ from eventctx.hooks.per_session import CALLING
 from eventctx.hooks.registry import Hooks
 from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Record
+from eventctx.projections.view.state import ViewState
 
 History = Literal["none", "records", "contents"]
 CLOSE_TIMEOUT: Final = 10.0
@@ -74,6 +75,15 @@ class Timing(Protocol):
         ...
 
 
+@runtime_checkable
+class Borrowing(Protocol):
+    """A sink that needs the request view, which the session that publishes has folded already."""
+
+    def lend(self, session_id: str, view: ViewState) -> None:
+        """Take the view behind the records that come next, the last request among them."""
+        ...
+
+
 class Sinks:
     """The sinks of one engine, subscribed to its registry. Their errors never reach the engine."""
 
@@ -82,6 +92,7 @@ class Sinks:
         self._hooks = hooks
         self._resuming = [sink for sink in self._sinks if isinstance(sink, Resuming)]
         self._timing = [sink for sink in self._sinks if isinstance(sink, Timing)]
+        self._borrowing = [sink for sink in self._sinks if isinstance(sink, Borrowing)]
         for sink in self._sinks:
             if isinstance(sink, Attached):
                 try:
@@ -131,6 +142,23 @@ class Sinks:
                 sink.appended(seconds, records)
             except Exception as error:
                 self._hooks.count_error(sink, error)
+
+    @property
+    def borrow(self) -> bool:
+        """Whether a sink takes views."""
+        return bool(self._borrowing)
+
+    def lend(self, session_id: str, view: ViewState) -> None:
+        """Pass the view behind the records that come next to the sinks that need it."""
+        before, CALLING.number = CALLING.number, self._hooks.number
+        try:
+            for sink in self._borrowing:
+                try:
+                    sink.lend(session_id, view)
+                except Exception as error:
+                    self._hooks.count_error(sink, error)
+        finally:
+            CALLING.number = before
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:  # noqa: ASYNC109 - a plain wait
         """Let each sink emit what it holds back; called when the registry is closed.

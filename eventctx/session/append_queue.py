@@ -252,7 +252,7 @@ class AppendQueue:
         self._aggregate.appended(own, after)
         self._lines.appended(sent, self.head)
         self._appends += 1
-        pending = PendingAppend(self._appends, ack, sent, exact)
+        pending = PendingAppend(self._appends, ack, sent, exact, after)
         for one in riding:
             if one.origin is not None:
                 one.origin.again = pending
@@ -319,19 +319,23 @@ class AppendQueue:
             with self._lock:
                 self._failed(pending, error)
             raise
-        publish, timed = self._listener
+        publish, timed, lend = self._listener
         with self._lock:
             if timed is not None and pending.awaited and pending.records is None:
                 timed(perf_counter() - pending.submitted, len(appended.records))
             if pending.then is not None and pending.records is None:
                 pending.then()
             pending.records = appended.records
-            ready: list[Record] = []
+            done: list[PendingAppend] = []
             while self._in_flight and self._in_flight[0].records is not None:
-                ready.extend(self._in_flight.popleft().records or ())
+                done.append(self._in_flight.popleft())
+            ready = [record for one in done for record in one.records or ()]
             self._aggregate.written(ready)
-            for record in ready:
-                publish(record)
+            for one in done:
+                if lend is not None and one.after is not None:
+                    lend(self._stream, one.after)
+                for record in one.records or ():
+                    publish(record)
             if ready and ready[-1].position == self.head and not self._stale:
                 snapshot = self._aggregate.snapshot_due(ready)
                 if snapshot is not None:

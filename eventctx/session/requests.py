@@ -268,6 +268,8 @@ class RequestHandler:
         folded = None
         if not counted_anew:
             folded = preview(after, self._session.stream, drafts, at)
+            if folded.estimator != after.estimator:
+                folded = None  # the call's model counts otherwise: not the view that is requested
         records = await self._session.appends.append_exactly(
             frame.version, *before, *drafts, after=folded, then=None if call is None else call.enter
         )

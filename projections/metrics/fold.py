@@ -3,12 +3,15 @@
 Only a stream's own records are measured; a fork's inherited records only set the state. A payload
 that cannot be read gives no measurement. If records are missing (a fold that begins in the middle),
 the reused share of the prefix is not measured until the view is known again.
+
+Only a prepared request needs the request view. So records wait for their fold until one comes, and
+are never folded here if somebody who has folded them already lends the view (``with_view``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Final, NamedTuple
 
@@ -28,6 +31,10 @@ Attributes = dict[str, str]
 
 MAX_CALLS: Final = 64
 """Most model calls of a session that are kept; a call that ended may still get its usage."""
+MAX_UNFOLDED: Final = 64
+"""Records that may wait for their fold until a request is prepared."""
+MAX_UNFOLDED_BYTES: Final = 65_536
+"""Bytes of their bodies, at most."""
 MAX_NAME: Final = 128
 """Longest value of an attribute, in characters; a longer text is no name."""
 
@@ -56,9 +63,10 @@ class MetricState(NamedTuple):
     """The state of the fold.
 
     ``measured`` are the measurements of the last record, ``position`` its position (-1: none).
-    ``view`` is the request view, None if it is not known; ``sent`` is the last request, None if
-    there was none or one may be missing; ``erased`` are the bodies erased since. ``calls`` are the
-    last model calls, newest last.
+    ``view`` is the request view before ``unfolded``, the last records; None if it is not known.
+    ``unfolded_bytes`` is the size of their bodies. ``sent`` is the last request, None if there was
+    none or one may be missing; ``erased`` are the bodies erased since. ``calls`` are the last model
+    calls, newest last. ``lent`` is a view of later records than those folded so far.
     """
 
     measured: tuple[Measurement, ...]
@@ -67,6 +75,9 @@ class MetricState(NamedTuple):
     sent: RequestPrefix | None
     erased: Erased
     calls: tuple[Call, ...]
+    unfolded: tuple[Record, ...] = ()
+    unfolded_bytes: int = 0
+    lent: ViewState | None = None
 
 
 def initial() -> MetricState:
@@ -81,14 +92,29 @@ def evolve(state: MetricState, record: Record) -> MetricState:
     """
     if record.position == 0:
         state = initial()
-    position, view, sent = record.position, state.view, state.sent
-    if position != state.position + 1:
+    _, before, view, sent, erased, calls, unfolded, size, lent = state
+    position = record.position
+    if position != before + 1:
         view = sent = None
-    elif view is not None:
-        view = _seen(view, record)
-    state = MetricState((), position, view, sent, state.erased, state.calls)
+    if view is None:
+        unfolded, size = (), 0
+    elif position > view.position:
+        unfolded = (*unfolded, record)
+        if record.bodies:
+            size += sum([len(body.data or b"") for body in record.bodies])
+        if len(unfolded) > MAX_UNFOLDED or size > MAX_UNFOLDED_BYTES:
+            view, unfolded, size = _seen(view, unfolded), (), 0
+    state = MetricState((), position, view, sent, erased, calls, unfolded, size, lent)
     step = _STEPS.get(record.type)
     return state if step is None else step(state, record, read(record))
+
+
+def with_view(state: MetricState, view: ViewState) -> MetricState:
+    """The state with a view lent by somebody who has folded the records that follow.
+
+    It is used for the prepared request that is its last one, and must show it as it was prepared.
+    """
+    return state._replace(lent=view)
 
 
 def fold(records: Iterable[Record]) -> Iterator[Measurement]:
@@ -102,15 +128,29 @@ def fold(records: Iterable[Record]) -> Iterator[Measurement]:
     return iter(found)
 
 
-def _seen(view: ViewState, record: Record) -> ViewState | None:
+def _seen(view: ViewState, records: Sequence[Record]) -> ViewState | None:
     try:
-        return request_view.evolve(view, record)
+        return request_view.evolve_all(view, records)
     except Exception:
         # A damaged record may raise any error; ``verify`` reports damage, metrics go on.
         return None
 
 
 # -- the steps -----------------------------------------------------------------------------------
+
+
+def _with_request(state: MetricState, record: Record) -> MetricState:
+    """The state with the view of a prepared request: the lent one, if it is that, else folded."""
+    view, lent = state.view, state.lent
+    if view is not None:
+        view = lent if lent is not None and _shows(lent, record) else _seen(view, state.unfolded)
+    return state._replace(view=view, unfolded=(), unfolded_bytes=0, lent=None)
+
+
+def _shows(view: ViewState, record: Record) -> bool:
+    """Whether the last request of a view is the one of ``record``."""
+    last = view.calibration.requests[-1:]
+    return bool(last) and last[0].position == record.position
 
 
 def _forked(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
@@ -142,6 +182,7 @@ def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> Me
 
 
 def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+    state = _with_request(state, record)
     if not isinstance(event, events.RequestPrepared):
         # It was sent although we cannot read it, so the request before it is not the last one.
         return state._replace(sent=None)

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended
+from eventctx.projections.view.request_view import ViewState
 
 
 class Clock(Protocol):
@@ -22,10 +23,13 @@ class Listener(NamedTuple):
     """The listeners to appends: ``publish`` gets every stored record, in order.
 
     ``appended`` gets the seconds that a caller waited for an append, and its number of records.
+    ``lend`` gets the stream and the view behind the records that are published next, where the view
+    is known: whoever needs it need not fold them again.
     """
 
     publish: Callable[[Record], None]
     appended: Callable[[float, int], None] | None = None
+    lend: Callable[[str, ViewState], None] | None = None
 
 
 class PendingAppend:
@@ -33,10 +37,12 @@ class PendingAppend:
 
     The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
     others are sent again behind the records of the other process, by the append ``again``.
+    ``after`` is the view behind all of them, if the caller folded it.
     """
 
     __slots__ = (
         "ack",
+        "after",
         "again",
         "awaited",
         "drafts",
@@ -49,12 +55,18 @@ class PendingAppend:
     )
 
     def __init__(
-        self, number: int, ack: Awaitable[Appended], drafts: tuple[Draft, ...], exact: int
+        self,
+        number: int,
+        ack: Awaitable[Appended],
+        drafts: tuple[Draft, ...],
+        exact: int,
+        after: ViewState | None = None,
     ) -> None:
         self.number = number
         self.ack = ack
         self.drafts = drafts
         self.exact = exact
+        self.after = after
         self.records: tuple[Record, ...] | None = None
         self.failed = False
         self.again: PendingAppend | None = None

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
-from tests.benchmarks import report
+from tests.benchmarks import comparing, machine, report
+from tests.benchmarks.repeats import combined
+from tests.benchmarks.report import Run
 from tests.benchmarks.rows import Row, of_processor
 from tests.benchmarks.timing import Samples
 
@@ -37,3 +42,118 @@ def test_a_row_is_written_with_its_processor_time_and_its_floors() -> None:
 def test_a_figure_that_is_processor_time_is_noted_as_such(unit: str, cpu: float) -> None:
     row = of_processor(Row(figure="f", name="n", value=2.0, unit=unit))
     assert (row.cpu, row.floor_cpu) == (cpu, None)
+
+
+# -- repeats and comparisons -----------------------------------------------------------------------
+
+
+def _runs(*values: float, name: str = "n", floor: float | None = None) -> list[list[Row]]:
+    return [[Row(figure="f", name=name, value=one, unit="µs", floor=floor)] for one in values]
+
+
+def _written(folder: Path, repeats: list[list[Row]], quick: bool = False) -> Run:
+    """The run as a file holds it."""
+    path = folder / "run.json"
+    report.write(path, report.document(combined(repeats), quick, len(repeats)))
+    return report.read(path)
+
+
+def test_a_repeated_row_is_the_median_and_keeps_what_each_repeat_measured(tmp_path: Path) -> None:
+    run = _written(tmp_path, _runs(3.0, 9.0, 4.0, floor=2.0))
+    (row,) = run.rows
+    assert (run.repeats, row.value, row.floor, row.ratio) == (3, 4.0, 2.0, 2.0)
+    assert [one.value for one in row.samples] == [3.0, 9.0, 4.0]
+
+
+def test_a_row_that_only_some_repeats_have_is_the_median_of_those(tmp_path: Path) -> None:
+    repeats = [*_runs(1.0), *_runs(5.0, name="that compact"), *_runs(2.0)]
+    assert [(row.name, row.value) for row in _written(tmp_path, repeats).rows] == [
+        ("n", 1.5),
+        ("that compact", 5.0),
+    ]
+
+
+def test_rows_of_one_name_are_told_apart_by_their_order() -> None:
+    first, second = _runs(1.0, 2.0)
+    assert [row.value for row in combined([[*first, *second], [*first, *second]])] == [1.0, 2.0]
+
+
+def test_a_change_beyond_the_spread_of_repeats_is_beyond_noise(tmp_path: Path) -> None:
+    before = _written(tmp_path, _runs(100, 101, 99, 102, 98))
+    after = _written(tmp_path, _runs(90, 91, 89, 92, 88))
+    (change,) = comparing.compare(before, after).changes
+    assert (change.before, change.after, change.shift.middle) == (100, 90, -10)
+    assert -14 <= change.shift.low < change.shift.high <= -6
+    assert change.shift.beyond_noise == "yes"
+
+
+def test_a_change_within_the_spread_of_repeats_is_not(tmp_path: Path) -> None:
+    before = _written(tmp_path, _runs(100, 120, 90, 110, 95))
+    after = _written(tmp_path, _runs(98, 118, 92, 105, 97))
+    (change,) = comparing.compare(before, after).changes
+    assert change.shift.beyond_noise == "no"
+
+
+def test_without_repeats_nothing_is_said_to_be_beyond_noise(tmp_path: Path) -> None:
+    before, after = _written(tmp_path, _runs(100)), _written(tmp_path, _runs(10))
+    (change,) = comparing.compare(before, after).changes
+    assert change.shift.beyond_noise == "too few repeats"
+
+
+def test_a_row_with_a_floor_is_compared_by_its_ratio(tmp_path: Path) -> None:
+    before = _written(tmp_path, _runs(100, 101, 99, 100, floor=50))
+    after = _written(tmp_path, _runs(200, 202, 198, 200, floor=100))
+    (change,) = comparing.compare(before, after).changes
+    assert (change.what, change.before, change.after) == ("ratio", 2.0, 2.0)
+    assert change.shift.beyond_noise == "no"
+
+
+def test_the_processor_time_is_compared_beside_the_value(tmp_path: Path) -> None:
+    rows = [[Row(figure="f", name="n", value=1.0, cpu=cpu)] for cpu in (5.0, 6.0)]
+    run = _written(tmp_path, rows)
+    assert [one.what for one in comparing.compare(run, run).changes] == ["value", "processor time"]
+
+
+def test_rows_of_one_run_and_what_the_runs_differ_in_are_said(tmp_path: Path) -> None:
+    before = _written(tmp_path, _runs(1, name="gone"))
+    after = _written(tmp_path, _runs(1, name="new"), quick=True)
+    after.machine["python"] = "4.0"
+    found = comparing.compare(before, after)
+    assert [row.name for row in found.only_before] == ["gone"]
+    assert [row.name for row in found.only_after] == ["new"]
+    assert any("quick" in one for one in found.remarks)
+    assert any(one.startswith("Another python") for one in found.remarks)
+
+
+def test_another_machine_is_said_where_its_own_floors_moved(tmp_path: Path) -> None:
+    def of(*values: float) -> list[list[Row]]:
+        return [[Row(figure=machine.FIGURE, name=machine.LOOP, value=one)] for one in values]
+
+    before, after = _written(tmp_path, of(1, 2, 3, 4)), _written(tmp_path, of(11, 12, 13, 14))
+    assert any("The machine differs" in one for one in comparing.compare(before, after).remarks)
+    assert comparing.compare(before, before).remarks == []
+
+
+@pytest.mark.parametrize(("repeats", "coverage"), [(1, 0.0), (3, 0.9), (4, 0.97)])
+def test_an_interval_says_how_often_one_like_it_holds_the_shift(
+    repeats: int, coverage: float
+) -> None:
+    shift = comparing.shift_of(range(repeats), range(100, 100 + repeats))
+    assert shift.coverage == pytest.approx(coverage, abs=0.002)
+
+
+def test_an_interval_holds_the_true_shift_as_often_as_it_says() -> None:
+    dice = random.Random(7)  # noqa: S311 - the same draws in every run
+    held = 0
+    for _ in range(1000):
+        before = [dice.expovariate(1) for _ in range(5)]
+        shift = comparing.shift_of(before, [3 + dice.expovariate(1) for _ in range(5)])
+        held += shift.low <= 3 <= shift.high
+    assert 930 <= held <= 990
+
+
+def test_a_difference_of_two_negative_figures_is_a_change_too(tmp_path: Path) -> None:
+    before, after = _written(tmp_path, _runs(-4, -4, -4, -4)), _written(tmp_path, _runs(4, 4, 4, 4))
+    (change,) = comparing.compare(before, after).changes
+    assert change.share(change.shift.middle) == 2.0
+    assert change.shift.beyond_noise == "yes"

@@ -5,15 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+import traceback
+from collections.abc import Callable, Coroutine
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from tests.benchmarks import report
+from tests.benchmarks import comparing, report
 from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row
+from tests.benchmarks.repeats import combined
+from tests.benchmarks.rows import Row, missing
 
 MODULES = (
+    "machine",
     "one_append",
     "many_sessions",
     "growth",
@@ -39,18 +43,22 @@ MODULES = (
 GROUPS = {"servers": [name for name in MODULES if name.startswith("servers.")]}
 """Names that stand for several modules."""
 
+FAILED = "failed"
 
-def main() -> None:
+
+def main() -> int:
     options = _options()
-    rows: list[Row] = []
+    if options.compare:
+        before, after = map(report.read, options.compare)
+        comparing.show(comparing.compare(before, after))
+        return 0
     chosen = [name for one in options.only or MODULES for name in GROUPS.get(one, [one])]
-    for name in chosen:
-        measure: Callable[[Place], Awaitable[list[Row]]]
-        measure = import_module(f"tests.benchmarks.{name}").measure
-        print(f"… {name}", file=sys.stderr, flush=True)
-        with Place(options.dir, options.quick) as place:
-            rows += asyncio.run(_run(measure, place))
-    made = report.document(rows, options.quick)
+    # Repeat by repeat and not module by module: what else the machine does then falls on all.
+    repeats = [
+        [row for name in chosen for row in _rows(name, options)] for _ in range(options.repeat)
+    ]
+    rows = combined(repeats)
+    made = report.document(rows, options.quick, options.repeat)
     path = options.json
     if path is None:
         stamp = made["at"].replace(":", "").partition("+")[0]
@@ -58,10 +66,20 @@ def main() -> None:
     report.write(path, made)
     report.show(rows)
     print(f"Written to {path}")
+    return int(any(row.note.startswith(FAILED) for row in rows))
 
 
-async def _run(measure: Callable[[Place], Awaitable[list[Row]]], place: Place) -> list[Row]:
-    return await measure(place)
+def _rows(name: str, options: argparse.Namespace) -> list[Row]:
+    """The rows of a module. If it fails, one row that says so: the others' hour is not lost."""
+    print(f"… {name}", file=sys.stderr, flush=True)
+    with Place(options.dir, options.quick) as place:
+        try:
+            measure: Callable[[Place], Coroutine[Any, Any, list[Row]]]
+            measure = import_module(f"tests.benchmarks.{name}").measure
+            return asyncio.run(measure(place))
+        except Exception as error:
+            traceback.print_exc()
+            return [missing(name, "the whole module", f"{FAILED}: {error!r}")]
 
 
 def _options() -> argparse.Namespace:
@@ -78,7 +96,18 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--dir", type=Path, default=Path.cwd(), help="whose disk to measure (the working directory)"
     )
+    parser.add_argument(
+        "--repeat", type=int, default=1, metavar="N", help="run it all N times and take medians"
+    )
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        type=Path,
+        metavar=("A.json", "B.json"),
+        help="run nothing, and say what changed between two runs",
+    )
     return parser.parse_args()
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(main())

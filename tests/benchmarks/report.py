@@ -67,11 +67,22 @@ def processor(row: Row) -> str:
     return f"{own} ({floor})".lstrip() if floor else own
 
 
-def document(rows: Sequence[Row], quick: bool) -> dict[str, Any]:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was written to a file."""
+
+    at: str
+    quick: bool
+    machine: dict[str, Any]
+    rows: list[Row]
+    repeats: int = 1
+
+
+def document(rows: Sequence[Row], quick: bool, repeats: int = 1) -> dict[str, Any]:
     """Everything of a run, for a file."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
+        "repeats": repeats,
         "machine": machine(),
         "rows": [
             {
@@ -104,6 +115,11 @@ def machine() -> dict[str, Any]:
 def write(path: Path, made: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+
+
+def read(path: Path) -> Run:
+    """A run that was written; one of an earlier release has fewer fields."""
+    return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
 def show(rows: Sequence[Row]) -> None:

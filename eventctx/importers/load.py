@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from os import urandom
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +33,7 @@ from eventctx.importers.source.source import Progress
 from eventctx.importers.subagents import Subagent, subagent_files, subagent_of
 from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionLinked, SessionTakenOver
+from eventctx.log.ids import random_bytes
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
@@ -60,7 +60,7 @@ async def import_file(
     complete: bool = False,
     take_over: bool = False,
     clock: Callable[[], int] = time.time_ns,
-    salt: Callable[[int], bytes] = urandom,
+    salt: Callable[[int], bytes] = random_bytes,
     progress: Progress | None = None,
 ) -> list[ImportSummary]:
     """Import a transcript, and the subagents' files beside it, and return a summary of each.
@@ -112,7 +112,7 @@ async def follow_file(
     *,
     format: str | None = None,  # noqa: A002 - the command line's word
     clock: Callable[[], int] = time.time_ns,
-    salt: Callable[[int], bytes] = urandom,
+    salt: Callable[[int], bytes] = random_bytes,
 ) -> list[ImportSummary]:
     """Import a transcript as ``import_file`` does, and read on as often as ``more`` says so.
 

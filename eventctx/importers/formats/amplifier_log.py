@@ -27,7 +27,6 @@ from eventctx.importers.formats.amplifier_answers import (
 from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
 from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
 from eventctx.importers.formats.provider_answers import answers
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -203,10 +202,11 @@ class _Log:
     def _add(self, line: int, time: int | None, message: dict[str, Any]) -> Iterator[Item]:
         """A message that is not an answer."""
         facts = read_facts(message)
-        if facts.role == "user" and facts.human and harness.by_person(message):
+        if facts.role == "user" and facts.human:
             self.in_turn = True
             yield TurnBegan(line, time)
-        yield MessageItem(line, time, message, bool(self.failed.intersection(facts.results)))
+        failed = bool(self.failed.intersection(facts.results))
+        yield MessageItem(line, time, message, failed, facts=facts)
         self.sent.add(message)
 
     def _held(self, line: int) -> Iterator[Item]:

@@ -171,10 +171,10 @@ class _Talk:
                 yield _call(number, row)
         else:
             yield from self._close(number)
-            if facts.role == "user" and facts.human and harness.by_person(row, self.previous):
+            if facts.role == "user" and harness.by_person(row, facts, self.previous):
                 yield TurnBegan(number, time)
         self.previous = facts
-        yield MessageItem(number, time, row)
+        yield MessageItem(number, time, row, facts=facts)
         if facts.dialect != "responses" and self.calling:
             self.calling = False
             yield CallEnded(number, time)

@@ -55,6 +55,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import BROKEN, read_value
+from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 
 NAME: Final = "claude-code"
@@ -241,14 +242,15 @@ class _Conversation:
             )
             return (*self._close(), *self._delivered(line), compaction)
         self.queue.said(message)
-        if not row.by_harness and harness.by_person(message):
+        facts = None if row.by_harness else read_facts(message)
+        if facts is not None and facts.human:
             before = (*self._close(), *self._delivered(line))
             if any(part.kind == "result" for part in read_parts(message)):
                 # Results belong to the turn of their calls.
-                return (*before, MessageItem(line, time, message))
+                return (*before, MessageItem(line, time, message, facts=facts))
             self.queue.begin_turn()
-            return (*before, TurnBegan(line, time), MessageItem(line, time, message))
-        item = MessageItem(line, time, message, by_harness=row.by_harness)
+            return (*before, TurnBegan(line, time), MessageItem(line, time, message, facts=facts))
+        item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts)
         if self.open is None:
             return (item,)
         self.open.held.append(item)

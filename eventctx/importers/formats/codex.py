@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.importers.formats.codex_events import SPOKEN, EventMessages
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -45,6 +44,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import BROKEN, decode, encode, read_value
 from eventctx.log.usage import CODEX, Usage, read_usage
+from eventctx.messages.facts_reader import read_facts
 
 NAME: Final = "codex"
 
@@ -196,7 +196,7 @@ class _Rollout:
         else:
             yield Raw(line, "response_item.envelope", _envelope(data, None))
         by_harness = _by_harness(payload)
-        spoken = item == "message" and harness.by_person(payload) and not by_harness
+        spoken = item == "message" and facts.human and not by_harness
         if spoken or (item == "message" and facts.role == "assistant"):
             self.events.item(payload)
         if item != "reasoning":
@@ -207,7 +207,7 @@ class _Rollout:
             yield from self._close(line, time)
             if spoken:
                 yield TurnBegan(line, time)
-        yield MessageItem(line, time, payload, by_harness=by_harness)
+        yield MessageItem(line, time, payload, by_harness=by_harness, facts=facts)
 
     def _call(self, line: int) -> Iterator[Item]:
         if not self.calling:
@@ -221,7 +221,7 @@ class _Rollout:
                 yield from self._call(line)
             else:
                 yield from self._close(line, one.time)
-                if harness.by_person(one.message):
+                if read_facts(one.message).human:
                     yield TurnBegan(line, one.time)
             yield MessageItem(line, one.time, one.message)
 

@@ -16,7 +16,6 @@ from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats import openhands_messages as made
 from eventctx.importers.formats.openhands_messages import Made
 from eventctx.importers.formats.openhands_view import View
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -44,6 +43,7 @@ from eventctx.importers.source.lines import (
     without,
 )
 from eventctx.importers.source.values import decode, encode
+from eventctx.messages.facts_reader import read_facts
 
 NAME: Final = "openhands"
 
@@ -219,7 +219,7 @@ class _Conversation:
             yield CallEnded(line, time)
             return
         person = event.get("source") == "user" and found.message["role"] == "user"
-        if person and harness.by_person(found.message):
+        if person and read_facts(found.message).human:
             yield TurnBegan(line, time)
         spoken = found.message["role"] == "user" and not person
         yield MessageItem(line, time, found.message, found.failed, by_harness=spoken)

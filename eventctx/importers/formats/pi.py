@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from eventctx.importers.formats import pi_messages
 from eventctx.importers.formats.pi_tree import Tree, TreeEntry
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     Branched,
@@ -43,6 +42,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.values import decode, encode
+from eventctx.messages.facts_reader import read_facts
 
 NAME: Final = "pi"
 
@@ -174,10 +174,11 @@ class _Conversation:
         if source.get("role") == "assistant":
             yield from self._answer(line, time, source, message)
         else:
-            if source.get("role") == "user" and harness.by_person(message):
+            facts = read_facts(message) if source.get("role") == "user" else None
+            if facts is not None and facts.human:
                 yield from self._failed(line, time)
                 yield TurnBegan(line, time)
-            yield MessageItem(line, time, message, by_harness=by_harness)
+            yield MessageItem(line, time, message, by_harness=by_harness, facts=facts)
         self.places += 1
         self._entered(row, message, by_harness)
 

@@ -32,14 +32,19 @@ class Unstorable(NamedTuple):
 def content_of(
     line: int,
     message: dict[str, Any],
+    facts: Facts | None = None,
     *,
     by_harness: bool = False,
     observation: bool = False,
 ) -> Stored | Unstorable:
-    """The body of a message of ``line``; one that is too deep, or has no role, has none."""
+    """The body of a message of ``line``; one that is too deep, or has no role, has none.
+
+    ``facts`` are the message's own, where they were read already.
+    """
     try:
         data = encode_message(message)
-        facts = read_facts(message, by_harness=by_harness, observation=observation)
+        if facts is None:
+            facts = read_facts(message, by_harness=by_harness, observation=observation)
     except InvalidMessage as error:
         raw = Raw(line, "unstorable", msgspec.json.encode(message), understood=False)
         return Unstorable(raw, Warned(line, str(error)))

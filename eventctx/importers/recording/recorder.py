@@ -22,6 +22,7 @@ from eventctx.importers.recording.contents import (
 from eventctx.importers.recording.counts import ImportCounts
 from eventctx.importers.recording.line_ids import LineIds
 from eventctx.importers.recording.long_view import LongView
+from eventctx.importers.recording.noted import NotedMessages
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.track import NO_IDS, Content, Track
@@ -109,6 +110,7 @@ class Recorder:
         self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = Places()
         self.wires = Wires(records=format in _RECORDS_REQUESTS)
+        self._noted = NotedMessages(self.wires, track)
         self._compactions: list[int] = []
         self._resent = 0
         track.observe = self._observe
@@ -274,6 +276,7 @@ class Recorder:
         return self.wires.time_of(item.sent) if item.time is None else item.time
 
     async def _sent_content(self, item: RecordedContent) -> None:
+        await self._noted.read_back()
         if self.wires.holds(item):
             return
         numbers, injected = self.wires.carries(item)
@@ -288,6 +291,7 @@ class Recorder:
         self.wires.stored(item, record, len(injected))
 
     async def _sent_request(self, item: RecordedRequest) -> None:
+        await self._noted.read_back()
         self.wires.remember(item)
 
     def _scale(self, view: ViewState, beside: int) -> Scale:
@@ -329,11 +333,16 @@ class Recorder:
     # -- messages --------------------------------------------------------------------------------
 
     async def _message(self, item: MessageItem) -> None:
-        observation = item.observation or (
-            not item.by_harness and observes(item.message, self._action)
+        message = item.message
+        observation = item.observation or bool(
+            self._action and not item.by_harness and observes(message, self._action)
         )
         by_harness = item.by_harness or observation
-        found = content_of(item.line, item.message, by_harness=by_harness, observation=observation)
+        # What the parser read is true of a message whose speaker the file does not name.
+        facts = None if by_harness else item.facts
+        found = content_of(
+            item.line, message, facts, by_harness=by_harness, observation=observation
+        )
         self._places.took(stored=isinstance(found, Stored))
         if isinstance(found, Unstorable):
             await self._not_stored(found)
@@ -350,7 +359,7 @@ class Recorder:
         )
         self._action = facts.action
         record = await self._put(added, item.time, ids, (content,))
-        self.wires.said(number, record, 0, item.message)
+        self._noted.add(number, record, 0, item.message)
         if facts.calls and self._call is not None:
             names = call_names(item.message)
             for call_id in facts.calls:
@@ -391,7 +400,7 @@ class Recorder:
         record = await self._put(event, item.time, ids, tuple(step.contents))
         if not unstorable:
             for index, message in enumerate(item.messages):
-                self.wires.said(None, record, index, message)
+                self._noted.add(None, record, index, message)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)

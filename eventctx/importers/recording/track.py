@@ -94,6 +94,11 @@ class Track:
     # -- stored records --------------------------------------------------------------------------
 
     @property
+    def holds_records(self) -> bool:
+        """Whether the stream has records, matched or appended, or still to be matched."""
+        return self._position >= 0
+
+    @property
     def next(self) -> Record | None:
         """The stored record that the next one must match; None if the next one is appended."""
         return self._next
@@ -215,6 +220,16 @@ class Track:
         self.observe(record)
         return record
 
+    async def written(self) -> AsyncIterator[Record]:
+        """The records so far of a stream that was empty, those that wait to be appended, too."""
+        waiting, first = list(self._pending), self._position + 1 - len(self._pending)
+        await self._settled(0)
+        if first > 0:
+            async for record in self._store.read(self.stream):
+                yield record
+        for position, draft in enumerate(waiting, first):
+            yield place(draft, self.stream, position, -1, b"")
+
     async def flush(self, in_flight: int = 0) -> None:
         """Append pending drafts, and wait until at most ``in_flight`` appends are under way."""
         if self._pending:
@@ -223,6 +238,9 @@ class Track:
             expected = before if before >= 0 else NO_STREAM
             self._in_flight.append(self._store.append(self.stream, drafts, expected))
             self.added += len(drafts)
+        await self._settled(in_flight)
+
+    async def _settled(self, in_flight: int) -> None:
         while len(self._in_flight) > in_flight:
             await self._in_flight.popleft()
 

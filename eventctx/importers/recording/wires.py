@@ -80,7 +80,7 @@ class Wires:
 
     def __init__(self, *, records: bool) -> None:
         """``records``: whether the format is one that holds requests as they were sent."""
-        self._records = records
+        self.records = records
         self._unknown = 0
         self._known: dict[bytes, list[bytes]] = {}
         """Packed, since there is one for each message: 0.3 kB with its key, 0.6 kB as objects."""
@@ -99,7 +99,7 @@ class Wires:
 
     def said(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Note a message of the transcript; a compaction's own messages have no number."""
-        if not self._records or not isinstance(message.get("role"), str):
+        if not self.records or not isinstance(message.get("role"), str):
             return
         # A message that is sent as it stands here is stored nowhere else.
         self._known.setdefault(message_digest(message), []).append(

@@ -13,15 +13,15 @@ from eventctx.messages.speaker import interrupts
 __all__ = ["by_person", "interrupts", "may_be_observation"]
 
 
-def by_person(message: dict[str, Any], before: Facts | None = None) -> bool:
+def by_person(message: dict[str, Any], facts: Facts, before: Facts | None = None) -> bool:
     """Whether a message holds a person's words (or an image), by the rule that policies go by.
 
-    A row of tool results that ends in a person's words counts; an observation does not: it follows
-    an action in the text of ``before``, the message before it. Raises InvalidMessage for a message
-    without a role.
+    ``facts`` are the message's. A row of tool results that ends in a person's words counts; an
+    observation does not: it follows an action in the text of ``before``, the message before it.
     """
-    observation = before is not None and observes(message, before.action)
-    return not observation and read_facts(message).human
+    if not facts.human or before is None or not before.action:
+        return facts.human
+    return not observes(message, before.action)
 
 
 def may_be_observation(message: dict[str, Any]) -> bool:
@@ -30,6 +30,6 @@ def may_be_observation(message: dict[str, Any]) -> bool:
     A message without a role is none.
     """
     try:
-        return by_person(message)
+        return read_facts(message).human
     except InvalidMessage:
         return False

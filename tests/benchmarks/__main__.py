@@ -25,7 +25,7 @@ MODULES = (
     "preparing",
     "compacting",
     "replaying",
-    "peers",
+    "peers.compared",
     "disk",
     "importing",
     "observing",
@@ -40,7 +40,10 @@ MODULES = (
     "servers.jetstream",
     "servers.turns",
 )
-GROUPS = {"servers": [name for name in MODULES if name.startswith("servers.")]}
+GROUPS = {
+    group: [name for name in MODULES if name.startswith(f"{group}.")]
+    for group in ("peers", "servers")
+}
 """Names that stand for several modules."""
 
 FAILED = "failed"

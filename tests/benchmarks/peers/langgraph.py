@@ -1,0 +1,82 @@
+"""langgraph-checkpoint-sqlite, with the messages as the one channel of the state.
+
+An append is one ``put`` of the whole state, as at the end of a step of a running graph; the
+``get`` before it, which an append from outside of a graph needs, is left out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import convert_to_messages, convert_to_openai_messages
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from tests.benchmarks.peers.child import Message
+
+PACKAGE = "langgraph-checkpoint-sqlite"
+WHAT = {
+    "append": "put of the state with one message more",
+    "load": "get_tuple over a fresh connection",
+    "prepare": "convert_to_openai_messages of the state",
+}
+_THREAD: Any = {"configurable": {"thread_id": "one", "checkpoint_ns": ""}}
+
+
+async def opened(folder: Path, messages: list[Message]) -> LangGraph:
+    made = LangGraph(folder / "langgraph.db", convert_to_messages(messages))
+    made.put()
+    return made
+
+
+class LangGraph:
+    def __init__(self, path: Path, state: list[Any]) -> None:
+        self._path = path
+        self._state = state
+        self._saver = SqliteSaver(_connected(path))
+        self._config = _THREAD
+        self._step = 0
+
+    def put(self) -> None:
+        self._step += 1
+        checkpoint = empty_checkpoint()
+        checkpoint["channel_values"] = {"messages": self._state}
+        checkpoint["channel_versions"] = {"messages": self._step}
+        step: Any = {"source": "loop", "step": self._step, "parents": {}}
+        self._config = self._saver.put(self._config, checkpoint, step, {"messages": self._step})
+
+    @asynccontextmanager
+    async def append(self, message: Message) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+        self._state += convert_to_messages([message])
+
+        async def work() -> None:
+            self.put()
+
+        yield work
+
+    @asynccontextmanager
+    async def load(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+        with closing(_connected(self._path)) as connection:
+            fresh = SqliteSaver(connection)
+
+            async def work() -> None:
+                fresh.get_tuple(_THREAD)
+
+            yield work
+
+    @asynccontextmanager
+    async def prepare(self) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+        async def work() -> None:
+            convert_to_openai_messages(self._state)
+
+        yield work
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False)
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection

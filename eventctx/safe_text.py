@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from eventctx.patterns import pattern
+
 # C0 without tab and line feed, DEL and C1; line separators; marks that reorder text on the screen;
 # characters without a width and tags, which hide text from its reader but not from a model; and
 # lone surrogates, which no encoding can write.
@@ -16,24 +18,24 @@ _CHARACTERS: Final = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f"
 )
-_UNSAFE: Final = re.compile(f"[{_CHARACTERS}]")
-_UNSAFE_OR_BREAK: Final = re.compile(f"[\t\n{_CHARACTERS}]")
+_UNSAFE: Final = pattern(f"[{_CHARACTERS}]")
+_UNSAFE_OR_BREAK: Final = pattern(f"[\t\n{_CHARACTERS}]")
 _SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 _USER_INFO: Final = (
     r"[^\s/:@\"'<>\\]{0,256}+:((?:[^\s/@\"'<>\\]|@(?=[^\s/@\"'<>\\]{0,128}@)){1,256}+)@"
 )
-URL_PASSWORD: Final = re.compile(f"://{_USER_INFO}")
+URL_PASSWORD: Final = pattern(f"://{_USER_INFO}")
 """A URL's password, as the group. An @ inside it belongs to it if another one follows."""
-_PARAMETER: Final = re.compile(
+_PARAMETER: Final = pattern(
     r"[?&](?:password|sslpassword|passwd|pass|token|auth_token|jwt|seed|nkey)=([^&\s#\"']{1,1024})",
     re.IGNORECASE,
 )
 """A password among the parameters of a URL, as drivers take it."""
-_NATS: Final = re.compile(r"\b((?:nats|tls)://)([^\s/?\"'<>\\]{1,4096}+)")
-_TOKEN: Final = re.compile(r"(\A|,)[^,:@]+@")
+_NATS: Final = pattern(r"\b((?:nats|tls)://)([^\s/?\"'<>\\]{1,4096}+)")
+_TOKEN: Final = pattern(r"(\A|,)[^,:@]+@")
 """A server of NATS takes a token in the place of a name."""
-_GIVEN_PASSWORD: Final = re.compile(rf"(?:://|\A){_USER_INFO}")
+_GIVEN_PASSWORD: Final = pattern(rf"(?:://|\A){_USER_INFO}")
 
 
 def escape(text: str) -> str:

@@ -9,7 +9,6 @@ from the log years later have the same id, although none of them knows of the ot
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,9 +17,10 @@ from uuid import UUID
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.patterns import pattern
 
-_SPAN_ID: Final = re.compile(r"[0-9a-f]{16}")
-_TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
+_SPAN_ID: Final = pattern(r"[0-9a-f]{16}")
+_TRACE_ID: Final = pattern(r"[0-9a-f]{32}")
 _NO_SPAN: Final = "0" * 16
 _NO_TRACE: Final = "0" * 32
 _MAX_TURN_ID: Final = 256

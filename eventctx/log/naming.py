@@ -17,13 +17,14 @@ from typing import Final, NamedTuple
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.patterns import pattern
 
 _NUMBER: Final = r"\d{1,18}"
-_MESSAGE: Final = re.compile(rf"#?({_NUMBER})", re.ASCII)
-_MESSAGES: Final = re.compile(rf"#?({_NUMBER})\s*[–-]\s*#?({_NUMBER})", re.ASCII)
-_DEMAND: Final = re.compile(rf"#?({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
-_POSITION: Final = re.compile(rf"@?({_NUMBER})", re.ASCII)
-_REQUEST: Final = re.compile(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
+_MESSAGE: Final = pattern(rf"#?({_NUMBER})", re.ASCII)
+_MESSAGES: Final = pattern(rf"#?({_NUMBER})\s*[–-]\s*#?({_NUMBER})", re.ASCII)
+_DEMAND: Final = pattern(rf"#?({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
+_POSITION: Final = pattern(rf"@?({_NUMBER})", re.ASCII)
+_REQUEST: Final = pattern(rf"@({_NUMBER})|({_NUMBER})(?:\.({_NUMBER}))?", re.ASCII)
 
 
 class RequestName(NamedTuple):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import persons_part, without_elements
+from eventctx.patterns import pattern
 
 LEAST_WORDS: Final = 3
 MOST_WORDS: Final = 60
@@ -54,7 +55,7 @@ _LETTERS_ONLY: Final = (
 """A table for ``bytes.translate``: all but ASCII letters become spaces."""
 
 _FENCES: Final = ("```", "~~~")
-_BREAK: Final = re.compile(
+_BREAK: Final = pattern(
     r"[.!?<。！？](?:(?<=[.!?])[\"'”)\]]*\s+(?=[\"'“(\[*`]*[A-Z0-9])"
     r"|(?<=<)/?[a-zA-Z][\w-]*>|(?<=[。！？]))"
 )
@@ -63,12 +64,12 @@ _BREAK: Final = re.compile(
 It begins with a set of characters, which ``re`` searches for quickly.
 """
 
-_LEAD: Final = re.compile(r"(?:[-*+•>#]+|\d{1,3}[.)])\s+")
-_WORD: Final = re.compile(r"[a-z0-9_](?:[\w'./-]*\w)?")
+_LEAD: Final = pattern(r"(?:[-*+•>#]+|\d{1,3}[.)])\s+")
+_WORD: Final = pattern(r"[a-z0-9_](?:[\w'./-]*\w)?")
 _LETTERS_AND_SPACES: Final = {
     code: None for code in range(128) if chr(code).isalpha() or chr(code).isspace()
 }
-_CODE: Final = re.compile(
+_CODE: Final = pattern(
     r"[;{}]\s*$|^\s*(?:\$|>>>|[+-]{3} |@@|import |from \S+ import |def |class )|=>|->|\|\|"
 )
 

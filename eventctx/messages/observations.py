@@ -15,6 +15,7 @@ import re
 from typing import Any, Final, Literal, NamedTuple
 
 from eventctx.messages.parts import read_parts
+from eventctx.patterns import pattern
 
 Observing = Literal["by_form", "after_actions", "never"]
 """When a message in role user behind a model's action in text is its observation."""
@@ -22,8 +23,8 @@ Observing = Literal["by_form", "after_actions", "never"]
 ActionForm = Literal["", "block", "line"]
 """How a model wrote an action into its text: as a block, or as a line ``Action: …``."""
 
-_LINE: Final = re.compile(r"^[ \t*#]*Action(?: \d+)?\**:", re.MULTILINE)
-_BLOCK: Final = re.compile(
+_LINE: Final = pattern(r"^[ \t*#]*Action(?: \d+)?\**:", re.MULTILINE)
+_BLOCK: Final = pattern(
     r"```|~~~|<(?:function=|function_calls>|invoke |tool_call>|tool_code>|execute_\w+>|command>"
     r"|bash>|code>)"
 )
@@ -41,8 +42,8 @@ class _Form(NamedTuple):
 
 
 def _form(begins: str, ends: str | None = None, behind: ActionForm = "") -> _Form:
-    closing = None if ends is None else re.compile(ends + r"\s*\Z")
-    return _Form(re.compile(r"\s*(?:" + begins + ")"), closing, behind)
+    closing = None if ends is None else pattern(ends + r"\s*\Z")
+    return _Form(pattern(r"\s*(?:" + begins + ")"), closing, behind)
 
 
 _FORMS: Final = (
@@ -59,7 +60,7 @@ _FORMS: Final = (
 )
 """Forms of mini-swe-agent, SWE-agent, OpenHands, smolagents, ReAct loops and AutoGen, in order."""
 
-_ELEMENT: Final = re.compile(
+_ELEMENT: Final = pattern(
     r"\s*<(tool_response|tool_result|tool_results|tool_output|function_result|function_results"
     r"|observation|execution_result)>"
 )

@@ -14,6 +14,7 @@ import msgspec
 
 from eventctx.messages.encoding import MAX_DEPTH
 from eventctx.messages.parts import Part, parts_of_result, read_parts
+from eventctx.patterns import pattern
 
 TOOL_NAME: Final = "recall_messages"
 """The agent's tool for searching; its arguments are no content, only what the agent looks for."""
@@ -37,12 +38,12 @@ LONGEST_WORD: Final = 200
 """Characters without a break from which a text counts as encoded bytes."""
 
 _RUN: Final = r"[A-Za-z0-9+/_-]"
-_ENCODED: Final = re.compile(
+_ENCODED: Final = pattern(
     rf"(?<!{_RUN}){_RUN}{{{LONGEST_WORD},}}={{0,2}}"
     # Lines of one length, as in mails and certificates. Lists of digests look alike but are hex.
     r"|(?:(?<!\S)(?![0-9a-fA-F]+\s)[A-Za-z0-9+/]{60,80}={0,2}\s+){3,}(?:[A-Za-z0-9+/]+={0,2})?"
 )
-_TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
+_TERMINAL: Final = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-_])")
 
 
 def text_of(message: dict[str, Any]) -> str:

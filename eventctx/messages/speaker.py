@@ -8,10 +8,10 @@ holds it (``context:message_added``, ``origin``).
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from eventctx.messages.parts import read_parts
+from eventctx.patterns import pattern
 
 _ELEMENTS: Final = (
     *("system-reminder", "command-name", "command-message", "command-args", "command-contents"),
@@ -70,19 +70,19 @@ HARNESS_PREFIXES: Final = (
 )
 """How a text in the user's role begins that a harness wrote."""
 
-_NOTICE: Final = re.compile(
+_NOTICE: Final = pattern(
     r"\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
 """The line that Claude Code writes behind a notification."""
 
-_ELEMENT: Final = re.compile(
+_ELEMENT: Final = pattern(
     rf"<({'|'.join([name for name in _ELEMENTS if name != 'command-args'])})[ >\n]"
 )
 """The beginning of an element; the arguments of a prompt command are a person's."""
 
-_ARGUMENTS: Final = re.compile(r"<command-args>\s*(?!</command-args>)\S")
-_TAG: Final = re.compile(r"<([a-z][a-z_-]*)")
-_SPACE: Final = re.compile(r"\s*")
+_ARGUMENTS: Final = pattern(r"<command-args>\s*(?!</command-args>)\S")
+_TAG: Final = pattern(r"<([a-z][a-z_-]*)")
+_SPACE: Final = pattern(r"\s*")
 BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
 """The characters with which a text of a harness begins, but for white space."""
 

@@ -7,7 +7,6 @@ fitted on large public sets and checked on others; `docs/explanation/tokens.md` 
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
@@ -25,6 +24,7 @@ from eventctx.messages.media_tokens import (
     GPT_TILES,
     MediaRates,
 )
+from eventctx.patterns import pattern
 
 FIRST_WITH_DIGITS: Final = 4
 """The first reader of facts that counts digits and spaces; facts of older ones have the usual."""
@@ -134,20 +134,20 @@ FAMILIES: Final = {
 """Estimators by family. From 4.7 on Claude has another tokenizer, with about 30 % more tokens. The
 families of GPT and of Gemini differ by their rules for images alone."""
 
-_CLAUDE: Final = re.compile(r"claude|anthropic|\b(?:opus|sonnet|haiku|fable|mythos)\b")
-_CLAUDE_VERSION: Final = re.compile(
+_CLAUDE: Final = pattern(r"claude|anthropic|\b(?:opus|sonnet|haiku|fable|mythos)\b")
+_CLAUDE_VERSION: Final = pattern(
     r"(?:claude|opus|sonnet|haiku)[-.]?v?(\d)(?!\d)(?:[-.](\d{1,2})(?!\d))?"
 )
 _NEWER_CLAUDE: Final = (4, 7)
 _PATTERNS: Final = (
-    ("gemini-2.5", re.compile(r"gemini-(?:1|2)\b|gemma")),
-    ("gemini", re.compile(r"gemini")),
-    ("deepseek", re.compile(r"deepseek")),
-    ("gpt-4o-mini", re.compile(r"gpt-4o-mini")),
-    ("gpt-nano", re.compile(r"gpt-\S*-nano")),
-    ("gpt-mini", re.compile(r"gpt-\S*-mini|\bo4-mini")),
-    ("gpt-tiles", re.compile(r"gpt-4|gpt-5(?:\.[0-3])?(?![\d.])|\bo[13](?:-|\b)")),
-    ("gpt", re.compile(r"gpt|codex|davinci|\bo[1345](?:-|\b)|\bopenai/")),
+    ("gemini-2.5", pattern(r"gemini-(?:1|2)\b|gemma")),
+    ("gemini", pattern(r"gemini")),
+    ("deepseek", pattern(r"deepseek")),
+    ("gpt-4o-mini", pattern(r"gpt-4o-mini")),
+    ("gpt-nano", pattern(r"gpt-\S*-nano")),
+    ("gpt-mini", pattern(r"gpt-\S*-mini|\bo4-mini")),
+    ("gpt-tiles", pattern(r"gpt-4|gpt-5(?:\.[0-3])?(?![\d.])|\bo[13](?:-|\b)")),
+    ("gpt", pattern(r"gpt|codex|davinci|\bo[1345](?:-|\b)|\bopenai/")),
 )
 
 

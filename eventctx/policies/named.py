@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.policies.custom import Custom
-from eventctx.policies.importance import Importance
-from eventctx.policies.ladder import Ladder
-from eventctx.policies.pipeline import Pipeline
 from eventctx.policies.policy import Policy
-from eventctx.policies.simple import Simple
-from eventctx.policies.summarize import Summarize
-from eventctx.policies.token_budget_policy import TokenBudgetPolicy
-from eventctx.policies.truncate import Truncate
-from eventctx.policies.workset import Workset
 
-POLICIES: Final[dict[str, type[Any]]] = {
-    "custom": Custom,
-    "importance": Importance,
-    "ladder": Ladder,
-    "pipeline": Pipeline,
-    "simple": Simple,
-    "summarize": Summarize,
-    "token-budget": TokenBudgetPolicy,
-    "truncate": Truncate,
-    "workset": Workset,
+_CLASSES: Final = {
+    "custom": "Custom",
+    "importance": "Importance",
+    "ladder": "Ladder",
+    "pipeline": "Pipeline",
+    "simple": "Simple",
+    "summarize": "Summarize",
+    "token-budget": "TokenBudgetPolicy",
+    "truncate": "Truncate",
+    "workset": "Workset",
 }
+_MODULES: Final = {"token-budget": "token_budget_policy"}
+"""Where a policy's module is not called as the policy is."""
+
+
+class _Policies(Mapping[str, type[Any]]):
+    """The class of each policy. Its module is loaded when the class is asked for.
+
+    A session uses one of nine policies, and their modules take 10 ms together.
+    """
+
+    def __getitem__(self, name: str) -> type[Any]:
+        known = _CLASSES[name]
+        module = import_module(f"eventctx.policies.{_MODULES.get(name, name)}")
+        found: type[Any] = getattr(module, known)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in _CLASSES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+
+POLICIES: Final[Mapping[str, type[Any]]] = _Policies()
 """Policies by name. A policy's settings are its fields, except ``name`` and ``version``."""
 
 ALIASES: Final = {"smart": "importance", "summarise": "summarize", "token_budget": "token-budget"}
@@ -44,7 +63,9 @@ def default_policy(given: Iterable[str]) -> str:
     It was the default before, and its settings are those of Amplifier's context-simple; whoever
     gives one means it.
     """
-    return "ladder" if not set(settings_of_policy("ladder")).isdisjoint(given) else DEFAULT
+    names = set(given)
+    # Without settings, the usual case, the ladder need not be loaded.
+    return "ladder" if names and not names.isdisjoint(settings_of_policy("ladder")) else DEFAULT
 
 
 def settings_of_policy(name: str) -> tuple[str, ...]:
@@ -63,7 +84,7 @@ def policy_named(name: str, settings: Mapping[str, Any] = {}) -> Policy:
             f"found {sorted(unknown)}"
         )
     given = dict(settings)
-    if chosen is Pipeline and isinstance(given.get("policies"), list | tuple):
+    if ALIASES.get(name, name) == "pipeline" and isinstance(given.get("policies"), list | tuple):
         given["policies"] = tuple([_step(one) for one in given["policies"]])
     policy: Policy = chosen(**given)
     return policy

@@ -12,19 +12,19 @@ round whole or absent.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
+from eventctx.patterns import pattern
 from eventctx.policies.fit import protected_rows, to_answer
 from eventctx.policies.policy import Proposal, Visible
 from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
 
 _STAYS: Final = ("kept", "shortened")
-_REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_REASON: Final = pattern(r"[a-z][a-z0-9_]{0,39}")
 
 
 def check_form(visible: Visible, proposal: Proposal) -> None:

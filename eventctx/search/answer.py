@@ -6,19 +6,19 @@ chosen so that it does not occur inside, so nothing in it can pass for the end o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 from eventctx.messages.recall_text import QUOTED
+from eventctx.patterns import pattern
 
 MIN_CHARACTERS: Final = 600
 """Smallest limit of an answer, in characters, that leaves room for a quotation."""
 
 _HEADER_CHARACTERS: Final = 320
-_UNSAFE: Final = re.compile(r"[^\w.-]+")
+_UNSAFE: Final = pattern(r"[^\w.-]+")
 
 
 class Quote(NamedTuple):

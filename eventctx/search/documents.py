@@ -7,7 +7,6 @@ the fold is that count, and a fork continues from its parent's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from eventctx.log.record import Record
 from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.recall_text import text_of
+from eventctx.patterns import pattern
 from eventctx.search.index import Document, Gone, Lineage, Place
 
 VERSION: Final = 2
@@ -27,11 +27,11 @@ VERSION: Final = 2
 _HOLDS_MESSAGES: Final = frozenset(("context:message_added", "context:messages_set"))
 
 # Scripts without spaces between words: a word is found as a sequence of its characters.
-_UNSPACED: Final = re.compile(
+_UNSPACED: Final = pattern(
     "([\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f])"
 )
-_WORD: Final = re.compile(r"\w+")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD: Final = pattern(r"\w+")
+_HUMP: Final = pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _LONGEST_IDENTIFIER: Final = 64
 
 

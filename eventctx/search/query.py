@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from eventctx.patterns import pattern
 from eventctx.search.documents import spaced
 from eventctx.search.index import Term
 
@@ -24,10 +25,10 @@ MAX_QUERY: Final = 4_000
 
 SNIPPET_CHARACTERS: Final = 240
 
-_TERM: Final = re.compile(r'"([^"]*)"?(\*?)|([^\s"]+)')
-_TOKEN: Final = re.compile(r"\w+")
-_MARKS: Final = re.compile("[\u0300-\u036f]")
-_SPACE: Final = re.compile(r"\s+")
+_TERM: Final = pattern(r'"([^"]*)"?(\*?)|([^\s"]+)')
+_TOKEN: Final = pattern(r"\w+")
+_MARKS: Final = pattern("[\u0300-\u036f]")
+_SPACE: Final = pattern(r"\s+")
 
 
 def parse(query: str) -> list[Term]:

@@ -12,17 +12,18 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from eventctx.patterns import pattern
 from eventctx.projections.evidence.settings import EvidenceSettings
 
 SpanKind = Literal["quote", "name", "number"]
 """``quote``: a run with a blank in it. ``name``: a run without, or a name. ``number``: digits."""
 
-_TOKEN: Final = re.compile(r"[A-Za-z0-9_]+|[^\sA-Za-z0-9_]")
-_WORD: Final = re.compile(r"\w+")
-_NAME: Final = re.compile(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
-_TELLING: Final = re.compile(r"[0-9_/.:]|[a-z][A-Z]")
+_TOKEN: Final = pattern(r"[A-Za-z0-9_]+|[^\sA-Za-z0-9_]")
+_WORD: Final = pattern(r"\w+")
+_NAME: Final = pattern(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
+_TELLING: Final = pattern(r"[0-9_/.:]|[a-z][A-Z]")
 """What a name has and a word has not; words joined by hyphens have none of it."""
-_HEX: Final = re.compile(r"(?=[a-f]*[0-9])[0-9a-f]{7,40}", re.IGNORECASE)
+_HEX: Final = pattern(r"(?=[a-f]*[0-9])[0-9a-f]{7,40}", re.IGNORECASE)
 """With a digit, and with a letter, too: digits alone are a number."""
 LEAST_DIGITS: Final = 4
 

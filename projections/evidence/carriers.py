@@ -6,11 +6,12 @@ hold more. So an index of whole words leaves few messages to look into.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-_WORD: Final = re.compile(r"\w+")
+from eventctx.patterns import pattern
+
+_WORD: Final = pattern(r"\w+")
 
 
 class Carriers:

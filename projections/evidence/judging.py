@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Set
 from functools import lru_cache
 from statistics import fmean
@@ -10,12 +9,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from eventctx.patterns import pattern
 from eventctx.projections.evidence.reuse import Need, ReusedSpan
 
 STARVED: Final = 0.5
 """A request that holds less than this share of what it needs is starved."""
 
-_POINTER: Final = re.compile(r"(?:#|\b[Mm]essage )([0-9]+)\b")
+_POINTER: Final = pattern(r"(?:#|\b[Mm]essage )([0-9]+)\b")
 
 
 class HeldTexts(NamedTuple):

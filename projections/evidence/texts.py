@@ -7,7 +7,6 @@ empty lines go. Thinking is left out: it is no evidence of what was read, and vi
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,8 +15,9 @@ import msgspec
 from eventctx.messages.media import shown_of
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import Part, parts_of_result, read_parts
+from eventctx.patterns import pattern
 
-_ESCAPE: Final = re.compile(r'\\([nt"/])')
+_ESCAPE: Final = pattern(r'\\([nt"/])')
 _OPENED: Final = {"n": "\n", "t": " ", '"': '"', "/": "/"}
 
 

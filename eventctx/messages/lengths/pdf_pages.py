@@ -7,9 +7,10 @@ up to a limit. A file of which nothing can be read this way (broken, encrypted) 
 
 from __future__ import annotations
 
-import re
 import zlib
 from typing import Final
+
+from eventctx.patterns import pattern
 
 BYTES_PER_PAGE: Final = 20_000
 """Of a PDF whose pages cannot be counted. Pages of text take 2,000 to 20,000 bytes, scans more."""
@@ -25,9 +26,9 @@ _MOST_STREAMS: Final = 512
 _REACH: Final = 4_096
 """Bytes on either side of ``/Type /Pages`` in which its ``/Count`` is looked for."""
 
-_TYPE: Final = re.compile(rb"/Type\s*/(Pages?|ObjStm)(?![A-Za-z])")
-_COUNT: Final = re.compile(rb"/Count\s+(\d{1,9})(?!\d)")
-_LINEAR: Final = re.compile(rb"/Linearized\b[^>]{0,400}?/N\s+(\d{1,9})(?!\d)")
+_TYPE: Final = pattern(rb"/Type\s*/(Pages?|ObjStm)(?![A-Za-z])")
+_COUNT: Final = pattern(rb"/Count\s+(\d{1,9})(?!\d)")
+_LINEAR: Final = pattern(rb"/Linearized\b[^>]{0,400}?/N\s+(\d{1,9})(?!\d)")
 _BOUNDS: Final = (b"endobj", b" obj")
 
 

@@ -17,6 +17,7 @@ from eventctx.messages.notable import shell
 from eventctx.messages.notable.shell import How
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import Part
+from eventctx.patterns import pattern
 
 _HOW: Final[dict[str, How]] = {
     **dict.fromkeys(("read", "read_file", "view", "view_file", "open", "open_file"), "read"),
@@ -41,7 +42,7 @@ _HOW_OF_PATCH: Final[dict[str, How]] = {
 _PATH_KEYS: Final = (
     *("file_path", "path", "notebook_path", "filename", "file", "target_file", "absolute_path"),
 )
-_PATCHED: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.*\S)", re.MULTILINE)
+_PATCHED: Final = pattern(r"^\*\*\* (Add|Update|Delete) File: (.*\S)", re.MULTILINE)
 _PATCH_KEYS: Final = ("input", "patch", "diff", "content")
 
 

@@ -29,8 +29,9 @@ from eventctx.messages.notable.names import names_in
 from eventctx.messages.notable.sentences import sentences
 from eventctx.messages.notable.shell import core, identifying
 from eventctx.messages.overlap import LEAST_SHARED, Overlap, normal
+from eventctx.patterns import pattern
 
-_WORD: Final = re.compile(r"[^\W_][\w.'’/-]*\w|\w")
+_WORD: Final = pattern(r"[^\W_][\w.'’/-]*\w|\w")
 _FUNCTION_WORDS: Final = frozenset(
     re.findall(
         r"\S+",
@@ -44,13 +45,13 @@ _FUNCTION_WORDS: Final = frozenset(
         "where which while who why will with would yes yet you your you're",
     )
 )
-_ABOUT_ERRORS: Final = re.compile(
+_ABOUT_ERRORS: Final = pattern(
     r"error|fail|missing|fix|exception|warning|crash|broke|bug|issue|wrong|invalid|undefined"
 )
-_PATH: Final = re.compile(r"(?<!\S)\S*/\S*")
-_IDENTIFIER: Final = re.compile(r"[A-Za-z][\w.]*\w")
-_CODE: Final = re.compile(r"[A-Z]{1,5}\d+")
-_MARKED: Final = re.compile(r"[\d_.]|[a-z][A-Z]")
+_PATH: Final = pattern(r"(?<!\S)\S*/\S*")
+_IDENTIFIER: Final = pattern(r"[A-Za-z][\w.]*\w")
+_CODE: Final = pattern(r"[A-Z]{1,5}\d+")
+_MARKED: Final = pattern(r"[\d_.]|[a-z][A-Z]")
 _EDGE: Final = r"[\s\"'`“”‘’«»*_]*"
 
 LEAST_WORDS: Final = 3

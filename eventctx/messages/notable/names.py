@@ -7,14 +7,15 @@ often a port, a year or a line).
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-_RUN: Final = re.compile(r"[A-Za-z0-9_./:@#~+$-]+")
+from eventctx.patterns import pattern
+
+_RUN: Final = pattern(r"[A-Za-z0-9_./:@#~+$-]+")
 _NO_FIRST: Final = "/:+-"
 _NO_LAST: Final = "./:@#~+$-"
-_HEX: Final = re.compile(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{7,40}")
-_MARKED: Final = re.compile(r"[\d_/.:]|[a-z][A-Z]")
+_HEX: Final = pattern(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{7,40}")
+_MARKED: Final = pattern(r"[\d_/.:]|[a-z][A-Z]")
 
 LEAST: Final = 10
 """Characters of a name. With six, a third of the matches were by chance; with ten, a tenth."""

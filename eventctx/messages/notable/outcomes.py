@@ -13,24 +13,25 @@ from typing import Final, NamedTuple
 
 from eventctx.messages.parts import Part, parts_of_result
 from eventctx.messages.tool_results import failure_of_row
+from eventctx.patterns import pattern
 
 _NEAR: Final = 400
 
-_STATUS: Final = re.compile(
+_STATUS: Final = pattern(
     r"(?:^\s*Exit code:? ?|Process exited with code |Command exited with code "
     r"|(?:completed|finished|failed) with exit code |<returncode>|\"exit_code\": ?"
     r"|\"returncode\": ?)(-?\d{1,10})",
     re.MULTILINE,
 )
-_RAISED: Final = re.compile(
+_RAISED: Final = pattern(
     r"^(?:\*\* \()?(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b|\berror(?: \w+|\[\w+\])?: "
 )
-_ERROR: Final = re.compile(
+_ERROR: Final = pattern(
     r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|cannot|denied)\b"
     r"|\bFAIL(?:ED)?\b|not found|No such file",
 )
-_NO_ERROR: Final = re.compile(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
-_ABOUT: Final = re.compile(
+_NO_ERROR: Final = pattern(r"\b(?:0|no) (?:errors?|failed|failures?)\b", re.IGNORECASE)
+_ABOUT: Final = pattern(
     r"^[\W_]*(?:exit code|process exited|command exited|traceback \(|chunk id|wall time|output:"
     r"|original token|<returncode>|<output>)|^\d+\s*[│|]|^> \S+@\S+ \w",
     re.IGNORECASE,

@@ -15,6 +15,7 @@ from eventctx.messages.demands import demands_of
 from eventctx.messages.overlap import normal
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
+from eventctx.patterns import pattern
 
 LONGEST: Final = 60
 """Words of a sentence; what is longer is a pasted text without sentences."""
@@ -25,23 +26,23 @@ SHORT: Final = 4
 MOST_DECISIONS: Final = 6
 """Decisions of one message that are taken at most."""
 
-_FENCE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_FENCE: Final = pattern(r"```.*?(?:```|\Z)", re.DOTALL)
 # No "<" in a tag: a search that begins at each of many would else go to the end of the text.
-_OPENING: Final = re.compile(r"<([a-z][a-z_-]*)(?:\s[^<>]*)?>")
-_TAG: Final = re.compile(r"</?[a-z][\w-]*(?:\s[^<>]*)?>")
-_BULLET: Final = re.compile(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|#{1,6}|- \[[ x]\])\s+")
-_END: Final = re.compile(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<=[.!?])[\"')\]]*\s+")
-_WORD: Final = re.compile(r"[^\W_][\w'’-]*")
+_OPENING: Final = pattern(r"<([a-z][a-z_-]*)(?:\s[^<>]*)?>")
+_TAG: Final = pattern(r"</?[a-z][\w-]*(?:\s[^<>]*)?>")
+_BULLET: Final = pattern(r"^\s*(?:[-*+•>]|\d{1,3}[.)]|#{1,6}|- \[[ x]\])\s+")
+_END: Final = pattern(r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\betc\.)(?<!\bvs\.)(?<=[.!?])[\"')\]]*\s+")
+_WORD: Final = pattern(r"[^\W_][\w'’-]*")
 
-_DECISION: Final = re.compile(
+_DECISION: Final = pattern(
     r"\b(?:(?:I|we)(?:['’]ll| will| am going to|['’]m going to|['’]re going to)"
     r" (?:use|keep|go with|switch|stick|drop|avoid|skip|leave|replace|rewrite|put|store|follow)"
     r"|let['’]s (?:use|keep|go with|switch|stick|drop|avoid|skip|leave|replace|rewrite)"
     r"|decided|decision|chose|opted|going with)\b",
     re.IGNORECASE,
 )
-_CONTRAST: Final = re.compile(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
-_OWN: Final = re.compile(r"\b(?:I|we|let me|let['’]?s|my|our)\b", re.IGNORECASE)
+_CONTRAST: Final = pattern(r"\b(?:instead of|rather than)\b", re.IGNORECASE)
+_OWN: Final = pattern(r"\b(?:I|we|let me|let['’]?s|my|our)\b", re.IGNORECASE)
 """A contrast is a decision in the model's own plans only, not in what it says of some code."""
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
 
+from eventctx.patterns import pattern
+
 How = Literal["read", "written", "edited"]
 
 TOOLS: Final = frozenset(
@@ -26,17 +28,17 @@ MOST_KNOWN: Final = 1_024
 MOST_AROUND: Final = 16
 """Pieces around a command that are taken off; what has more was made by a program."""
 
-_DOCUMENT: Final = re.compile(r"<<-?\s*(['\"]?)(\w+)\1(.*)")
-_PREFIX: Final = re.compile(
+_DOCUMENT: Final = pattern(r"<<-?\s*(['\"]?)(\w+)\1(.*)")
+_PREFIX: Final = pattern(
     r"\s*(?:cd\s+(?:\"[^\"]*\"|'[^']*'|\S+)\s*(?:&&|;|\n)|(?:export\s+)?[A-Z_][A-Z0-9_]*=\S*"
     r"(?:\s*(?:&&|;))?\s|(?:sudo|time|nohup)\s|timeout\s+\S+\s|set\s+-\S+\s*(?:&&|;|\n))\s*"
 )
-_SUFFIX: Final = re.compile(
+_SUFFIX: Final = pattern(
     # Each run of spaces is tried from its start alone: from all, it would take the square of it.
     r"(?<!\s)\s*(?:\|\s*(?:tail|head|less|cat|wc)\b[^|;&]*|\d?>&\d|2>\s*/dev/null|\|\|\s*true|;\s*echo[^;]*)$"
 )
 _SEPARATORS: Final = frozenset(("&&", "||", ";", "|", "&", "(", ")", ";;", "|&"))
-_UNSURE: Final = re.compile(r"[*?$`{}\[\]<>|\"\\]|^-|^/dev/|^&")
+_UNSURE: Final = pattern(r"[*?$`{}\[\]<>|\"\\]|^-|^/dev/|^&")
 _ON_FILES: Final = frozenset(("cat", "head", "tail", "sed", "nl", "tee", "cd"))
 _WITH_SUBCOMMAND: Final = frozenset(
     (
@@ -44,7 +46,7 @@ _WITH_SUBCOMMAND: Final = frozenset(
         *("python", "python3", "docker", "make", "bd"),
     )
 )
-_SUBCOMMAND: Final = re.compile(r"[a-z][\w:.-]*")
+_SUBCOMMAND: Final = pattern(r"[a-z][\w:.-]*")
 
 
 def core(command: str) -> str:

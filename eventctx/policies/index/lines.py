@@ -7,11 +7,11 @@ measured on recorded sessions (docs/decisions/0034-workset.md).
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from eventctx.patterns import pattern
 from eventctx.policies.index.reading import ReadMessage, names_in_line
 
 AGE_HALF_LIFE: Final = 32
@@ -31,12 +31,12 @@ LINE_CHARACTERS: Final = 10
 MOST_WEIGHED: Final = 3_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
 
-_CODE: Final = re.compile(
+_CODE: Final = pattern(
     r"(?:import|from|use|using|require|#include|package|def|class|func|function|fn|const|type"
     r"|interface|enum|struct|trait|impl|module|export|pub|public|private|static|async)\b"
     r"|.*[{};,)(:>\]]$|\S*/\S*$"
 )
-_NO_CODE: Final = re.compile(r"//|#(?!include)|\*|/\*|[-|] ")
+_NO_CODE: Final = pattern(r"//|#(?!include)|\*|/\*|[-|] ")
 
 
 class QuotedLine(NamedTuple):

@@ -6,7 +6,6 @@ is read, of a long session only the newest messages (``policies.workset``).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.notable.shell import How
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import Part, read_parts
+from eventctx.patterns import pattern
 
 MOST_OF_ONE: Final = 60_000
 """Characters of one message that are read."""
@@ -25,15 +25,13 @@ SHORTEST_LINE: Final = 12
 LONGEST_LINE: Final = 400
 """Characters of a line that can stand in an index: a longer one is data, or a program's."""
 
-_NUMBERED: Final = re.compile(r"\s*\d+\s*(?:[→|:\t]|: )")
+_NUMBERED: Final = pattern(r"\s*\d+\s*(?:[→|:\t]|: )")
 """The number of a line that a tool writes before it."""
 
-_UNREADABLE: Final = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_UNREADABLE: Final = pattern("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls of terminals and of the order of letters, which show a text as another than it is."""
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{5,}")
+_NAME: Final = pattern(r"[A-Za-z_][A-Za-z0-9_]{5,}")
 """Identifiers that are long enough to be telling."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from eventctx.messages.notable.shell import How
 from eventctx.messages.tokens import Estimator
+from eventctx.patterns import pattern
 from eventctx.policies.index.lines import LineSizes, QuotedLine, Timeline, chosen_lines
 from eventctx.policies.index.marked import MARK
 from eventctx.policies.index.reading import FileDeed, ReadMessage
@@ -149,8 +150,8 @@ def _line(text: str) -> str:
     return f"{MARK}   {text}"
 
 
-_QUOTED: Final = re.compile(rf"^{re.escape(MARK)} #(\d+):", re.MULTILINE)
-_TOUCHED: Final = re.compile(
+_QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+):", re.MULTILINE)
+_TOUCHED: Final = pattern(
     rf"^{re.escape(MARK)} \S.* (\((?:read|written|edited) #[^()]*\))$", re.MULTILINE
 )
 

@@ -12,7 +12,6 @@ a hundred thousand. A text stands here only once the model wrote it.
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
@@ -20,8 +19,9 @@ from typing import Final, NamedTuple
 
 from eventctx.messages.notable.names import is_name, names_in, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
+from eventctx.patterns import pattern
 
-_NUMBERED: Final = re.compile(r"^\s*\d+\s*[→|:\t]\s?")
+_NUMBERED: Final = pattern(r"^\s*\d+\s*[→|:\t]\s?")
 LEAST_CARRIERS: Final = 3
 RARE: Final = 10
 """A needle is rare if one message in so many, or fewer, holds it."""

@@ -1,0 +1,44 @@
+"""Regular expressions that are compiled when they are first used."""
+
+from __future__ import annotations
+
+import gc
+import re
+from importlib import import_module
+
+import pytest
+
+from eventctx.patterns import pattern
+from tests.test_imports import HOMES, imports_of, modules
+
+
+def test_a_pattern_does_all_that_a_compiled_one_does() -> None:
+    word = pattern(r"(\w)\w*", re.ASCII)
+    assert word.findall("one two") == ["o", "t"]
+    assert word.sub("-", "one two") == "- -"
+    assert word.pattern == r"(\w)\w*"
+    assert word.flags & re.ASCII
+
+
+def test_a_pattern_is_not_compiled_before_it_is_used() -> None:
+    broken = pattern("(")
+    with pytest.raises(re.error, match="unterminated"):
+        broken.search("")
+
+
+def test_a_second_use_asks_for_nothing() -> None:
+    word = pattern(r"\w+")
+    assert word.search("one") is not None
+    assert vars(word)["search"] == re.compile(r"\w+").search
+
+
+def test_every_pattern_of_the_package_can_be_compiled() -> None:
+    extras = set(HOMES) - {"msgspec", "pyee", "apsw", "imagesize", "platformdirs", "click", "rich"}
+    for name, path in modules().items():
+        if extras.isdisjoint(library.split(".")[0] for library in imports_of(name, path)):
+            import_module(name)
+    kind: type = type(pattern(""))
+    found = [one for one in gc.get_objects() if type(one) is kind]
+    assert len(found) > 50
+    for one in found:
+        assert isinstance(re.compile(one.pattern, one.flags), re.Pattern)

@@ -189,6 +189,5 @@ def preview(
     A draft has no digest before it is stored; folding the request view needs none.
     """
     first = view.position + 1 if at is None else at
-    for position, draft in enumerate(drafts, start=first):
-        view = request_view.evolve(view, place(draft, stream, position, -1, b""))
-    return view
+    records = [place(draft, stream, at, -1, b"") for at, draft in enumerate(drafts, first)]
+    return request_view.evolve_all(view, records)

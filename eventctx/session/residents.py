@@ -28,10 +28,25 @@ MOST_LOOKS: Final = 8
 
 
 USES_BETWEEN: Final = 16
-"""Uses of one session in a row, after which it is measured again; measuring takes 3 µs."""
+"""Uses of a session after which it is measured again; measuring takes 3 µs."""
 
 GROWTH_BETWEEN: Final = 64 * 2**10
 """Bytes of bodies by which it may grow until then."""
+
+
+class _Measured:
+    """What a session held when it was measured, and its uses since."""
+
+    __slots__ = ("bodies", "size", "uses")
+
+    def __init__(self, session: OpenSession) -> None:
+        self.size = session.bytes_held
+        self.bodies = session.body_bytes
+        self.uses = 0
+
+    def is_outdated(self, session: OpenSession) -> bool:
+        """Whether the session may hold far more by now."""
+        return self.uses > USES_BETWEEN or session.body_bytes >= self.bodies + GROWTH_BETWEEN
 
 
 class Residents:
@@ -48,56 +63,58 @@ class Residents:
         self._most_bytes: int = checked("open_session_bytes", most_bytes, AtLeastOne)
         # A collection of garbage within the lock may run code that uses a session.
         self._lock = threading.RLock()
-        self._bytes: OrderedDict[OpenSession, int] = OrderedDict()
+        self._kept: OrderedDict[OpenSession, _Measured] = OrderedDict()
         self._total = 0
         self._remembering: set[OpenSession] = set()
         self._latest: OpenSession | None = None
-        self._uses = 0
-        self._bodies = 0
 
     def used(self, session: OpenSession) -> None:
         """Note a use of ``session``, and let others go where the bounds ask for it."""
-        if session is self._latest and self._uses < USES_BETWEEN:
-            self._uses += 1
-            if session.body_bytes < self._bodies + GROWTH_BETWEEN:
-                return
         with self._lock:
-            if self._latest is not None and self._latest in self._bytes:
-                self._measure(self._latest)
+            latest = self._latest
+            if latest is not session:
+                self._latest = session
+                before = None if latest is None else self._kept.get(latest)
+                if latest is not None and before is not None and before.is_outdated(latest):
+                    self._measure(latest)  # with what its last use loaded
+            kept = self._kept.get(session)
+            if kept is not None:
+                self._kept.move_to_end(session)
+                kept.uses += 1
+                if not kept.is_outdated(session):
+                    return
             self._measure(session)
-            self._bytes.move_to_end(session)
             self._remembering.discard(session)
-            self._latest, self._uses = session, 0
-            self._bodies = session.body_bytes
             if self._exceeded():
                 self._shrink(session)
 
     def _measure(self, session: OpenSession) -> None:
-        size = session.bytes_held
-        self._total += size - self._bytes.get(session, 0)
-        self._bytes[session] = size
+        measured, before = _Measured(session), self._kept.get(session)
+        self._total += measured.size - (0 if before is None else before.size)
+        self._kept[session] = measured
 
     def forget(self, session: OpenSession) -> None:
         """Keep ``session`` no longer: it was closed."""
         with self._lock:
-            self._total -= self._bytes.pop(session, 0)
+            kept = self._kept.pop(session, None)
+            self._total -= 0 if kept is None else kept.size
             self._remembering.discard(session)
             if session is self._latest:
                 self._latest = None
 
     def _exceeded(self) -> bool:
-        return len(self._bytes) > self._most or self._total > self._most_bytes
+        return len(self._kept) > self._most or self._total > self._most_bytes
 
     def _shrink(self, used: OpenSession) -> None:
-        for session in list(islice(self._bytes, MOST_LOOKS)):
+        for session in list(islice(self._kept, MOST_LOOKS)):
             if session is used or not self._exceeded():
                 return
             if session.let_go():
-                self._total -= self._bytes.pop(session)
+                self._total -= self._kept.pop(session).size
                 if session.remembers:
                     self._remembering.add(session)
             else:
-                self._bytes.move_to_end(session)
+                self._kept.move_to_end(session)
 
     def __len__(self) -> int:
-        return len(self._bytes)
+        return len(self._kept)

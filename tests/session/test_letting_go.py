@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import ContextOverflow, InvalidSetting, StoreFull, WrongExpectedVersion
+from eventctx.errors import (
+    CompactionRefused,
+    ContextOverflow,
+    InvalidSetting,
+    StoreFull,
+    WrongExpectedVersion,
+)
 from eventctx.hooks.sinks import History
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
@@ -181,7 +187,7 @@ async def played(steps: Sequence[Step], **bounds: int) -> tuple[Any, ...]:
     for place, (name, (what, value)) in enumerate(steps):
         try:
             await play.do(place, name, what, value)
-        except InvalidSetting as error:  # a message to pin that is gone is refused in both
+        except (InvalidSetting, CompactionRefused) as error:  # as it is, wherever the state lies
             play.sent.append(repr(error).encode())
     return await play.outcome()
 

@@ -242,6 +242,29 @@ async def test_a_message_that_was_sent_as_it_was_said_has_no_record_of_its_own(
     assert not any(hashed in (one or b"") for one in raw)
 
 
+@pytest.mark.parametrize("before", [1, 60])
+async def test_the_first_recorded_request_may_hold_messages_from_long_before_it(
+    before: int, tmp_path: Path
+) -> None:
+    """As in a session that a release without these records began: its answers have no blob."""
+    log = Recording()
+    talk = []
+    for number in range(before):
+        log.user(f"Question {number}")
+        log.answer(f"m{number}", text(f"Answer {number}"), stop_reason="end_turn")
+        answer = said([text(f"Answer {number}")], "assistant")
+        talk += [said(f"Question {number}"), answer]
+    log.user("Say three steps").sends(*talk, ask())  # type: ignore[attr-defined]
+    log.answers("last", text("Done."), stop_reason="end_turn")
+    store, summary = await imported(log, tmp_path)
+    assert summary.observed == 1
+    last = (await requests_of(store))[-1]
+    assert last.verified
+    assert last.sent is not None
+    assert last.sent.body() == log.sent[-1]
+    assert last.sent.messages[-1].numbers == (2 * before,)
+
+
 async def test_a_message_may_be_sent_with_further_fields(tmp_path: Path) -> None:
     log = Recording().user("Say three steps")
     assert isinstance(log, Recording)

@@ -27,7 +27,7 @@ class NotedMessages:
         self._wires = wires
         self._track = track
         # The stored messages of an earlier import may have been erased, and the file has them.
-        self._notes = None if track.holds_records else array("q")
+        self._notes = None if track.holds_records else array("i")
 
     def add(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Take a message; one of a compaction has no number."""

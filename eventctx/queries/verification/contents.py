@@ -128,12 +128,14 @@ def _facts_are_true(facts: bytes, data: bytes, index: int, origins: Origins) -> 
     Facts of another reader are compared in what no reader ever changed.
     """
     try:
-        stored = decode_facts(facts)
         read = read_facts(
             decode_body(data),
             by_harness=index in origins.harness,
             observation=index in origins.observations,
         )
+        if facts == encode_facts(read):
+            return True  # nearly all
+        stored = decode_facts(facts)
     except (EventctxError, msgspec.DecodeError):
         return False
     if stored.reader != READER:

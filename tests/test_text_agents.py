@@ -19,7 +19,7 @@ from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import Group, group_rows
-from eventctx.policies.fit import open_rows
+from eventctx.policies.policy import Visible
 from eventctx.policies.working_set import shortened_tokens
 from eventctx.projections.view.layout import EMPTY, append, build
 from eventctx.projections.view.refs import MessageRef
@@ -209,7 +209,7 @@ def test_an_observation_is_one_round_with_the_action_and_in_progress_while_it_is
     facts = [as_observation(one) if n in (3, 5) else one for n, one in enumerate(rows)]
     assert group_rows(facts) == [Group((0,)), Group((1,)), Group((2,), (3,)), Group((4,), (5,))]
     refs = [MessageRef(n, n, 0, bytes(32), one, 1) for n, one in enumerate(facts)]
-    assert open_rows(refs, group_rows(facts), 1) == {4, 5}
+    assert Visible(refs, (), frozenset(), 1).open_round == {4, 5}
     assert group_rows([facts[0], facts[3]]) == [Group((0,)), Group((1,))]
 
 

@@ -11,7 +11,6 @@ from hashlib import sha256
 from heapq import heapify, heappop, heappush
 
 from eventctx.messages.tool_rounds import Group
-from eventctx.policies.fit import protected_rows
 from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.evidence import Need
@@ -34,8 +33,7 @@ class Dropping:
         """The proposal; its insertions are those of the view."""
         whole = kept_whole(visible)
         working_set = WorkingSet(visible, whole)
-        protected, open_round = protected_rows(visible, working_set.groups)
-        fixed = protected | open_round
+        fixed = visible.protected | visible.open_round
         free = [one for one in working_set.groups if fixed.isdisjoint(one.rows)]
         for group in self._order(visible, free, working_set):
             if working_set.total <= budget.target:

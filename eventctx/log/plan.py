@@ -9,7 +9,7 @@ again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Literal
 
@@ -122,6 +122,24 @@ def runs_of(dispositions: Iterable[tuple[int, Disposition, str]]) -> tuple[Run, 
         last = number
     if how is not None:
         runs.append(Run(first, last, how, why))
+    return tuple(runs)
+
+
+def runs_by_number(decided: Mapping[int, tuple[Disposition, str]]) -> tuple[Run, ...]:
+    """``runs_of`` a disposition and a reason by number, in any order of the numbers."""
+    runs: list[Run] = []
+    first = last = -1
+    present: tuple[Disposition, str] | None = None
+    for number in sorted(decided):
+        one = decided[number]
+        # Most messages share one tuple with their neighbour: no text is compared.
+        if number != last + 1 or (one is not present and one != present):
+            if present is not None:
+                runs.append(Run(first, last, *present))
+            first, present = number, one
+        last = number
+    if present is not None:
+        runs.append(Run(first, last, *present))
     return tuple(runs)
 
 

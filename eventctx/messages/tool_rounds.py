@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from eventctx.messages.facts import Facts
 from eventctx.messages.response_items import REFERENCE, TABLE, when_unanswered
 
 
-class Group(NamedTuple):
+class Group(msgspec.Struct, frozen=True, gc=False):
     """Rows (indexes into the sequence) that a view keeps or leaves out together.
 
     A tool round: the rows that call, the rows that answer, and the ids whose calls get a synthetic

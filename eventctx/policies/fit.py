@@ -33,7 +33,7 @@ Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -43,7 +43,7 @@ from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
 from eventctx.policies.spoken_rows import inserted_by, spoken_rows, with_spoken
 from eventctx.policies.working_set import WorkingSet
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import InsertionRef
 
 OLD_CHARACTERS: Final = 1_000
 """Characters that are kept of an old result or of old arguments when room is needed."""
@@ -73,8 +73,8 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     proposal = with_spoken(visible, proposal, spoken)
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     working_set = WorkingSet(visible, proposal)
-    protected, open_round = protected_rows(visible, working_set.groups)
-    with_results = shortenable(visible, protected)
+    protected, open_round = visible.protected, visible.open_round
+    with_results = visible.shortenable
     working_set.shorten_oversize(with_results, budget.tokens)
     drop_line = line_to_drop_to(budget)
     whole = protected | open_round
@@ -121,22 +121,6 @@ def line_to_drop_to(budget: Budget) -> int:
     return min(budget.tokens, budget.threshold * 4 // 5)
 
 
-def shortenable(visible: Visible, protected: frozenset[int]) -> list[int]:
-    """Rows whose results may be shortened.
-
-    Pins are none of them. A protected row is one only where it holds a person's words and results
-    together: the words stay whole, the results may be shortened.
-    """
-    pins = visible.pins
-    return [
-        row
-        for row, ref in enumerate(visible.messages)
-        if ref.facts.outcome
-        and ref.number not in pins
-        and (row not in protected or (ref.facts.human and ref.facts.results))
-    ]
-
-
 def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) -> None:
     old = [row for row in range(len(working_set.messages)) if row not in whole]
     for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
@@ -148,7 +132,7 @@ def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) ->
 
 
 def _drop_old(
-    working_set: WorkingSet, whole: frozenset[int], spoken: dict[int, str], drop_line: int
+    working_set: WorkingSet, whole: frozenset[int], spoken: Mapping[int, str], drop_line: int
 ) -> tuple[list[Group], list[Group]]:
     """Drop the oldest rounds, and shorten those in which a person asked for something.
 
@@ -219,7 +203,7 @@ def _shorten_in_steps(
 
 
 def _shorten_words(
-    working_set: WorkingSet, spoken: dict[int, str], drop_line: int, budget: Budget
+    working_set: WorkingSet, spoken: Mapping[int, str], drop_line: int, budget: Budget
 ) -> None:
     """Shorten words beside demands in steps, the task's last. The demands stay."""
     rows = sorted(spoken, key=lambda row: (spoken[row] == "task", row))
@@ -233,65 +217,8 @@ def _shorten_words(
                 working_set.shorten(row, Limit(prose=characters), "budget")
 
 
-def _task_of(group: Group, spoken: dict[int, str]) -> list[int]:
+def _task_of(group: Group, spoken: Mapping[int, str]) -> list[int]:
     return [row for row in group.rows if spoken.get(row) == "task"]
-
-
-def protected_rows(
-    visible: Visible, groups: Sequence[Group]
-) -> tuple[frozenset[int], frozenset[int]]:
-    """Rows that must stay whole, and rows of the round in progress, which may be shortened."""
-    messages = visible.messages
-    protected = {
-        row
-        for row, ref in enumerate(messages)
-        if ref.facts.kind == "system" or ref.number in visible.pins
-    }
-    human = latest_human(messages)
-    protected.update(row for row in (human, to_answer(messages, groups)) if row is not None)
-    return frozenset(protected), open_rows(messages, groups, human)
-
-
-def to_answer(messages: Sequence[MessageRef], groups: Sequence[Group]) -> int | None:
-    """The last row, which the model has to answer, whoever wrote it.
-
-    None where the last row belongs to a tool round, which is protected as such. In a conversation
-    without a person's words it is the model's own last answer, because a provider refuses a
-    request without messages.
-    """
-    orphans = {row for calls, results, _ in groups if not calls for row in results}
-    conversation = (
-        row
-        for row in range(len(messages) - 1, -1, -1)
-        if messages[row].facts.kind != "system" and row not in orphans
-    )
-    last = next(conversation, None)
-    if last is None:
-        return None
-    facts = messages[last].facts
-    if facts.kind in ("human", "user", "other"):
-        return last
-    answer = facts.kind == "assistant" and not facts.calls
-    return last if answer and latest_human(messages) is None else None
-
-
-def latest_human(messages: Sequence[MessageRef]) -> int | None:
-    """The row of the latest message that holds a person's words."""
-    return next((r for r in range(len(messages) - 1, -1, -1) if messages[r].facts.human), None)
-
-
-def open_rows(
-    messages: Sequence[MessageRef], groups: Sequence[Group], human: int | None
-) -> frozenset[int]:
-    """Rows of the tool round that the model has not answered yet; empty when there is none."""
-    for group in reversed(groups):
-        if any(messages[row].facts.kind == "assistant" for row in group.calls):
-            # A text with an action is answered by observations, which have no call ids.
-            in_progress = group.results or any(messages[row].facts.calls for row in group.calls)
-            if in_progress and (human is None or human < group.calls[0] or human in group.rows):
-                return frozenset(group.rows)
-            return frozenset()
-    return frozenset()
 
 
 def _parts(working_set: WorkingSet, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:

@@ -10,7 +10,7 @@ The scores are recorded with the plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -19,8 +19,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
-from eventctx.policies.ladder import open_loop
+from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import (
     Ask,
     AskScores,
@@ -85,15 +84,15 @@ class Importance(msgspec.Struct, frozen=True):
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
         """Dispositions of every visible message, or a question for scores; insertions stay."""
         working_set = WorkingSet(visible, kept_whole(visible))
-        whole, open_round = protected_rows(visible, working_set.groups)
-        working_set.shorten_oversize(shortenable(visible, whole), budget.tokens)
+        working_set.shorten_oversize(visible.shortenable, budget.tokens)
         if working_set.total <= budget.target:
             return Proposal(
                 working_set.decided, working_set.limits, kept_insertions=tuple(visible.insertions)
             )
         spoken = spoken_rows(visible, visible.insertions)
-        for guarded in self._guards(visible, whole.union(spoken), open_round):
-            free = [group for group in working_set.groups if guarded.isdisjoint(group.rows)]
+        for guarded in self._guards(visible, spoken):
+            here = visible.groups_with(guarded)
+            free = [group for place, group in enumerate(visible.groups) if place not in here]
             left = working_set.total - sum(working_set.cost(group) for group in free)
             if left <= line_to_drop_to(budget):
                 break
@@ -108,17 +107,14 @@ class Importance(msgspec.Struct, frozen=True):
         _choose(working_set, free, scores, budget.target - left)
         return _proposal(visible, working_set, free, guarded, scores, spoken)
 
-    def _guards(
-        self, visible: Visible, whole: frozenset[int], open_round: frozenset[int]
-    ) -> Iterator[frozenset[int]]:
+    def _guards(self, visible: Visible, spoken: Iterable[int]) -> Iterator[frozenset[int]]:
         """Sets of rows that stay, each smaller than the one before.
 
         The second gives up the open tool loop, the third gives up the recent rows, too.
         """
-        rows = [row for row, ref in enumerate(visible.messages) if ref.facts.kind != "system"]
-        recent = frozenset(rows[-self.keep_recent :] if self.keep_recent else ())
-        fixed = whole | open_round
-        yield fixed | recent | open_loop(visible.messages, open_round)
+        recent = frozenset(visible.conversation[-self.keep_recent :] if self.keep_recent else ())
+        fixed = visible.protected.union(visible.open_round, spoken)
+        yield fixed | recent | visible.open_loop
         yield fixed | recent
         yield fixed
 
@@ -197,7 +193,7 @@ def _proposal(
     spoken: Mapping[int, str],
 ) -> Proposal:
     decided = dict(working_set.decided)
-    human = latest_human(visible.messages)
+    human = visible.latest_human
     judged = {row for group in free for row in group.rows}
     for row, ref in enumerate(visible.messages):
         disposition, reason = decided[ref.number]

@@ -19,11 +19,10 @@ import msgspec
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.working_set import WorkingSet, kept_whole
-from eventctx.projections.view.refs import MessageRef
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
 """The part of ``protected_recent`` and ``protected_tool_results`` that holds in each step."""
@@ -56,11 +55,9 @@ class Ladder(msgspec.Struct, frozen=True):
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
         working_set = WorkingSet(visible, kept_whole(visible))
-        whole, open_round = protected_rows(visible, working_set.groups)
-        working_set.shorten_oversize(shortenable(visible, whole), budget.tokens)
-        loop = open_loop(visible.messages, open_round)
+        working_set.shorten_oversize(visible.shortenable, budget.tokens)
         spoken = spoken_rows(visible, visible.insertions)
-        steps = self._steps(working_set, whole | open_round, loop, spoken)
+        steps = self._steps(visible, working_set, spoken)
         cut: list[int] = []
         for number, step in enumerate(steps):
             if working_set.total <= budget.target:
@@ -73,43 +70,39 @@ class Ladder(msgspec.Struct, frozen=True):
                 _drop_words(working_set, steps[: number + 1], spoken, budget.target)
         # Only now, because many of these rows may have been dropped in a later step.
         working_set.note(cut, Limit(prose=self.truncate_chars), "old_words")
-        return _explained(visible, working_set, whole, open_round, spoken)
+        return _explained(visible, working_set, spoken)
 
     def _steps(
-        self,
-        working_set: WorkingSet,
-        always: frozenset[int],
-        loop: frozenset[int],
-        spoken: Mapping[int, str],
+        self, visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]
     ) -> list[_Step]:
         """The rows that each step frees: first steps outside the open loop, then inside it."""
-        messages = working_set.messages
-        humans = {row for row, ref in enumerate(messages) if ref.facts.human}
-        freed_at = self._freed_at(messages)
-        for row in loop:
+        facts = visible.facts
+        freed_at = self._freed_at(visible)
+        for row in visible.open_loop:
             freed_at[row] += STEPS
-        for row in always:
+        for row in (*visible.protected, *visible.open_round):
             freed_at[row] = NEVER
         # The last list holds rows that are never freed.
         steps = [_Step([], [], [], []) for _ in range(NEVER + 1)]
-        for group in working_set.groups:
-            rows = group.calls + group.results
+        costs = working_set.costs(working_set.groups)
+        for group, cost in zip(working_set.groups, costs, strict=True):
+            rows = group.rows
             at = freed_at[rows[0]] if len(rows) == 1 else max([freed_at[row] for row in rows])
             step = steps[at]
             step.rows.extend(rows)
-            if humans.isdisjoint(rows):
-                step.rounds.append(group)
-                step.costs.append(working_set.cost(group))
+            humans = [row for row in rows if facts[row].human]
+            if humans:
+                step.words.extend([row for row in humans if spoken.get(row) != "task"])
             else:
-                words = [row for row in rows if row in humans and spoken.get(row) != "task"]
-                step.words.extend(words)
+                step.rounds.append(group)
+                step.costs.append(cost)
         return steps[:NEVER]
 
-    def _freed_at(self, messages: Sequence[MessageRef]) -> list[int]:
+    def _freed_at(self, visible: Visible) -> list[int]:
         """The step at which each row is no longer protected."""
-        conversation = [r for r, ref in enumerate(messages) if ref.facts.kind != "system"]
-        results = [row for row in conversation if messages[row].facts.answers]
-        freed_at = [0] * len(messages)
+        conversation, facts = visible.conversation, visible.facts
+        results = [row for row in conversation if facts[row].answers]
+        freed_at = [0] * len(facts)
         for step, part in enumerate(PROTECTION, start=1):
             recent = int(len(conversation) * self.protected_recent * part)
             last = int(self.protected_tool_results * part)
@@ -117,7 +110,7 @@ class Ladder(msgspec.Struct, frozen=True):
                 freed_at[row] = step
             for row in results[len(results) - last :] if last else ():
                 freed_at[row] = step
-        task = next((row for row in conversation if messages[row].facts.human), None)
+        task = next((row for row in visible.spoken_by_people if facts[row].kind != "system"), None)
         if task is not None:
             freed_at[task] = STEPS - 1
         return freed_at
@@ -152,7 +145,7 @@ class Ladder(msgspec.Struct, frozen=True):
         for group, cost in zip(step.rounds, step.costs, strict=True):
             if total <= target:
                 break
-            total -= cost - sum([saved[row] for row in group.calls + group.results])
+            total -= cost - sum([saved[row] for row in group.rows])
             working_set.drop(group, "old_round", cost)
         left = [row for row in step.rows if working_set.here[row]]
         for row in left:
@@ -182,14 +175,6 @@ class _Step(NamedTuple):
     words: list[int]
 
 
-def open_loop(messages: Sequence[MessageRef], open_round: frozenset[int]) -> frozenset[int]:
-    """Rows behind the latest human message while its tool loop is open; else none."""
-    if not open_round:
-        return frozenset()
-    human = latest_human(messages)
-    return frozenset(range(0 if human is None else human + 1, len(messages)))
-
-
 def _still_room(working_set: WorkingSet, characters: int, target: int, least: int) -> int:
     """Characters of a result that may stay: as many as the target allows, at least ``least``."""
     surplus = working_set.total - target
@@ -209,20 +194,13 @@ def _drop_words(
             working_set.drop(group, "old_words")
 
 
-def _explained(
-    visible: Visible,
-    working_set: WorkingSet,
-    whole: frozenset[int],
-    open_round: frozenset[int],
-    spoken: Mapping[int, str],
-) -> Proposal:
-    decided = dict(working_set.decided)
-    human = latest_human(visible.messages)
-    for row in whole.union(open_round, spoken):
+def _explained(visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]) -> Proposal:
+    decided, open_round = working_set.decided, visible.open_round
+    for row in visible.protected.union(open_round, spoken):
         number = visible.messages[row].number
         if decided[number][1] == "fits":
             reason = spoken.get(row, "latest")
             reason = "open_round" if row in open_round else reason
-            reason = "latest_human" if row == human else reason
+            reason = "latest_human" if row == visible.latest_human else reason
             decided[number] = (decided[number][0], reason)
     return Proposal(decided, working_set.limits, kept_insertions=tuple(visible.insertions))

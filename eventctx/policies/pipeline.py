@@ -26,7 +26,6 @@ from eventctx.policies.policy import (
     Visible,
     is_policy,
 )
-from eventctx.policies.proposals import conversation
 from eventctx.policies.rules import check
 from eventctx.policies.spoken_rows import with_spoken
 from eventctx.policies.working_set import WorkingSet, shortened_tokens
@@ -106,7 +105,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     def _is_enough(self, seen: Visible, budget: Budget, state: PolicyState) -> bool:
         most = self.max_messages
         if state.trigger == "max_messages" and most is not None:
-            return len(conversation(seen.messages)) <= most and seen.tokens <= budget.target
+            return len(seen.conversation) <= most and seen.tokens <= budget.target
         return seen.tokens <= budget.target
 
 

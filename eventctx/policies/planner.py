@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidPlan
-from eventctx.log.plan import Insertion, Plan, Shortening, runs_of
+from eventctx.log.plan import Insertion, Plan, Shortening, runs_by_number
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
@@ -115,7 +115,8 @@ def changes_nothing(view: ViewState, proposal: Proposal, most: int | None = None
 
 def texts_needed(view: ViewState, proposal: Proposal) -> list[MessageRef]:
     """References of the messages whose bodies ``complete`` needs."""
-    return [ref for ref in view.layout.refs if ref.number in proposal.limits]
+    limits = proposal.limits
+    return [ref for ref in view.layout.refs if ref.number in limits] if limits else []
 
 
 def complete(
@@ -134,12 +135,13 @@ def complete(
     bodies: list[Body] = []
     shortened: list[Shortening] = []
     dispositions = dict(proposal.dispositions)
-    for ref in view.layout.in_play():
+    limits = proposal.limits
+    short = {number for number, (how, _) in dispositions.items() if how == "shortened"}
+    short.update(limits)
+    for ref in [ref for ref in view.layout.in_play() if ref.number in short] if short else ():
         number = ref.number
-        limit = proposal.limits.get(number)
+        limit = limits.get(number)
         disposition, reason = dispositions[number]
-        if limit is None and disposition != "shortened":
-            continue
         text = texts.get(number)
         if limit is not None and text is not None:
             copy = shorten(decode_body(text), number, limit, ref.facts)
@@ -174,7 +176,7 @@ def complete(
         bodies.append(_scores_body(proposal.scores, salt))
     plan = Plan(
         through=view.next_number - 1,
-        runs=runs_of((number, *dispositions[number]) for number in sorted(dispositions)),
+        runs=runs_by_number(dispositions),
         shortened=tuple(shortened),
         insertions=tuple(insertions),
     )

@@ -11,62 +11,16 @@ as data. The engine answers it and calls ``propose`` again with the answer in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeGuard
 
 import msgspec
 
 from eventctx.log.events import Trigger
-from eventctx.log.plan import Disposition, InsertionKind, Run
+from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.shorten import Limit
-from eventctx.messages.tokens import BY_KIND, UNANSWERED_TOKENS, Estimator
-from eventctx.messages.tool_rounds import Group, group_rows
-from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.spoken import NOTHING, Spoken
-
-
-class Visible(msgspec.Struct, frozen=True, dict=True):
-    """A view as a policy sees it: messages in conversation order, insertions, pinned numbers.
-
-    ``tokens`` is the whole view's count by ``estimator``, synthetic results included. ``groups``
-    are the rows of ``messages`` that stand or fall together. ``made_up`` are the tokens of the
-    synthetic results, by message number and call id; of others they are ``UNANSWERED_TOKENS``.
-    ``spoken`` are the first task and a person's demands, in view or not; ``gone`` the messages that
-    earlier compactions took out of view.
-    """
-
-    messages: Sequence[MessageRef]
-    insertions: Sequence[InsertionRef]
-    pins: frozenset[int]
-    tokens: int
-    estimator: Estimator = BY_KIND
-    made_up: Mapping[tuple[int, str], int] = {}
-    spoken: Spoken = NOTHING
-    gone: tuple[Run, ...] = ()
-
-    def tokens_made_up(self, group: Group) -> int:
-        """Tokens of the results that a view makes up for the calls of a round."""
-        if not group.pending:
-            return 0
-        calls = [self.messages[row] for row in group.calls]
-        return sum(
-            self.made_up.get(
-                next((ref.number, call) for ref in calls if call in ref.facts.calls),
-                UNANSWERED_TOKENS,
-            )
-            for call in group.pending
-        )
-
-    @cached_property
-    def groups(self) -> list[Group]:
-        """Tool rounds and single rows, in order; derived once, because every stage needs them."""
-        return group_rows([ref.facts for ref in self.messages])
-
-    @cached_property
-    def spoken_by_people(self) -> list[int]:
-        """Rows that hold a person's words; found once, because every stage looks for them."""
-        return [row for row, ref in enumerate(self.messages) if ref.facts.human]
+from eventctx.projections.view.refs import InsertionRef
+from eventctx.projections.view.visible import Visible as Visible
 
 
 class Budget(msgspec.Struct, frozen=True):

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition
-from eventctx.policies.fit import latest_human, to_answer
 from eventctx.policies.policy import Proposal, Visible
 from eventctx.policies.spoken_rows import spoken_rows
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import InsertionRef
 
 Decisions = dict[int, tuple[Disposition, str]]
 """A disposition and a reason code by message number."""
@@ -38,11 +37,10 @@ def drop(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Pr
     ``reason`` is recorded for what leaves; insertions stay. Raises InvalidPlan for a number that is
     not in view.
     """
-    rows = set(_rows_of(visible, numbers))
-    wanted: dict[int, str] = {}
-    for group in visible.groups:
-        if rows.isdisjoint(group.rows):
-            wanted.update(dict.fromkeys(group.rows, "fits"))
+    leaving = visible.groups_with(_rows_of(visible, numbers))
+    wanted = dict.fromkeys(
+        [row for row, place in enumerate(visible.group_at) if place not in leaving], "fits"
+    )
     return Proposal(
         decisions(visible, wanted, gone=reason), kept_insertions=tuple(visible.insertions)
     )
@@ -61,21 +59,21 @@ def decisions(
     of them quotes it.
     """
     messages = visible.messages
-    human = latest_human(messages)
-    pinned = {row for row, ref in enumerate(messages) if ref.number in visible.pins}
-    last = to_answer(messages, visible.groups)
+    human, last, pinned = visible.latest_human, visible.to_answer, visible.pinned
     kept = visible.insertions if insertions is None else insertions
     spoken = spoken_rows(visible, kept)
     staying = {*wanted, *spoken, *pinned, *[row for row in (human, last) if row is not None]}
+    left_out: tuple[Disposition, str] = ("dropped", gone)
     decided: Decisions = {}
-    for group in visible.groups:
-        stays = not staying.isdisjoint(group.rows)
+    here = visible.groups_with(staying)
+    for place, group in enumerate(visible.groups):
+        stays = place in here
         for row in group.rows:
             ref = messages[row]
             if ref.facts.kind == "system":
                 decided[ref.number] = ("kept", "system")
             elif not stays:
-                decided[ref.number] = ("dropped", gone)
+                decided[ref.number] = left_out
             else:
                 reason = wanted.get(row) or spoken.get(row, "same_round")
                 reason = "latest" if row == last else reason
@@ -85,13 +83,8 @@ def decisions(
     return decided
 
 
-def conversation(messages: Sequence[MessageRef]) -> list[int]:
-    """The rows that are not system messages."""
-    return [row for row, ref in enumerate(messages) if ref.facts.kind != "system"]
-
-
 def _rows_of(visible: Visible, numbers: Iterable[int]) -> list[int]:
-    rows = {ref.number: row for row, ref in enumerate(visible.messages)}
+    rows = visible.row_of
     wanted = set(numbers)
     unknown = wanted - rows.keys()
     if unknown:

@@ -19,7 +19,6 @@ from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.patterns import pattern
-from eventctx.policies.fit import protected_rows, to_answer
 from eventctx.policies.policy import Proposal, Visible
 from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
 
@@ -32,7 +31,7 @@ def check_form(visible: Visible, proposal: Proposal) -> None:
 
     Also where a disposition, a reason code or an insertion has a form that no log can hold.
     """
-    numbers = {ref.number for ref in visible.messages}
+    numbers = visible.row_of.keys()
     decided_on = proposal.dispositions.keys()
     if decided_on != numbers:
         missing = numbers - decided_on
@@ -44,14 +43,21 @@ def check_form(visible: Visible, proposal: Proposal) -> None:
         raise _broken("a plan speaks of what is in view", strange, "limits, but not in view")
     known = get_args(Disposition)
     # A session has thousands of messages and few different decisions: check each of those once.
-    decisions: dict[Any, int] = {decided: n for n, decided in proposal.dispositions.items()}
-    for decided, number in decisions.items():
+    different: Iterable[Any] = dict.fromkeys(proposal.dispositions.values())
+    for decided in different:
         disposition, reason = decided if isinstance(decided, tuple) else (decided, "")
         if disposition not in known:
+            number = _last_with(decided, proposal)
             raise _broken(f"a disposition is one of {list(known)}", [number], f"{disposition!r}")
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):
+            number = _last_with(decided, proposal)
             raise _broken("a reason is a code such as 'older'", [number], f"found {reason!r}")
     _check_insertions(proposal)
+
+
+def _last_with(decided: Any, proposal: Proposal) -> int:
+    """The last message that a proposal decides on in this way."""
+    return [number for number, one in proposal.dispositions.items() if one == decided][-1]
 
 
 def _check_insertions(proposal: Proposal) -> None:
@@ -83,27 +89,19 @@ def check(visible: Visible, proposal: Proposal) -> None:
 
 def check_rules(visible: Visible, proposal: Proposal) -> None:
     """Raise InvalidPlan if ``proposal``, whose form was checked before, breaks a rule of views."""
-    messages = visible.messages
-    here = [proposal.dispositions[ref.number][0] in _STAYS for ref in messages]
-    pins = visible.pins
-    human: int | None = None
-    for row, ref in enumerate(messages):
-        facts = ref.facts
-        if facts.human:
-            human = row
-        if facts.kind == "system":
-            if not here[row]:
-                raise _broken("system messages stay", [ref.number], "left out")
-        elif ref.number in pins:
-            if not here[row]:
-                raise _broken("pinned messages stay", [ref.number], "left out")
-        else:
-            continue
-        if ref.number in proposal.limits:
-            raise _broken("system messages and pins stay whole", [ref.number], "shortened")
+    messages, facts = visible.messages, visible.facts
+    decided = proposal.dispositions
+    here = [decided[number][0] in _STAYS for number in visible.row_of]
+    for row in sorted(visible.pinned.union(visible.system)):
+        number = messages[row].number
+        if not here[row]:
+            what = "system" if facts[row].kind == "system" else "pinned"
+            raise _broken(f"{what} messages stay", [number], "left out")
+        if number in proposal.limits:
+            raise _broken("system messages and pins stay whole", [number], "shortened")
+    human, last = visible.latest_human, visible.to_answer
     if human is not None and not here[human]:
         raise _broken("the latest human message stays", [messages[human].number], "left out")
-    last = to_answer(messages, visible.groups)
     if last is not None and not here[last]:
         raise _broken("the message to be answered stays", [messages[last].number], "left out")
     _check_rounds(visible, here)
@@ -117,36 +115,38 @@ def check_words(visible: Visible, fitted: Proposal) -> None:
     missing = left_out(visible, fitted, spoken)
     if not missing:
         return
-    protected, open_round = protected_rows(visible, visible.groups)
-    last = {row for group in visible.groups for row in group.rows if group.orphan}
-    for group in visible.groups:
-        if not (spoken.keys() | protected).isdisjoint(group.rows):
-            last.update(group.rows)
+    groups = visible.groups
+    last = {*visible.orphans, *visible.open_round}
+    for place in visible.groups_with(visible.protected.union(spoken)):
+        last.update(groups[place].rows)
     numbers = [
         ref.number
         for row, ref in enumerate(visible.messages)
-        if fitted.dispositions[ref.number][0] in _STAYS and row not in last | open_round
+        if fitted.dispositions[ref.number][0] in _STAYS and row not in last
     ]
     if numbers:
         raise _broken("what a person asked for goes last", numbers, "these stay, and it went")
 
 
 def _check_rounds(visible: Visible, here: list[bool]) -> None:
-    for calls, results, _ in visible.groups:
-        if len(calls) + len(results) == 1:
+    for group in visible.groups:
+        rows = group.rows
+        if len(rows) == 1:
             continue
-        staying = [here[row] for row in (*calls, *results)]
-        if any(staying) and not all(staying):
-            numbers = [visible.messages[row].number for row in (*calls, *results)]
+        staying = sum([here[row] for row in rows])
+        if staying and staying < len(rows):
+            numbers = [visible.messages[row].number for row in rows]
             raise _broken("a tool round stands or falls as one", numbers, "only part of it stays")
 
 
 def _check_texts(visible: Visible, proposal: Proposal) -> None:
-    limits, decided = proposal.limits, proposal.dispositions
+    limits, messages, row_of = proposal.limits, visible.messages, visible.row_of
     without_limit = [
-        ref.number
-        for ref in visible.messages
-        if not ref.shortened and decided[ref.number][0] == "shortened" and ref.number not in limits
+        number
+        for number, (disposition, _) in proposal.dispositions.items()
+        if disposition == "shortened"
+        and number not in limits
+        and not messages[row_of[number]].shortened
     ]
     if without_limit:
         raise _broken("a shortened message has a limit", without_limit, "no limit given")
@@ -158,7 +158,7 @@ def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> Non
         return
     groups = visible.groups
     # Late results of an open round may still move every row behind its first one.
-    open_groups = [group.rows[0] for group in groups if group.pending and here[group.rows[0]]]
+    open_groups = [group.rows[0] for group in visible.waiting if here[group.rows[0]]]
     last_open = open_groups[-1] if open_groups else None
     starts = {
         visible.messages[group.rows[0]].number

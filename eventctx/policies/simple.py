@@ -14,7 +14,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
-from eventctx.policies.proposals import Decisions, conversation, decisions
+from eventctx.policies.proposals import Decisions, decisions
 from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.projections.view.refs import MessageRef
 
@@ -35,7 +35,7 @@ class Simple(msgspec.Struct, frozen=True):
         """Dispositions of every visible message; insertions stay as they are."""
         most = at_most(self.max_messages, state)
         kept = self.keep_recent if most is None else min(self.keep_recent, most)
-        recent = conversation(visible.messages)[-kept:]
+        recent = visible.conversation[-kept:]
         decided = decisions(visible, dict.fromkeys(recent, "recent"))
         said = spoken_rows(visible, visible.insertions)
         asked = {visible.messages[row].number for row in said}

@@ -20,41 +20,22 @@ _STAYS = ("kept", "shortened")
 
 def spoken_rows(
     visible: Visible, insertions: Iterable[InsertionRef | NewInsertion]
-) -> dict[int, str]:
+) -> Mapping[int, str]:
     """Rows with a person's task or demands, in order, each with its reason code.
 
-    Left out are those whose demands stand in one of ``insertions``, or were all taken back. Where
-    it is not known which message the task is, it is the first of a person in view.
+    Left out are those whose demands stand in one of ``insertions``, or were all taken back
+    (``Visible.asked_for``).
     """
-    task = visible.spoken.task
-    free = all_taken_back(visible)
+    asked = visible.asked_for
     quoted = numbers_in([run for one in insertions for run in one.demands])
-    spoken: dict[int, str] = {}
-    for row in visible.spoken_by_people:
-        ref = visible.messages[row]
-        task = ref.number if task is None else task
-        if ref.number == task:
-            spoken[row] = "task"
-        elif ref.facts.may_demand and ref.number not in quoted and ref.number not in free:
-            spoken[row] = "demand"
-    if any(visible.messages[row].facts.results for row in spoken):
-        # The words beside a result that answers no call are in no view, whatever is decided.
-        for row in [row for group in visible.groups if group.orphan for row in group.results]:
-            spoken.pop(row, None)
-    return spoken
-
-
-def all_taken_back(visible: Visible) -> frozenset[int]:
-    """Numbers of the messages in view of which no demand holds any longer."""
-    spoken = visible.spoken
-    if not spoken.withdrawn:
-        return frozenset()
-    holding = {one.number for one in spoken.demands}
-    touched = {number for number, _ in spoken.withdrawn} - holding
-    # Facts of an older reader do not say how many demands there are, so some may hold.
-    return frozenset(
-        [ref.number for ref in visible.messages if ref.number in touched and ref.facts.demands]
-    )
+    if not quoted:
+        return asked
+    messages = visible.messages
+    return {
+        row: reason
+        for row, reason in asked.items()
+        if reason == "task" or messages[row].number not in quoted
+    }
 
 
 def with_spoken(
@@ -68,9 +49,8 @@ def with_spoken(
         return proposal
     corrected: dict[int, tuple[Disposition, str]] = dict(decided)
     last_open: int | None = None
-    for group in visible.groups:
-        if missing.isdisjoint(group.rows):
-            continue
+    for place in sorted(visible.groups_with(missing)):
+        group = visible.groups[place]
         for row in group.rows:
             ref = visible.messages[row]
             is_short = ref.shortened or ref.number in proposal.limits

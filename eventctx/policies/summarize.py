@@ -23,15 +23,8 @@ from eventctx.log.plan import Disposition, numbers_in
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import AtLeastOne, Share, check
-from eventctx.policies.fit import (
-    fit,
-    latest_human,
-    line_to_drop_to,
-    protected_rows,
-    shortenable,
-    to_answer,
-)
-from eventctx.policies.ladder import Ladder, open_loop
+from eventctx.policies.fit import fit, line_to_drop_to
+from eventctx.policies.ladder import Ladder
 from eventctx.policies.policy import (
     Ask,
     AskSummary,
@@ -199,28 +192,28 @@ class _Scene:
         self.visible = visible
         self.budget = budget
         self.working_set = WorkingSet(visible, kept_whole(visible))
-        protected, self.open_round = protected_rows(visible, self.working_set.groups)
+        self.open_round = visible.open_round
         # The fit stage shortens these in any case, so no summary is needed to free their tokens.
-        self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
-        self.loop = open_loop(visible.messages, self.open_round)
-        self.human = latest_human(visible.messages)
-        self.last = to_answer(visible.messages, self.working_set.groups)
+        self.working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        self.human = visible.latest_human
+        self.last = visible.to_answer
         spoken = spoken_rows(visible, ())
-        self.head = self._whole(protected | self.open_round)
+        self.head = self._whole(visible.protected | self.open_round)
         self.task = self._whole({row for row, why in spoken.items() if why == "task"})
         self.demands = [row for row, why in spoken.items() if why == "demand"]
-        self.row_of = {ref.number: row for row, ref in enumerate(visible.messages)}
+        self.row_of = visible.row_of
 
     def _whole(self, rows: frozenset[int] | set[int]) -> frozenset[int]:
-        touched = [group for group in self.working_set.groups if not rows.isdisjoint(group.rows)]
-        return frozenset(row for group in touched for row in group.rows)
+        groups = self.visible.groups
+        touched = self.visible.groups_with(rows)
+        return frozenset([row for place in touched for row in groups[place].rows])
 
     def guards(self) -> Iterator[frozenset[int]]:
         """Sets of rows that stay, each smaller than the one before.
 
         The second gives up the open tool loop. No summary stands for the task.
         """
-        yield self.head | self.task | self._whole(self.loop)
+        yield self.head | self.task | self._whole(self.visible.open_loop)
         yield self.head | self.task
 
     def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
@@ -298,7 +291,7 @@ class _Scene:
         """The older summaries and the rows that ``cut`` takes out, and the tokens of both."""
         merged = [one for one in self.visible.insertions if _place(one) in cut.merged]
         rows = frozenset(self.row_of[number] for number in numbers_in((*cut.runs, *cut.covered)))
-        groups = [one for one in self.working_set.groups if not rows.isdisjoint(one.rows)]
+        groups = [self.visible.groups[place] for place in self.visible.groups_with(rows)]
         tokens = sum(self.working_set.cost(one) for one in groups) + sum(
             one.tokens for one in merged
         )

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import latest_human, line_to_drop_to, protected_rows, shortenable
+from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import (
     AskMemory,
     Budget,
@@ -22,7 +22,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.proposals import conversation, decisions
+from eventctx.policies.proposals import decisions
 from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.token_budget import (
     LEARNINGS_HEADING,
@@ -93,7 +93,7 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
             return msgspec.structs.replace(
                 filled.proposal, kept_insertions=tuple(visible.insertions)
             )
-        human = latest_human(visible.messages)
+        human = visible.latest_human
         answer = state.answers.get(MEMORY_KEY)
         if self.memory and human is not None and answer is None:
             decided = filled.proposal.dispositions
@@ -112,7 +112,7 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
         return filling.filled(0).proposal
 
     def _shares(self, visible: Visible, budget: Budget) -> TokenBudget:
-        system = sum([ref.tokens for ref in visible.messages if ref.facts.kind == "system"])
+        system = sum([visible.messages[row].tokens for row in visible.system])
         reserved = max(self.system_reserve, system) + self.tool_definitions_reserve
         return TokenBudget(
             budget.tokens,
@@ -158,21 +158,19 @@ class _Filling:
             visible,
             msgspec.structs.replace(kept_whole(visible), kept_insertions=tuple(self.others)),
         )
-        protected, _ = protected_rows(visible, self.working_set.groups)
-        self.working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
-        rows = conversation(visible.messages)
+        self.working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        rows = visible.conversation
         self.tail = rows[max(0, len(rows) - shares.fresh_tail_count) :]
-        staying = protected.union(self.tail, spoken_rows(visible, visible.insertions))
-        groups = self.working_set.groups
-        self.older = [group for group in groups if staying.isdisjoint(group.rows)]
+        staying = visible.protected.union(self.tail, spoken_rows(visible, visible.insertions))
+        here, groups = visible.groups_with(staying), visible.groups
+        self.older = [group for place, group in enumerate(groups) if place not in here]
         line = budget.target if state.trigger == "manual" else line_to_drop_to(budget)
         older = sum([self.working_set.cost(group) for group in self.older])
         self.room = line - (self.working_set.total - older)
         used = [
-            self.working_set.cost(group)
-            for group in groups
-            if not staying.isdisjoint(group.rows)
-            and visible.messages[group.rows[0]].facts.kind != "system"
+            self.working_set.cost(groups[place])
+            for place in here
+            if visible.facts[groups[place].rows[0]].kind != "system"
         ]
         self.share = shares.history - sum(used)
 

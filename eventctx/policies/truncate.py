@@ -12,7 +12,7 @@ import msgspec
 
 from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
-from eventctx.policies.proposals import conversation, decisions
+from eventctx.policies.proposals import decisions
 from eventctx.policies.simple import at_most, check_counts
 from eventctx.projections.view.refs import MessageRef
 
@@ -39,7 +39,7 @@ class Truncate(msgspec.Struct, frozen=True):
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
-        rows = conversation(visible.messages)
+        rows = visible.conversation
         if self.keep_turns is None:
             rows = rows[-self.keep_recent :]
         else:

@@ -13,6 +13,7 @@ the row adds to it while ``here[row]`` is true.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
 from typing import Final
 
 from eventctx.log.plan import Disposition
@@ -42,26 +43,25 @@ class WorkingSet:
         self.decided = dict(proposal.dispositions)
         self.limits = dict(proposal.limits)
         self.groups = visible.groups
-        self.here = [self.decided[ref.number][0] in _STAYS for ref in visible.messages]
-        self.tokens_of = [ref.tokens for ref in visible.messages]
         # A view leaves out a result without a call, so dropping one frees nothing.
-        self.orphans = {row for calls, results, _ in self.groups if not calls for row in results}
+        self.orphans = visible.orphans
+        decided = self.decided
+        self.here = [decided[number][0] in _STAYS for number in visible.row_of]
+        self.tokens_of = [ref.tokens for ref in visible.messages]
         for row in self.orphans:
             self.tokens_of[row] = 0
         shown = sum(self.tokens_of)
         if self.limits:
             self._shorten_as_proposed()
-        self.total = (
-            self._overhead(visible, proposal)
-            - shown
-            + sum([tokens for tokens, here in zip(self.tokens_of, self.here, strict=True) if here])
-        )
+        left = sum(compress(self.tokens_of, self.here))
+        self.total = self._overhead(visible, proposal) - shown + left
 
     def _shorten_as_proposed(self) -> None:
-        for row, ref in enumerate(self.messages):
-            limit = self.limits.get(ref.number)
-            if limit is not None and row not in self.orphans:
-                self.tokens_of[row] = shortened_tokens(ref.facts, limit, self.estimator)
+        facts, row_of = self._visible.facts, self._visible.row_of
+        for number, limit in self.limits.items():
+            row = row_of[number]
+            if row not in self.orphans:
+                self.tokens_of[row] = shortened_tokens(facts[row], limit, self.estimator)
 
     def _overhead(self, visible: Visible, proposal: Proposal) -> int:
         """Tokens of the whole view with the proposal's insertions in place of the present ones."""
@@ -71,8 +71,8 @@ class WorkingSet:
         # A dropped round takes its synthetic results along: one for every call without a result.
         freed = sum(
             visible.tokens_made_up(group)
-            for group in self.groups
-            if group.pending and not self.here[group.calls[0]]
+            for group in visible.waiting
+            if not self.here[group.calls[0]]
         )
         return visible.tokens - present + kept + new - freed
 
@@ -155,14 +155,21 @@ class WorkingSet:
 
     def cost(self, group: Group) -> int:
         """Tokens freed by dropping a group."""
+        return self.costs((group,))[0]
+
+    def costs(self, groups: Iterable[Group]) -> list[int]:
+        """Tokens freed by dropping each of these groups."""
         tokens_of, here = self.tokens_of, self.here
-        calls, results, pending = group
-        freed = 0
-        for row in calls + results:
-            if here[row]:
-                freed += tokens_of[row]
-        made_up = pending and here[calls[0]]
-        return freed + (self._visible.tokens_made_up(group) if made_up else 0)
+        costs: list[int] = []
+        for group in groups:
+            freed = 0
+            for row in group.rows:
+                if here[row]:
+                    freed += tokens_of[row]
+            if group.pending and here[group.calls[0]]:
+                freed += self._visible.tokens_made_up(group)
+            costs.append(freed)
+        return costs
 
     def drop(self, group: Group, reason: str, cost: int | None = None) -> None:
         """Take a whole group out of the view; ``cost`` is the tokens it frees, where known."""
@@ -173,8 +180,8 @@ class WorkingSet:
         self.total -= cost
         dropped: tuple[Disposition, str] = ("dropped", reason)
         messages, here, decided, limits = self.messages, self.here, self.decided, self.limits
-        for calls, results, _ in groups:
-            for row in (*calls, *results):
+        for group in groups:
+            for row in group.rows:
                 if here[row]:
                     here[row] = False
                     number = messages[row].number
@@ -187,12 +194,13 @@ def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:
     """The proposal that leaves the view as it is."""
     whole: tuple[Disposition, str] = ("kept", reason)
     already: tuple[Disposition, str] = ("shortened", reason)
-    decided = {ref.number: already if ref.shortened else whole for ref in visible.messages}
-    for ref in visible.messages:
-        if ref.facts.kind == "system":
-            decided[ref.number] = (decided[ref.number][0], "system")
-    for number in visible.pins & decided.keys():
-        decided[number] = (decided[number][0], "pinned")
+    messages = visible.messages
+    decided = dict.fromkeys(visible.row_of, whole)
+    decided.update({ref.number: already for ref in messages if ref.shortened})
+    for rows, why in ((visible.system, "system"), (visible.pinned, "pinned")):
+        for row in rows:
+            number = messages[row].number
+            decided[number] = (decided[number][0], why)
     return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 

@@ -13,23 +13,17 @@ an agent needs is measured by ``projections.evidence`` (docs/explanation/evidenc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import (
-    latest_human,
-    line_to_drop_to,
-    protected_rows,
-    shortenable,
-    to_answer,
-)
+from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.index.lines import Timeline
 from eventctx.policies.index.reading import ReadMessage, read_messages
 from eventctx.policies.index.text import (
@@ -52,7 +46,6 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.spoken_rows import spoken_rows
 from eventctx.policies.working_set import WorkingSet, kept_whole
 from eventctx.projections.view.refs import InsertionRef
 
@@ -141,11 +134,10 @@ class Workset(msgspec.Struct, frozen=True):
         room: int,
     ) -> Proposal:
         """The rounds that fit beside an index of ``room`` tokens, and the index."""
-        protected, open_round = protected_rows(visible, working_set.groups)
-        task = visible.spoken.task
-        tasks = {row for row, ref in enumerate(visible.messages) if ref.number == task}
-        _reduce(working_set, scene, protected | open_round | tasks, budget.target - room)
-        _name_what_must_stay(working_set, visible, open_round)
+        task = visible.row_of.get(visible.spoken.task) if visible.spoken.task is not None else None
+        stays = visible.protected.union(visible.open_round, () if task is None else (task,))
+        _reduce(working_set, scene, stays, budget.target - room)
+        _name_what_must_stay(working_set, visible)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
         # Where much must stay, a large index would only bring the next compaction nearer.
         room = min(room, line_to_drop_to(budget) - working_set.total)
@@ -157,8 +149,7 @@ def _whole(visible: Visible, budget: Budget, others: tuple[InsertionRef, ...]) -
     """The view without an index, with results that take more than their share shortened."""
     whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
     working_set = WorkingSet(visible, whole)
-    protected, _ = protected_rows(visible, working_set.groups)
-    working_set.shorten_oversize(shortenable(visible, protected), budget.tokens)
+    working_set.shorten_oversize(visible.shortenable, budget.tokens)
     return working_set
 
 
@@ -172,14 +163,15 @@ INDEX_MARK: Final = read_facts(index_message(())).mark
 
 def _wanted(visible: Visible) -> tuple[int, ...]:
     """The numbers of the messages to read: the newest in view and out of it, and all demands."""
-    in_view = [ref.number for ref in visible.messages if ref.facts.kind != "system"]
+    newest = visible.conversation[-MOST_IN_VIEW:]
+    in_view = [visible.messages[row].number for row in newest]
     gone: list[int] = []
     for run in reversed(visible.gone):
         gone += range(run.last, run.first - 1, -1)
         if len(gone) >= MOST_GONE:
             break
     demands = [one.number for one in visible.spoken.demands]
-    return tuple(sorted({*in_view[-MOST_IN_VIEW:], *gone[:MOST_GONE], *demands}))
+    return tuple(sorted({*in_view, *gone[:MOST_GONE], *demands}))
 
 
 class _Scene:
@@ -187,7 +179,8 @@ class _Scene:
 
     def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
         self.visible = visible
-        kinds: dict[int, Kind] = {ref.number: ref.facts.kind for ref in visible.messages}
+        facts, row_of = visible.facts, visible.row_of
+        kinds = {number: facts[row_of[number]].kind for number in texts if number in row_of}
         self.demanding = {one.number: one for one in visible.spoken.demands}
         self.taken_back = frozenset(visible.spoken.withdrawn)
         asked = {*self.demanding, *[number for number, _ in self.taken_back]}
@@ -213,35 +206,27 @@ class _Scene:
         return found
 
 
-def _reduce(
-    working_set: WorkingSet, scene: _Scene, stays: frozenset[int] | set[int], goal: int
-) -> None:
+def _reduce(working_set: WorkingSet, scene: _Scene, stays: frozenset[int], goal: int) -> None:
     """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
-    worth = _worth(working_set, scene)
-    messages = working_set.messages
-    free = [
-        (value, group)
-        for value, group in zip(worth, working_set.groups, strict=True)
-        if group.calls
-        and stays.isdisjoint(group.calls)
-        and stays.isdisjoint(group.results)
-        and messages[group.calls[0]].facts.kind != "system"
-    ]
-    costs = [working_set.cost(group) for _, group in free]
-    room = goal - (working_set.total - sum(costs))
+    visible, groups = scene.visible, working_set.groups
+    costs, worth = working_set.costs(groups), _worth(working_set, scene)
+    fixed = visible.groups_with(stays.union(visible.system, working_set.orphans))
+    free = [place for place in range(len(groups)) if place not in fixed]
+    room = goal - (working_set.total - sum([costs[place] for place in free]))
     # The newest rounds first, then the best, of equal worth the newest; what is too large makes
     # room for the next ones.
-    pairs = list(zip(free, costs, strict=True))
-    older = max(0, len(pairs) - NEWEST)
-    ranked = pairs[older:][::-1] + sorted(pairs[:older], reverse=True)
+    free.reverse()
+    ranked = free[:NEWEST] + sorted(free[NEWEST:], key=worth.__getitem__, reverse=True)
     going: list[Group] = []
     freed = 0
-    asked_for = spoken_rows(scene.visible, ())
+    asked_for = visible.asked_for
+    asking = visible.groups_with(asked_for)
     beside = Limit(BESIDE_DEMANDS, BESIDE_DEMANDS, BESIDE_DEMANDS)
-    for (_, group), cost in ranked:
+    for place in ranked:
+        group, cost = groups[place], costs[place]
         if cost <= room:
             room -= cost
-        elif not asked_for.keys().isdisjoint(group.rows):
+        elif place in asking:
             # An index may have no room for these demands next time, so they stay where they are.
             for row in group.rows:
                 working_set.shorten(row, beside, "demand" if row in asked_for else "same_round")
@@ -252,14 +237,12 @@ def _reduce(
     working_set.drop_all(going, "least_needed", freed)
 
 
-def _name_what_must_stay(
-    working_set: WorkingSet, visible: Visible, open_round: frozenset[int]
-) -> None:
+def _name_what_must_stay(working_set: WorkingSet, visible: Visible) -> None:
     """Give what stays in any case its own reason: not that there was room for it."""
     messages, decided = visible.messages, working_set.decided
-    reasons = dict.fromkeys(open_round, "open_round")
-    reasons |= {row: why for row, why in spoken_rows(visible, ()).items() if why == "task"}
-    last, human = to_answer(messages, visible.groups), latest_human(messages)
+    reasons = dict.fromkeys(visible.open_round, "open_round")
+    reasons |= {row: why for row, why in visible.asked_for.items() if why == "task"}
+    last, human = visible.to_answer, visible.latest_human
     reasons |= {row: "latest" for row in (last,) if row is not None}
     reasons |= {row: "latest_human" for row in (human,) if row is not None}
     for row, reason in reasons.items():
@@ -269,16 +252,16 @@ def _name_what_must_stay(
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
-    """What each round is worth, in the order of the rounds."""
+    """What each round is worth, in the order of the rounds; 0 for those that were not read."""
     messages, by_number = working_set.messages, scene.by_number
     later: set[str] = set()
     touched: set[str] = set()
-    worth: list[float] = []
+    worth = [0.0] * len(working_set.groups)
     unread = max(0, len(messages) - MOST_IN_VIEW)
-    for group in reversed(working_set.groups):
-        last = (group.results or group.calls)[-1]
+    for place in range(len(worth) - 1, -1, -1):
+        group = working_set.groups[place]
+        last = group.rows[-1]
         if last < unread:
-            worth.append(0.0)
             continue
         kind, number = messages[group.rows[0]].facts.kind, messages[last].number
         value = _OF_KIND.get(kind, 1.0)
@@ -293,8 +276,7 @@ def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
                 value = max([of_deed[deed.how] for deed in deeds])
                 touched |= paths
             value *= _unique(read, later)
-        worth.append(value / (1 + age))
-    worth.reverse()
+        worth[place] = value / (1 + age)
     return worth
 
 
@@ -310,17 +292,14 @@ def _unique(read: list[ReadMessage], later: set[str]) -> float:
 
 def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | None:
     """The index of everything that is out of view, within ``room`` tokens."""
-    in_view = {
-        ref.number
-        for row, ref in enumerate(working_set.messages)
-        if working_set.here[row] and ref.number not in working_set.limits and not ref.shortened
-    }
+    staying = [*compress(working_set.messages, working_set.here)]
+    here = {ref.number for ref in staying}
+    in_view = here.difference(working_set.limits, [ref.number for ref in staying if ref.shortened])
     gone = [one for one in scene.read if one.number not in in_view and one.kind != "system"]
     if not gone:
         return None
     measure = measure_of(working_set.estimator)
     characters = room_for_sections(room, working_set.estimator)
-    here = {ref.number for row, ref in enumerate(working_set.messages) if working_set.here[row]}
     # A message that is in view shortened has its demands with it.
     demands = [
         (one.number, text)
@@ -338,23 +317,29 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     if not sections:
         return None
     message = index_message(sections)
-    return NewInsertion("notice", message, _anchor(working_set), demands=runs_of_numbers(quoted))
+    return NewInsertion(
+        "notice", message, _anchor(scene.visible, working_set), demands=runs_of_numbers(quoted)
+    )
 
 
-def _anchor(working_set: WorkingSet) -> int | None:
+def _anchor(visible: Visible, working_set: WorkingSet) -> int | None:
     """The message before which the index stands: the first that stays behind all that left.
 
     None (the start) where there is none, or where a round without all its results stays before it:
     late results may still change the order behind such a round.
     """
-    messages, here = working_set.messages, working_set.here
-    starts = [group.calls[0] for group in working_set.groups if group.calls]
-    last = max([start for start in starts if not here[start]], default=-1)
-    staying = [start for start in starts if start > last]
-    behind = next((row for row in staying if messages[row].facts.kind != "system"), None)
+    here, behind = working_set.here, None
+    for group in reversed(working_set.groups):
+        if group.orphan:
+            continue
+        start = group.calls[0]
+        if not here[start]:
+            break
+        if visible.facts[start].kind != "system":
+            behind = start
     if behind is None:
         return None
-    pending = [group.calls[0] for group in working_set.groups if group.pending]
-    if any(here[start] and start < behind for start in pending):
+    starts = [group.calls[0] for group in visible.waiting]
+    if any(here[start] and start < behind for start in starts):
         return None
-    return messages[behind].number
+    return visible.messages[behind].number

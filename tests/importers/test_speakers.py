@@ -22,7 +22,7 @@ from eventctx.log.store import NO_STREAM
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.policies.fit import latest_human
+from eventctx.policies.planner import visible_of
 from eventctx.projections.view import request_view, snapshot
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
@@ -102,9 +102,9 @@ async def test_the_latest_human_message_is_the_one_that_a_person_wrote(tmp_path:
         "user",
         "assistant",
     ]
-    assert latest_human(view.layout.refs) == 0
+    assert visible_of(view).latest_human == 0
     view = await view_of(await imported(tmp_path, talk()))
-    assert latest_human(view.layout.refs) == 2
+    assert visible_of(view).latest_human == 2
 
 
 async def test_the_body_holds_the_message_and_nothing_of_its_envelope(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from eventctx.messages.parts import read_parts
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.policies import rules
 from eventctx.policies.custom import Custom
-from eventctx.policies.fit import Fitted, fit, latest_human, protected_rows
+from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.importance import Importance
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.pipeline import Pipeline
@@ -50,8 +50,8 @@ BUDGET = 16_000
 
 def forgets(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
     """Drop whatever may go by the rules of views, as an author might who knows no other rule."""
-    human, groups = latest_human(visible.messages), visible.groups
-    whole, open_round = protected_rows(visible, groups)
+    human, groups = visible.latest_human, visible.groups
+    whole, open_round = visible.protected, visible.open_round
     decided: dict[int, Any] = {}
     for group in groups:
         stays = not (whole | open_round | {human}).isdisjoint(group.rows)
@@ -277,7 +277,7 @@ def test_nothing_that_a_person_asked_for_goes_before_everything_else(
     visible, budget = view(*rows), budget_of(tokens)
     fitted = fitted_by(policy, rows, budget, state)
     in_view = "\n".join(shown(visible, rows, fitted))
-    human = latest_human(visible.messages)
+    human = visible.latest_human
     assert human is None or all(one in in_view for one in said_in(rows[human]))
     people = [row for row, ref in enumerate(visible.messages) if ref.facts.human]
     sentences = [one for row in people for one in demands_in(rows[row])]
@@ -301,7 +301,7 @@ def said_in(row: Row) -> list[str]:
 def least(visible: Visible, rows: list[Row]) -> int:
     """The tokens of nothing but the floor and what a person asked for, as short as can be."""
     working_set = WorkingSet(visible, kept_whole(visible))
-    protected, open_round = protected_rows(visible, visible.groups)
+    protected, open_round = visible.protected, visible.open_round
     spoken = spoken_rows(visible, ())
     for group in visible.groups:
         if (protected | open_round | spoken.keys()).isdisjoint(group.rows):
@@ -316,7 +316,7 @@ def least(visible: Visible, rows: list[Row]) -> int:
 def others_are_gone(visible: Visible, fitted: Fitted) -> bool:
     """Whether nothing but the floor and a person's words is left, and results are blanked."""
     working_set = WorkingSet(visible, fitted.proposal)
-    protected, open_round = protected_rows(visible, visible.groups)
+    protected, open_round = visible.protected, visible.open_round
     spoken = spoken_rows(visible, ())
     for group in visible.groups:
         if group.orphan:

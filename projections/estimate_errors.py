@@ -32,13 +32,12 @@ class EstimateErrors(msgspec.Struct, frozen=True):
 
 
 def estimate_errors(figures: Figures, positions: Iterable[int]) -> EstimateErrors:
-    """The estimator's errors over the requests at ``positions``."""
+    """The estimator's errors over the requests at ``positions``, in order."""
     found: tuple[list[float], list[float]] = ([], [])
     without = 0
-    requests, sizes = figures.requests.all(), figures.sizes.all()
-    for position in positions:
-        reported, made = requests[position].reported, sizes[position]
-        if reported is None:
+    wanted = set(positions)
+    for made, reported in figures.reported():
+        if reported is None or made.position not in wanted:
             continue
         found[made.calibrated].append((made.estimate - reported) / reported)
         without += not made.calibrated and made.beside is None

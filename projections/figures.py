@@ -198,7 +198,7 @@ def _position(item: _Placed) -> int:
 class Figures:
     """The figures of a session by position: of its requests, and of its applied compactions.
 
-    ``sizes`` is what the requests' own records say, ``file`` what is known of an imported file.
+    ``file`` is what is known of an imported file.
     """
 
     def __init__(self, state: FiguresState) -> None:
@@ -206,9 +206,6 @@ class Figures:
         self.file = state.file
         self.requests = ByPosition(state.requests, self._request)
         self.compactions = ByPosition(state.compactions, self._compaction)
-        self.sizes: ByPosition[RequestSizes, RequestSizes] = ByPosition(
-            state.requests, lambda one: one
-        )
 
     @cached_property
     def _reports(self) -> dict[int, int]:
@@ -217,6 +214,11 @@ class Figures:
     @cached_property
     def _firsts(self) -> dict[int, int]:
         return dict(self._state.firsts)
+
+    def reported(self) -> Iterator[tuple[RequestSizes, int | None]]:
+        """What each request's own record says, with the provider's count of its prompt."""
+        reports = self._reports
+        return ((made, reports.get(made.position) or None) for made in self._state.requests)
 
     def _request(self, made: RequestSizes) -> RequestFigures:
         return _request(made, self._reports.get(made.position))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from eventctx.log.codec import decode_known
@@ -122,10 +125,29 @@ def turn(state: Numbering, number: int) -> TimelineTurn | None:
     return next((turn for turn in reversed(turns(state)) if turn.number == number), None)
 
 
+def first_of(state: Numbering, turn: int) -> int | None:
+    """The position at which a turn began, for the first time if it was resumed; None: no such."""
+    return next((one.first for one in state.began if one.number == turn), None)
+
+
 def request(state: Numbering, turn: int, iteration: int | None = None) -> TimelineRequest | None:
     """The last request of a turn, or of one iteration of it; None if there is none."""
     found = None
-    for candidate in state.requests:
-        if candidate.turn == turn and iteration in (None, candidate.iteration):
+    for candidate in _requests_of(state, turn):
+        if iteration in (None, candidate.iteration):
             found = candidate
     return found
+
+
+def iterations(state: Numbering, turn: int) -> list[int]:
+    """The iterations of a turn that have requests, in order."""
+    found = [one.iteration for one in _requests_of(state, turn)]
+    return sorted({one for one in found if one is not None})
+
+
+def _requests_of(state: Numbering, turn: int) -> Iterator[TimelineRequest]:
+    """All requests of a turn. None of them lies before its beginning."""
+    began = first_of(state, turn)
+    if began is not None:
+        behind = bisect_left(state.requests, began, key=attrgetter("position"))
+        yield from (one for one in state.requests[behind:] if one.turn == turn)

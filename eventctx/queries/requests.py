@@ -108,11 +108,11 @@ async def request_of_turn(
 ) -> RequestView:
     """The last request of a turn, or of one of its iterations. Raises as ``request_at`` does."""
     state = (await timeline_at(store, stream)).changes.time
-    if numbering.turn(state, turn) is None:
+    if numbering.first_of(state, turn) is None:
         raise InvalidSetting(_no_turn(state, stream, turn))
     found = numbering.request(state, turn, iteration)
     if found is None:
-        made = sorted({r.iteration for r in state.requests if r.turn == turn} - {None})  # type: ignore[type-var]
+        made = numbering.iterations(state, turn)
         raise InvalidSetting(
             f"turn {turn} of session {stream!r} has no request in iteration {iteration}; "
             f"it has requests in iterations {made}"

@@ -175,7 +175,7 @@ class ViewHistory:
         if self._asked > _FEW:
             found = self._by_number.get(number, [])
         else:
-            found = [change for change in self.state.changes if change.number == number]
+            found = self.state.changes.numbered(number)
         known = self._figures
         if known is None:
             return found

@@ -23,7 +23,7 @@ from eventctx.projections.numbering import Began, TimelineRequest
 from eventctx.projections.timeline.fold import Link, Recount, SentContent, TimelineState
 from eventctx.projections.timeline.runs import ChangedRun, ChangeReason
 from eventctx.projections.timeline.views import OtherEntry, ShownView
-from eventctx.projections.view.series import Series
+from eventctx.projections.view.series import Series, with_number
 
 T = TypeVar("T")
 
@@ -61,18 +61,34 @@ _changes_from: Final = msgspec.msgpack.Decoder(_Changes).decode
 
 def _decode_changes(data: bytes) -> list[Change]:
     found = _changes_from(data)
+    causes = found.causes
     return [
-        Change(one.number, one.what, found.causes[one.cause], one.reason, one.into)
+        Change(number, what, causes[cause], reason, into)
+        for number, what, cause, reason, into in found.changes
+    ]
+
+
+def _changes_numbered(data: bytes, number: int) -> list[Change]:
+    """The changes to message ``number``. To make the others takes far longer than to read them."""
+    found = _changes_from(data)
+    return [
+        Change(number, one.what, found.causes[one.cause], one.reason, one.into)
         for one in found.changes
+        if one[0] == number
     ]
 
 
 class SeriesPart(NamedTuple):
-    """A series of the timeline: how it is found in a state, and its items as bytes and back."""
+    """A series of the timeline: how it is found in a state, and its items as bytes and back.
+
+    ``numbered`` is there for items about messages that lie behind their messages' origins: it
+    makes only those about one message.
+    """
 
     series: Callable[[TimelineState], Series[Any]]
     encode: Callable[[Sequence[Any]], bytes]
     decode: Callable[[bytes], list[Any]]
+    numbered: Callable[[bytes, int], list[Any]] | None = None
 
 
 def _part(series: Callable[[TimelineState], Series[Any]], item: Any) -> SeriesPart:
@@ -84,7 +100,9 @@ PARTS: Final[dict[str, SeriesPart]] = {
     "ends": _part(lambda state: state.changes.time.ends, tuple[str, int, bool]),
     "numbered": _part(lambda state: state.changes.time.requests, TimelineRequest),
     "origins": _part(lambda state: state.changes.origins, Origin),
-    "changes": SeriesPart(lambda state: state.changes.changes, _encode_changes, _decode_changes),
+    "changes": SeriesPart(
+        lambda state: state.changes.changes, _encode_changes, _decode_changes, _changes_numbered
+    ),
     "compacted": _part(lambda state: state.changes.compacted, int),
     "requests": _part(lambda state: state.audit.requests, AuditRow),
     "compactions": _part(lambda state: state.audit.compactions, CompactionRow),
@@ -107,6 +125,8 @@ PARTS: Final[dict[str, SeriesPart]] = {
     "links": _part(lambda state: state.beside.links, Link),
 }
 """All series of a timeline, by the name under which a block keeps them."""
+
+_ORIGINS: Final = list(PARTS).index("origins")
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -157,13 +177,24 @@ class FrameBlock:
         """The items of one series. Raises DecodeError for bytes that hold none."""
         found = self._decoded.get(name)
         if found is None:
-            packed = self._parts.get(name)
-            try:
-                found = [] if packed is None else PARTS[name].decode(decompress(packed))
-            except (msgspec.DecodeError, UnicodeDecodeError, IndexError, ZlibError) as error:
-                raise _damaged(error) from error
-            self._decoded[name] = found
+            found = self._decoded[name] = self._unpacked(name, PARTS[name].decode)
         return found
+
+    def numbered(self, name: str, number: int) -> list[Any]:
+        """The items of one series whose ``number`` it is. Raises as ``items``."""
+        make = PARTS[name].numbered
+        if make is None or name in self._decoded:
+            return with_number(self.items(name), number)
+        if number >= self.lengths[_ORIGINS]:
+            return []  # the message came later
+        return self._unpacked(name, lambda data: make(data, number))
+
+    def _unpacked(self, name: str, decode: Callable[[bytes], list[Any]]) -> list[Any]:
+        packed = self._parts.get(name)
+        try:
+            return [] if packed is None else decode(decompress(packed))
+        except (msgspec.DecodeError, UnicodeDecodeError, IndexError, ZlibError) as error:
+            raise _damaged(error) from error
 
 
 class Blocks(Generic[T]):
@@ -190,6 +221,16 @@ class Blocks(Generic[T]):
     def extend(self, items: Iterable[T], /) -> None:
         """Add items at the end."""
         self._fresh.extend(items)
+
+    def numbered(self, number: int, count: int, /) -> list[T]:
+        """Those of the first ``count`` items whose ``number`` it is; no others are made."""
+        found: list[T] = []
+        stored = min(count, self._stored)
+        whole = bisect_right(self._ends, stored)
+        for block in self._blocks[:whole]:
+            found += block.numbered(self._name, number)
+        rest = self._range(self._ends[whole - 1] if whole else 0, stored)
+        return found + with_number([*rest, *self._fresh[: count - stored]], number)
 
     def __len__(self) -> int:
         return self._stored + len(self._fresh)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload, runtime_checkable
 
 T = TypeVar("T")
 
@@ -41,6 +41,15 @@ class Growing(Protocol[T]):
     def __getitem__(self, index: int, /) -> T: ...
     @overload
     def __getitem__(self, index: slice, /) -> list[T]: ...
+
+
+@runtime_checkable
+class Searched(Protocol[T]):
+    """Items that are found by their number without making all others."""
+
+    def numbered(self, number: int, count: int, /) -> list[T]:
+        """Those of the first ``count`` items whose ``number`` it is."""
+        ...
 
 
 class Series(Generic[T]):
@@ -89,6 +98,13 @@ class Series(Generic[T]):
         """The version of the first ``count`` items; no item is copied."""
         return self._version(self._items, min(count, self._length))
 
+    def numbered(self, number: int) -> list[T]:
+        """The items whose field ``number`` it is, of items that have one."""
+        items = self._items
+        if isinstance(items, Searched):
+            return items.numbered(number, self._length)
+        return with_number(self, number)
+
     def continues(self, older: Series[T]) -> bool:
         """Whether ``older`` is a version of the same list and no longer than this one.
 
@@ -130,6 +146,11 @@ class Series(Generic[T]):
 
     def __repr__(self) -> str:
         return f"Series({list(self)!r})"
+
+
+def with_number(items: Iterable[T], number: int) -> list[T]:
+    """The items whose field ``number`` it is."""
+    return [one for one in items if one.number == number]  # type: ignore[attr-defined]
 
 
 def _first(items: list[T] | Growing[T], count: int) -> list[T] | Growing[T]:

@@ -54,12 +54,20 @@ def shown(state: TimelineState) -> dict[str, Any]:
     }
 
 
+def same_changes_by_number(found: TimelineState, wanted: TimelineState) -> None:
+    for number in range(0, len(wanted.changes.origins) + 1, 5):
+        changes = [one for one in wanted.changes.changes if one.number == number]
+        assert found.changes.changes.numbered(number) == changes
+        assert wanted.changes.changes.numbered(number) == changes
+
+
 async def check_all(store: EventStore, frames: KeyFrames, stream: str = "s") -> None:
     """Every position, in an order in which each needs another frame."""
     wanted = states_of(await records_of(store, stream))
     order = sorted(range(len(wanted)), key=lambda position: (position * 31) % len(wanted))
     for position in order:
         found = await frames.at(stream, position)
+        same_changes_by_number(found, wanted[position])  # before all changes are made below
         assert shown(found) == shown(wanted[position]), position
     assert shown(await frames.at(stream)) == shown(wanted[-1])
 

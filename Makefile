@@ -14,7 +14,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench scale install clean python
+.PHONY: demo test test-fast faults check bench profile scale install clean python
 
 # The package alone: seconds.
 $(VENV)/.package: pyproject.toml
@@ -84,6 +84,10 @@ bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhand
 	EVENTCTX_GOOGLE_ADK_PYTHON=$(VENV)/peers/google-adk/bin/python \
 	EVENTCTX_OPENHANDS_PYTHON=$(VENV)/peers/openhands/bin/python \
 	$(BIN)/python -m tests.benchmarks
+
+# The tables and pictures of docs/explanation/performance.md: about a minute.
+profile: $(VENV)/.bench
+	$(BIN)/python -m tests.benchmarks.profile
 
 # The figures and the tables of docs/explanation/scale.md: about ten minutes.
 scale: $(VENV)/.bench

@@ -51,6 +51,8 @@ from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.stores import sqlite_schema
 from eventctx.stores.postgres import schema as postgres_schema
+from tests.benchmarks.page import plots
+from tests.benchmarks.profile import page as profiled
 from tests.browser import pictures
 from tests.test_imports import FLOORS
 
@@ -271,7 +273,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 
 
-def test_every_picture_is_made_by_the_script_and_says_what_it_shows() -> None:
+def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
     shown = [
         (page, words, (page.parent / path).resolve())
         for page in PAGES
@@ -283,6 +285,7 @@ def test_every_picture_is_made_by_the_script_and_says_what_it_shows() -> None:
         )
         assert picture.stat().st_size <= pictures.MOST_BYTES, picture.name
     made = {pictures.FOLDER / one.file for one in pictures.PICTURES}
+    made |= {plots.FOLDER / name for name in (*plots.PICTURES, *profiled.PICTURES)}
     assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
 
 

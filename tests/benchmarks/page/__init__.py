@@ -1,0 +1,1 @@
+"""The page of results: ``python -m tests.benchmarks.page RUN.json`` writes it and its pictures."""

@@ -37,6 +37,7 @@ _NUMBERS: Final[dict[Level, int]] = {
     "info": logging.INFO,
     "warning": logging.WARNING,
 }
+_NO_IDS: Final = TraceIds()
 _NOT_IN_MESSAGE: Final = frozenset(
     (
         *("event", "turn_id", "span_id", "parent_span_id", "iteration", "trace_id", "time"),
@@ -92,7 +93,7 @@ class LogSink:
             return
         event = read(record)
         trace_id = self._locate(record, event)
-        level = level_for(record.type, _failed(event))
+        level = level_for(record.type, failed=most == "warning" and _failed(event))
         if level != most and not _takes(logger, level):
             return
         fields = build(record, event, trace_id, self._redactor, self._content)
@@ -116,7 +117,7 @@ class LogSink:
     def _locate(self, record: Record, event: Event | Unknown) -> str:
         with self._lock:
             known = self._ids.get(record.stream)
-            ids, trace_id = locate(known or TraceIds(), record, event)
+            ids, trace_id = locate(known or _NO_IDS, record, event)
             if ids.turns or ids.nested:
                 self._ids.keep(record.stream, ids)
         return trace_id

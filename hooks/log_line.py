@@ -18,7 +18,7 @@ from eventctx.hooks.redact import DEFAULT, MARGIN, Redactor
 from eventctx.log.codec import Unknown
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.record import Record
-from eventctx.projections.flat import MAX_TEXT, capped, read, scalars
+from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.ids import TraceIds, locate
 
 Level = Literal["debug", "info", "warning"]
@@ -107,22 +107,19 @@ def build(
         "trace_id": trace_id,
         "time": _rfc3339(record.time),
     }
-    if record.bodies:
-        fields["bodies"] = len(record.bodies)
-        sizes = [len(body.data) for body in record.bodies if body.data is not None]
-        if len(sizes) == len(record.bodies):
+    bodies = record.bodies
+    if bodies:
+        fields["bodies"] = len(bodies)
+        sizes = [len(body.data) for body in bodies if body.data is not None]
+        if len(sizes) == len(bodies):
             fields["body_bytes"] = sum(sizes)
         if content and sizes and not _packed(event):
             fields["content"] = _shown(_contents(record), MAX_CONTENT, redactor)
     # Texts are redacted whole and cut last: redaction would not recognise a part of a secret.
-    flat = scalars(event, _named, str)
-    if redactor is not None:
-        flat = redactor.fields(flat, limit=MAX_TEXT)
+    if redactor is None:
+        fields.update(scalars(event, _named))
     else:
-        flat = {
-            name: capped(value) if type(value) is str else value for name, value in flat.items()
-        }
-    fields.update(flat)
+        fields.update(redactor.fields(scalars(event, _named, None), limit=MAX_TEXT))
     fields["trace_id"] = trace_id  # the payload of prompt:submit has the same one, or None
     return fields
 

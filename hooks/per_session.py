@@ -49,6 +49,8 @@ class PerSession(Generic[S]):
 
     def get(self, session_id: str) -> S | None:
         """The state of a session of the registry that is calling; None if there is none."""
+        if not self._states:
+            return None
         found = self._states.get((CALLING.number, session_id))
         return self._states.get((_NOBODY, session_id)) if found is None else found
 

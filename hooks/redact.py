@@ -93,9 +93,9 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return ``text`` with its secrets replaced."""
         short = len(text) <= MAX_REMEMBERED
-        if (short and text in self._harmless) or (not self._own and not may_hold(text)):
+        if short and text in self._harmless:
             return text
-        found = self._redacted(text)
+        found = self._redacted(text) if self._own or may_hold(text) else text
         if short and found == text:
             # Remember it: names of models and tools come again with every call.
             if len(self._harmless) >= _REMEMBERED:
@@ -132,18 +132,16 @@ class Redactor:
         secret (``api_key``), the whole value is replaced. Numbers stay, and so do the ids and codes
         of ``EXEMPT``, which join lines, spans and records. ``limit``: most characters of a string.
         """
-        done: dict[str, Any] = {}
+        done = dict(fields)
         for name, value in fields.items():
             if type(value) in _PLAIN:
                 continue
             if name in EXEMPT:
-                long = limit is not None and isinstance(value, str) and len(value) > limit
-                now = f"{value[: (limit or 1) - 1]}…" if long else value
+                if limit is not None and isinstance(value, str) and len(value) > limit:
+                    done[name] = f"{value[: (limit or 1) - 1]}…"
             else:
-                now = self._value(value, self._kind(name), limit)
-            if now is not value:
-                done[name] = now
-        return {**fields, **done}
+                done[name] = self._value(value, self._kind(name), limit)
+        return done
 
     def document(self, value: Any, keep: frozenset[str] = frozenset()) -> Any:
         """Return a JSON document redacted at every depth, keys included; it is never cut.

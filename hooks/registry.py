@@ -123,6 +123,12 @@ class _Subscription:
         self._hooks._count_drop(self.name, "its session's queue is full, or its loop ended")
 
 
+class _Nested(threading.local):
+    """The records that handlers published in this thread while one was handed out."""
+
+    nested: deque[Record] | None = None
+
+
 class Hooks:
     """Observers of one engine. Safe to publish to from several threads and loops.
 
@@ -148,7 +154,7 @@ class Hooks:
         self._listening: list[tuple[Hashable, LossListener]] = []
         self._notified: tuple[LossListener, ...] = ()
         self._lock = threading.RLock()
-        self._local = threading.local()
+        self._local = _Nested()
         self._reset()
         renew_after_fork(self)
 
@@ -213,7 +219,7 @@ class Hooks:
     def after_fork(self) -> None:
         """In a forked child: take new locks, and leave the queued deliveries to the parent."""
         self._lock = threading.RLock()
-        self._local = threading.local()
+        self._local = _Nested()
         self._listening, self._notified = [], ()
         self._lanes.after_fork()
 
@@ -228,12 +234,14 @@ class Hooks:
         """
         if not self._any:
             return
-        nested: deque[Record] | None = getattr(self._local, "nested", None)
+        local = self._local
+        nested = local.nested
         if nested is not None:
             nested.append(record)
             return
-        nested = self._local.nested = deque()
-        before, CALLING.number = CALLING.number, self.number
+        nested = local.nested = deque()
+        calling = CALLING
+        before, calling.number = calling.number, self.number
         try:
             self._emit(record)
             for _ in range(MAX_NESTED):
@@ -243,8 +251,8 @@ class Hooks:
             for record in nested:
                 self._count_drop(record.type, f"handlers published over {MAX_NESTED} in answer")
         finally:
-            CALLING.number = before
-            self._local.nested = None
+            calling.number = before
+            local.nested = None
 
     def _emit(self, record: Record) -> None:
         emitter, keys = self._routes

@@ -75,7 +75,7 @@ def dispositions(plan: Plan) -> dict[str, int]:
 def scalars(
     event: Event | Unknown,
     named: Callable[[str, str], str] = as_it_is,
-    text: Callable[[str], str] = capped,
+    text: Callable[[str], str] | None = capped,
 ) -> dict[str, Scalar]:
     """The event's fields by the rules above, under the names that ``named(type, field)`` gives.
 
@@ -90,19 +90,22 @@ def scalars(
     flat: dict[str, Scalar] = {}
     for name, value in zip(names, values_of(event), strict=True):
         kind = type(value)
-        if value is None or value == ():
-            continue
-        if kind is str:
-            flat[name] = text(value)
-        elif kind is int or kind is bool or kind is float:
+        if kind is int or kind is bool or kind is float:
             flat[name] = value
+        elif value is None:
+            continue
+        elif kind is str:
+            flat[name] = value if text is None else text(value)
         elif kind is Plan:
             flat |= {f"{name}_{key}": count for key, count in dispositions(value).items()}
             flat[f"{name}_insertions"] = len(value.insertions)
             flat[f"{name}_through"] = value.through
+        elif not value:
+            continue
         elif kind is tuple and all(type(item) is str for item in value):
-            flat[name] = text(",".join(value))
-        elif (kind is tuple or kind is dict or kind is list) and value:
+            joined = ",".join(value)
+            flat[name] = joined if text is None else text(joined)
+        elif kind is tuple or kind is dict or kind is list:
             flat[f"{name}_count"] = len(value)
     return flat
 

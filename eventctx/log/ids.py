@@ -36,7 +36,7 @@ class RecordIds(NamedTuple):
 
     def child(self, span_id: str) -> RecordIds:
         """The ids of a span inside of this one."""
-        return self._replace(span_id=span_id, parent_span_id=self.span_id)
+        return RecordIds(self.turn_id, span_id, self.span_id, self.iteration)
 
 
 class Random:

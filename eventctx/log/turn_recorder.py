@@ -194,7 +194,8 @@ class IterationRecorder:
 
     def _span(self, of: Made, parent: str | None) -> TurnSpan[Made]:
         span_id = self._new_span_id(type(beginning_of(of)))
-        return TurnSpan(self.ids._replace(span_id=span_id, parent_span_id=parent), of)
+        ids = RecordIds(self.ids.turn_id, span_id, parent, self.ids.iteration)
+        return TurnSpan(ids, of)
 
 
 _UNNUMBERED: Final = events.PromptSubmit(number=0)

@@ -54,7 +54,7 @@ from eventctx.importers.source.lines import (
     parse_rows,
     text_or_none,
 )
-from eventctx.importers.source.values import BROKEN, read_value
+from eventctx.importers.source.values import BROKEN, decode_and_encode, read_value
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 
@@ -84,6 +84,24 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
     return parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
+
+
+def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
+    """A message's value, its encoding if it needs no repair, and a warning if it does.
+
+    The value is None where there is none that can be read.
+    """
+    if not data:
+        return None, None, ""
+    try:
+        value, encoded = decode_and_encode(data)
+    except BROKEN:
+        try:
+            value, repaired = read_value(data)
+        except ValueError:
+            return None, None, ""
+        return value, None, repaired
+    return value, encoded, ""
 
 
 class _Conversation:
@@ -209,10 +227,7 @@ class _Conversation:
 
     def _spoken(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
-        try:
-            message, repaired = read_value(sliced) if sliced else (None, "")
-        except ValueError:
-            message, repaired = None, ""
+        message, encoded, repaired = _read_message(sliced)
         if not isinstance(message, dict) or message.get("role") != row.type:
             problem = f"{row.type} line without a message of that role"
             return not_understood(line, row.type, data, problem)
@@ -228,12 +243,14 @@ class _Conversation:
         envelope = envelope_of(data, sliced)
         kind = f"{row.type}.envelope" if envelope is not None else row.type
         raw = Raw(line, kind, data if envelope is None else envelope)
-        return (raw, *self._message(line, row, message))
+        return (raw, *self._message(line, row, message, encoded))
 
-    def _message(self, line: int, row: ClaudeRow, message: dict[str, Any]) -> Iterable[Item]:
+    def _message(
+        self, line: int, row: ClaudeRow, message: dict[str, Any], data: bytes | None = None
+    ) -> Iterable[Item]:
         time = time_of(row)
         if row.type == "assistant":
-            return self._assistant(line, time, row, message)
+            return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
             trigger, tokens = self.boundary
             self.boundary = (None, None)
@@ -247,17 +264,23 @@ class _Conversation:
             before = (*self._close(), *self._delivered(line))
             if any(part.kind == "result" for part in read_parts(message)):
                 # Results belong to the turn of their calls.
-                return (*before, MessageItem(line, time, message, facts=facts))
+                return (*before, MessageItem(line, time, message, facts=facts, data=data))
             self.queue.begin_turn()
-            return (*before, TurnBegan(line, time), MessageItem(line, time, message, facts=facts))
-        item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts)
+            said = MessageItem(line, time, message, facts=facts, data=data)
+            return (*before, TurnBegan(line, time), said)
+        item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts, data=data)
         if self.open is None:
             return (item,)
         self.open.held.append(item)
         return self._close() if harness.interrupts(message) else ()
 
     def _assistant(
-        self, line: int, time: int | None, row: ClaudeRow, message: dict[str, Any]
+        self,
+        line: int,
+        time: int | None,
+        row: ClaudeRow,
+        message: dict[str, Any],
+        data: bytes | None,
     ) -> Iterable[Item]:
         if message.get("model") == _SYNTHETIC:
             return (*self._close(), MessageItem(line, time, message))
@@ -273,7 +296,7 @@ class _Conversation:
         else:
             items.extend(self._close())
             items.extend(self._delivered(line))
-            self.open = AnswerLines(line, time, message, text_or_none(row.requestRef))
+            self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
         if self.open.complete:
             items.extend(self._close())
         return items

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import InvalidMessage
 from eventctx.importers.recording.track import Content
 from eventctx.importers.source.items import Raw, Warned
-from eventctx.messages.encoding import encode_message
+from eventctx.messages.encoding import encode_message, may_be_too_deep
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 
@@ -33,16 +33,19 @@ def content_of(
     line: int,
     message: dict[str, Any],
     facts: Facts | None = None,
+    data: bytes | None = None,
     *,
     by_harness: bool = False,
     observation: bool = False,
 ) -> Stored | Unstorable:
     """The body of a message of ``line``; one that is too deep, or has no role, has none.
 
-    ``facts`` are the message's own, where they were read already.
+    ``facts`` are the message's own and ``data`` its encoding, where they were made already; with
+    ``data``, the message is one that was decoded from JSON.
     """
     try:
-        data = encode_message(message)
+        if data is None or may_be_too_deep(data):
+            data = encode_message(message)
         if facts is None:
             facts = read_facts(message, by_harness=by_harness, observation=observation)
     except InvalidMessage as error:

@@ -139,7 +139,8 @@ class Recorder:
         """Record one item."""
         self._ids.line = item.line
         await self._steps[type(item)](item)
-        await self.raw.match()
+        if self._track.next is not None:
+            await self.raw.match()
 
     async def end(self, closed: bool) -> None:
         """End the import. A ``closed`` file grows no more, so its last turn is ended too."""
@@ -163,7 +164,8 @@ class Recorder:
         data: tuple[Content, ...] = (),
         new_id: bytes | None = None,
     ) -> Record:
-        await self.raw.match(needed=True)
+        if self._track.next is not None:
+            await self.raw.match(needed=True)
         if time is not None and self._latest is not None:
             self._latest = max(self._latest, time)
         new_id = new_id or self._ids.for_record(type(event), ids)
@@ -341,7 +343,7 @@ class Recorder:
         # What the parser read is true of a message whose speaker the file does not name.
         facts = None if by_harness else item.facts
         found = content_of(
-            item.line, message, facts, by_harness=by_harness, observation=observation
+            item.line, message, facts, item.data, by_harness=by_harness, observation=observation
         )
         self._places.took(stored=isinstance(found, Stored))
         if isinstance(found, Unstorable):

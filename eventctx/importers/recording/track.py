@@ -208,7 +208,7 @@ class Track:
             self.observe(stored)
             return stored
         kind, version, payload = encode_event(event)
-        bodies = tuple([make_body(c.data, c.facts, self._salt) for c in data])
+        bodies = tuple([make_body(c.data, c.facts, self._salt) for c in data]) if data else ()
         moment = self._now if self.time is None else self.time
         draft = Draft(event_id, kind, version, moment, payload, bodies, *ids)
         self._position += 1

@@ -80,7 +80,7 @@ class MessageItem(msgspec.Struct, frozen=True):
     ``by_harness`` is set where the file says beside the message that a harness wrote it,
     ``observation`` where it is the result of the action in the model's text before it. The recorder
     tells observations by their form, too. ``facts`` are those that ``read_facts`` finds in the
-    message alone, if the parser needed them.
+    message alone, ``data`` the encoding of one that was decoded from JSON, if the parser made them.
     """
 
     line: int
@@ -90,6 +90,7 @@ class MessageItem(msgspec.Struct, frozen=True):
     by_harness: bool = False
     observation: bool = False
     facts: Facts | None = None
+    data: bytes | None = None
 
 
 class ModelCall(msgspec.Struct, frozen=True):

@@ -47,6 +47,11 @@ class TooDeep(ValueError):
 
 def decode(data: bytes) -> Any:
     """The value of JSON text that needs no repair. Raises one of ``BROKEN``."""
+    return decode_and_encode(data)[0]
+
+
+def decode_and_encode(data: bytes) -> tuple[Any, bytes]:
+    """The value of JSON text that needs no repair, and its encoding. Raises one of ``BROKEN``."""
     value = _decode(data)
     if _is_deep(value, data):
         raise NotWhole(_TOO_DEEP)
@@ -55,9 +60,10 @@ def decode(data: bytes) -> Any:
         _pack(value)
     except OverflowError as error:
         raise NotWhole("an integer beyond 64 bits") from error
-    if _repeats(data, encode(value)):
+    encoded = encode(value)
+    if _repeats(data, encoded):
         raise NotWhole(REPEATED)
-    return value
+    return value, encoded
 
 
 def read_value(data: bytes) -> tuple[Any, str]:
@@ -123,7 +129,7 @@ def _repeats(data: bytes, encoded: bytes) -> bool:
     A quotation mark stands in JSON text around a string, or escaped in one. So a text has as many
     as its value's encoding, unless a key was dropped with its value, or it has them as ``\\u0022``.
     """
-    if data.count(b'"') == encoded.count(b'"') and b"\\u0022" not in data:
+    if data == encoded or (data.count(b'"') == encoded.count(b'"') and b"\\u0022" not in data):
         return False
     try:
         json.loads(data.decode(), object_pairs_hook=_without_repetition)

@@ -23,19 +23,29 @@ class AnswerLines:
     """
 
     def __init__(
-        self, line: int, time: int | None, message: dict[str, Any], request: str | None = None
+        self,
+        line: int,
+        time: int | None,
+        message: dict[str, Any],
+        request: str | None = None,
+        data: bytes | None = None,
     ) -> None:
-        """``request`` is the id of the sent request that it answers, if the line names it."""
+        """``request`` is the id of the sent request that it answers, if the line names it.
+
+        ``data`` is the message's encoding, if it was made.
+        """
         self.line = line
         self.request = request
         self.time = time
         self.message = message
         self.id = message.get("id")
         self.rest = without(message, "content")
+        self._data = data
         self.held: list[Item] = []
 
     def join(self, line: int, time: int | None, message: dict[str, Any]) -> Iterable[Item]:
         """Add another line's blocks; the values that its other keys replace become ``Raw``."""
+        self._data = None
         rest = without(message, "content")
         replaced, self.rest = self.rest, rest
         merged = self.message
@@ -69,7 +79,7 @@ class AnswerLines:
             response_id=text_or_none(self.id),
             sent=self.request,
         )
-        yield MessageItem(line, time, message)
+        yield MessageItem(line, time, message, data=self._data)
         yield CallEnded(line, time)
         yield from self.held
 

@@ -21,6 +21,7 @@ MODULES = (
     "one_append",
     "many_sessions",
     "growth",
+    "growing.by_length",
     "opening",
     "preparing",
     "compacting",
@@ -32,6 +33,7 @@ MODULES = (
     "hosting",
     "whole_transcript",
     "cycle",
+    "turn_blocks",
     "starting",
     "tokens",
     "evidence",
@@ -42,7 +44,7 @@ MODULES = (
 )
 GROUPS = {
     group: [name for name in MODULES if name.startswith(f"{group}.")]
-    for group in ("peers", "servers")
+    for group in ("growing", "peers", "servers")
 }
 """Names that stand for several modules."""
 

@@ -8,7 +8,6 @@ the same cycles in sessions of the same length, in turns.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import apsw
 import msgspec
 
 import eventctx
-from eventctx.log.record import Draft, Record
+from eventctx.log.record import Record
 from eventctx.log.store import ANY, EventStore
 from tests.amplifier import hosts
 from tests.benchmarks import peer_context_simple
@@ -30,6 +29,7 @@ from tests.benchmarks.hosting import ListContext, Message, WindowProvider, tool_
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing, of_processor
 from tests.benchmarks.timing import Samples, now
+from tests.benchmarks.workload import as_draft
 
 FIGURE = "cycle"
 
@@ -135,7 +135,7 @@ class _Cycles:
         return ""
 
     async def _cycle(self, number: int, context: Any, provider: Any, hooks: Any) -> None:
-        answer, result, tool = _round()
+        answer, result, tool = tool_round()
         model = {"provider": "measured", "model": "a-model"}
         usage = {"input": 100_000 + number, "output": 5}
         done = {"result": {"success": True, "output": result["content"], "error": None}}
@@ -163,7 +163,7 @@ class _Cycles:
         self.tally.returned(TRANSCRIPT, transcript)
 
 
-def _round() -> tuple[Message, Message, Message]:
+def tool_round() -> tuple[Message, Message, Message]:
     """An answer that calls a tool, the tool's result, and the payload of its events."""
     _, answer, result, _ = tool_rounds(4)
     (call,) = answer["tool_calls"]
@@ -240,7 +240,7 @@ class _Appending(ListContext):
         return await super().get_messages_for_request(token_budget, provider)
 
     async def _append(self) -> None:
-        drafts = [_again(record) for record in next(self._shares)]
+        drafts = [as_draft(record) for record in next(self._shares)]
         await self._store.append(self._stream, drafts, ANY)
 
 
@@ -250,11 +250,6 @@ async def _records(path: Path, session: str) -> list[Record]:
         records = [record async for record in engine.store.read(session)]
     prompt = max(one.position for one in records if one.type == "prompt:submit")
     return [one for one in records[prompt + 2 :] if one.type not in _BEHIND]
-
-
-def _again(record: Record) -> Draft:
-    fields = [getattr(record, name) for name in Draft.__struct_fields__[1:]]
-    return Draft(os.urandom(16), *fields)
 
 
 def _rows(length: int, tallies: Mapping[str, Tally]) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventctx.log import events
 from eventctx.log.codec import encode_event
-from eventctx.log.record import Draft, make_body
+from eventctx.log.record import Draft, Record, make_body
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
@@ -69,3 +69,9 @@ def draft(message: Message) -> Draft:
 def drafts(count: int, first: int = 0) -> Iterator[Draft]:
     """Drafts of ``messages``."""
     return (draft(message(number)) for number in range(first, first + count))
+
+
+def as_draft(record: Record) -> Draft:
+    """What a record says, as a new event."""
+    fields = [getattr(record, name) for name in Draft.__struct_fields__[1:]]
+    return Draft(os.urandom(16), *fields)

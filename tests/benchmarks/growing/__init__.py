@@ -1,0 +1,1 @@
+"""What grows: the length of a session, and the number of sessions."""

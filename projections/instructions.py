@@ -69,7 +69,10 @@ class Withdrawal(NamedTuple):
 
 
 class InstructionsState(NamedTuple):
-    """The fold's state. ``changed``: the last phase ended, or none began yet."""
+    """The fold's state. ``changed``: the last phase ended, or none began yet.
+
+    ``view`` has the messages and insertions of the request view, and not all of its measures.
+    """
 
     view: ViewState
     time: Numbering
@@ -88,6 +91,14 @@ _CHANGES: Final = frozenset(
     )
 )
 
+_OF_CALLS: Final = frozenset(
+    (
+        *("provider:request", "provider:response", "provider:error", "usage:reported"),
+        *("tool:pre", "tool:post", "tool:error", "plan:start", "plan:end"),
+    )
+)
+"""Records that change no message or insertion of a view, whatever else they change in it."""
+
 
 def initial() -> InstructionsState:
     """The demands of an empty stream."""
@@ -103,18 +114,29 @@ def initial() -> InstructionsState:
 
 
 def evolve(state: InstructionsState, record: Record) -> InstructionsState:
-    """The demands after ``record``."""
+    """The demands after ``record``.
+
+    Its view is folded as far as messages and insertions come and go: records of calls, which are
+    most of a log, change what a view is thought to measure, and a request changes nothing in it.
+    """
+    kind = record.type
+    if kind in _OF_CALLS:
+        return state
+    if kind == "context:request_prepared":
+        return _prepared(state, record)
     before = state.view
     view = request_view.evolve(before, record)
-    if record.type == "context:message_added":
-        state = state._replace(view=view)
-        return _with(state, [view.layout.refs[-1]], record)
-    if record.type == "context:request_prepared":
-        return _prepared(state, view, record)
+    if kind == "context:message_added":
+        # Written out, since this runs for every message and _replace costs 1 µs.
+        _, time, known_as, demanding, phases, removed, withdrawn, changed = state
+        state = InstructionsState(
+            view, time, known_as, demanding, phases, removed, withdrawn, changed
+        )
+        return _with(state, (view.layout.refs[-1],), record)
     state = state._replace(view=view, time=numbering.evolve(state.time, record))
-    if record.type in _CHANGES:
+    if kind in _CHANGES:
         state = _removed(state._replace(changed=True), before, record)
-    elif record.type == "context:instruction_withdrawn":
+    elif kind == "context:instruction_withdrawn":
         event: Any = decode_known(record)
         known = Withdrawal(event, len(state.known_as), record.position)
         state = state._replace(withdrawn=state.withdrawn.append(known))
@@ -162,14 +184,13 @@ def _may_ask(facts: Facts) -> bool:
     return facts.may_demand or (facts.human and not facts.mark)
 
 
-def _prepared(state: InstructionsState, view: ViewState, record: Record) -> InstructionsState:
+def _prepared(state: InstructionsState, record: Record) -> InstructionsState:
     event: Any = decode_known(record)
     own = bool(event.insertions)
     if state.changed or own:
         seen = planned.with_insertions(state.view, event.insertions, record)
         state = state._replace(phases=state.phases.append(_phase(state, seen)))
     return state._replace(
-        view=view,
         time=numbering.evolve(state.time, record),
         known_as=state.known_as.append(known_as(event)),
         changed=own,  # its insertions are of this request alone

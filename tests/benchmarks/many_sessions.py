@@ -38,14 +38,17 @@ async def measure(place: Place) -> list[Row]:
             await through_aiosqlite(place.path("aio.db"), tables, sample, samples)
     middle = {name: Rate.of(samples, name, counts[name]) for name in samples.by_name}
     found: list[Row] = []
-    for name, key in (("store.append", "store"), ("ctx.add_message", "context")):
+    for name, key, commits, batches in (
+        ("store.append", "store", 5.0, 0.6),
+        ("ctx.add_message", "context", 8.0, 0.3),
+    ):
         against = "aiosqlite, a commit each"
         if "aiosqlite" in middle:
-            found.append(_row(f"{name} / aiosqlite", middle, key, against, "aiosqlite", 5.0))
+            found.append(_row(f"{name} / aiosqlite", middle, key, against, "aiosqlite", commits))
         else:
             found.append(missing(FIGURE, f"{name} / aiosqlite", "aiosqlite: not installed"))
         against = "raw inserts, batches of 100"
-        found.append(_row(f"{name} / raw", middle, key, against, "raw", 0.6))
+        found.append(_row(f"{name} / raw", middle, key, against, "raw", batches))
     return found
 
 

@@ -129,7 +129,7 @@ def _live(records: list[Record], repeats: int) -> list[Row]:
         Row(
             figure=FIGURE, name="the log sink, more per event", unit="µs",
             value=samples.micro("log") / count - nobody, against="a structlog JSON line",
-            floor=samples.micro("line") / count, limit=1.5, note="of the same fields, every level",
+            floor=samples.micro("line") / count, limit=2.0, note="of the same fields, every level",
         ),
         Row(
             figure=FIGURE, name="the span sink, more per span", unit="µs",

@@ -84,8 +84,7 @@ class Ladder(msgspec.Struct, frozen=True):
             freed_at[row] = NEVER
         # The last list holds rows that are never freed.
         steps = [_Step([], [], [], []) for _ in range(NEVER + 1)]
-        costs = working_set.costs(working_set.groups)
-        for group, cost in zip(working_set.groups, costs, strict=True):
+        for group, cost in zip(working_set.groups, working_set.costs(), strict=True):
             rows = group.rows
             at = freed_at[rows[0]] if len(rows) == 1 else max([freed_at[row] for row in rows])
             step = steps[at]

@@ -13,6 +13,8 @@ round whole or absent.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
+from operator import not_
 from typing import Any, Final, get_args
 
 from eventctx.errors import InvalidPlan
@@ -129,14 +131,12 @@ def check_words(visible: Visible, fitted: Proposal) -> None:
 
 
 def _check_rounds(visible: Visible, here: list[bool]) -> None:
-    for group in visible.groups:
-        rows = group.rows
-        if len(rows) == 1:
-            continue
-        staying = sum([here[row] for row in rows])
-        if staying and staying < len(rows):
-            numbers = [visible.messages[row].number for row in rows]
-            raise _broken("a tool round stands or falls as one", numbers, "only part of it stays")
+    group_at = visible.group_at
+    split = {*compress(group_at, here)} & {*compress(group_at, map(not_, here))}
+    if split:
+        rows = visible.groups[min(split)].rows
+        numbers = [visible.messages[row].number for row in rows]
+        raise _broken("a tool round stands or falls as one", numbers, "only part of it stays")
 
 
 def _check_texts(visible: Visible, proposal: Proposal) -> None:

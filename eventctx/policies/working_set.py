@@ -47,9 +47,7 @@ class WorkingSet:
         self.orphans = visible.orphans
         decided = self.decided
         self.here = [decided[number][0] in _STAYS for number in visible.row_of]
-        self.tokens_of = [ref.tokens for ref in visible.messages]
-        for row in self.orphans:
-            self.tokens_of[row] = 0
+        self.tokens_of = [*visible.tokens_of]
         shown = sum(self.tokens_of)
         if self.limits:
             self._shorten_as_proposed()
@@ -155,20 +153,24 @@ class WorkingSet:
 
     def cost(self, group: Group) -> int:
         """Tokens freed by dropping a group."""
-        return self.costs((group,))[0]
-
-    def costs(self, groups: Iterable[Group]) -> list[int]:
-        """Tokens freed by dropping each of these groups."""
         tokens_of, here = self.tokens_of, self.here
-        costs: list[int] = []
-        for group in groups:
-            freed = 0
-            for row in group.rows:
-                if here[row]:
-                    freed += tokens_of[row]
-            if group.pending and here[group.calls[0]]:
-                freed += self._visible.tokens_made_up(group)
-            costs.append(freed)
+        freed = 0
+        for row in group.rows:
+            if here[row]:
+                freed += tokens_of[row]
+        made_up = group.pending and here[group.calls[0]]
+        return freed + (self._visible.tokens_made_up(group) if made_up else 0)
+
+    def costs(self) -> list[int]:
+        """Tokens freed by dropping each group, in the order of the groups."""
+        visible, here = self._visible, self.here
+        costs = [0] * len(self.groups)
+        for place, tokens, stays in zip(visible.group_at, self.tokens_of, here, strict=True):
+            if stays:
+                costs[place] += tokens
+        for group in visible.waiting:
+            if here[group.calls[0]]:
+                costs[visible.group_at[group.calls[0]]] += visible.tokens_made_up(group)
         return costs
 
     def drop(self, group: Group, reason: str, cost: int | None = None) -> None:

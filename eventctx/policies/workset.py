@@ -209,7 +209,7 @@ class _Scene:
 def _reduce(working_set: WorkingSet, scene: _Scene, stays: frozenset[int], goal: int) -> None:
     """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
     visible, groups = scene.visible, working_set.groups
-    costs, worth = working_set.costs(groups), _worth(working_set, scene)
+    costs, worth = working_set.costs(), _worth(working_set, scene)
     fixed = visible.groups_with(stays.union(visible.system, working_set.orphans))
     free = [place for place in range(len(groups)) if place not in fixed]
     room = goal - (working_set.total - sum([costs[place] for place in free]))

@@ -8,7 +8,16 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import DecodeError
-from eventctx.log.plan import Disposition, Insertion, Plan, Run, finder, joined, numbers_in, runs_of
+from eventctx.log.plan import (
+    Disposition,
+    Insertion,
+    Plan,
+    Run,
+    finder,
+    joined,
+    numbers_in,
+    runs_by_number,
+)
 from eventctx.log.record import Body, Record
 from eventctx.messages.facts import as_observation, decode_facts, without_bound
 from eventctx.messages.tokens import Estimator
@@ -118,10 +127,11 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
     """The view under ``plan``, which ``record`` carries; messages out of view stay out of view."""
     texts = {short.number: short for short in plan.shortened}
     refs: list[MessageRef] = []
-    leaving: list[tuple[int, Disposition]] = []
+    leaving: dict[int, tuple[Disposition, str]] = {}
     covering = finder(plan.runs)
     first, last = 0, -1
     disposition: Disposition = "kept"
+    left = (disposition, "")
     for ref in state.layout.refs:
         number = ref.number
         if not first <= number <= last:
@@ -129,16 +139,17 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
             first, last, disposition = (
                 (number, number, "kept") if run is None else (run.first, run.last, run.disposition)
             )
+            left = (disposition, "")
         if disposition == "kept":
             refs.append(ref)
         elif disposition == "shortened":
             refs.append(_shortened(ref, texts.get(number), record, state.estimator))
         else:
-            leaving.append((number, disposition))
+            leaving[number] = left
     if plan.unbound:
         refs = stripped_in(refs, plan.unbound, state.estimator)
     hidden: dict[str, int] = dict(zip(_HIDDEN, state.hidden, strict=True))
-    gone = runs_of((number, how, "") for number, how in sorted(leaving))
+    gone = runs_by_number(leaving)
     for run in gone:
         hidden[run.disposition] += run.last - run.first + 1
     prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]

@@ -90,7 +90,9 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
         """The place in ``groups`` of every row's group."""
         places = [0] * len(self.messages)
         for place, group in enumerate(self.groups):
-            for row in group.rows:
+            for row in group.calls:
+                places[row] = place
+            for row in group.results:
                 places[row] = place
         return places
 
@@ -102,7 +104,15 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def orphans(self) -> frozenset[int]:
         """The rows that are in no view: results without a call."""
-        return frozenset([row for group in self.groups if group.orphan for row in group.results])
+        return frozenset([row for group in self.groups if not group.calls for row in group.results])
+
+    @cached_property
+    def tokens_of(self) -> list[int]:
+        """What every row adds to the size of the view: nothing, where it is in no view."""
+        tokens = [ref.tokens for ref in self.messages]
+        for row in self.orphans:
+            tokens[row] = 0
+        return tokens
 
     def groups_with(self, rows: Iterable[int]) -> set[int]:
         """The places in ``groups`` of the groups that any of these rows belongs to."""

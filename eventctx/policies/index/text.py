@@ -167,10 +167,11 @@ def messages_behind(message: object) -> set[int]:
     return {int(number) for number in numbers}
 
 
-def said_names(messages: Iterable[ReadMessage], request_of: Mapping[int, int]) -> dict[str, int]:
+def said_names(messages: Sequence[ReadMessage], request_of: Mapping[int, int]) -> dict[str, int]:
     """The last request at which the model wrote each name, from messages in rising order."""
     found: dict[str, int] = {}
-    for one in messages:
-        if one.said:
-            found.update(dict.fromkeys(one.said, request_of.get(one.number, 0)))
+    for one in reversed(messages):
+        new = one.said.difference(found)
+        if new:
+            found.update(dict.fromkeys(new, request_of.get(one.number, 0)))
     return found

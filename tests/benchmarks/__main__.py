@@ -22,6 +22,7 @@ MODULES = (
     "many_sessions",
     "growth",
     "growing.by_length",
+    "growing.many_open",
     "opening",
     "preparing",
     "compacting",

@@ -59,14 +59,15 @@ class PerSession(Generic[S]):
 
         Returns the state of another session that is dropped for it; None if none is.
         """
-        key = (CALLING.number, session_id)
-        if CALLING.number != _NOBODY and self._states:
-            self._states.pop((_NOBODY, session_id), None)
-        self._states[key] = state
-        self._states.move_to_end(key)
-        if len(self._states) <= self._most:
+        number, states = CALLING.number, self._states
+        key = (number, session_id)
+        if number != _NOBODY and states:
+            states.pop((_NOBODY, session_id), None)
+        states[key] = state
+        states.move_to_end(key)
+        if len(states) <= self._most:
             return None
-        return self._states.popitem(last=False)[1]
+        return states.popitem(last=False)[1]
 
     def take(self, session_id: str | None = None, *, number: int | None = None) -> list[S]:
         """Remove and return the states of this session id, of this registry's number, or all."""

@@ -134,13 +134,18 @@ class Redactor:
         """
         done = dict(fields)
         for name, value in fields.items():
-            if type(value) in _PLAIN:
+            of = type(value)
+            if of in _PLAIN:
                 continue
             if name in EXEMPT:
                 if limit is not None and isinstance(value, str) and len(value) > limit:
                     done[name] = f"{value[: (limit or 1) - 1]}…"
+                continue
+            kind = _kind_of(name) if self.keys else None
+            if of is str and kind is None and limit is None:
+                done[name] = self.text(value)
             else:
-                done[name] = self._value(value, self._kind(name), limit)
+                done[name] = self._value(value, kind, limit)
         return done
 
     def document(self, value: Any, keep: frozenset[str] = frozenset()) -> Any:
@@ -167,19 +172,21 @@ class Redactor:
 
     def span(self, span: Span) -> Span:
         """Return the span with its name, message, attributes and events' attributes redacted."""
+        events = span.events
         return replace(
             span,
             name=self.text(span.name),
             message=None if span.message is None else self.text(span.message),
             attributes=self.fields(span.attributes),
-            events=tuple([self._event(event) for event in span.events]),
+            events=tuple([self._event(event) for event in events]) if events else events,
         )
 
     def _event(self, event: SpanEvent) -> SpanEvent:
         attributes = event.attributes
-        if all(type(value) in _PLAIN for value in attributes.values()):
-            return event
-        return SpanEvent(event.name, event.time, self.fields(attributes))
+        for value in attributes.values():
+            if type(value) not in _PLAIN:
+                return SpanEvent(event.name, event.time, self.fields(attributes))
+        return event
 
     def _once(self, text: str) -> str:
         for marks, known, gate in self._groups:

@@ -172,40 +172,52 @@ def _of_event(kind: str, field: str) -> str:
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:
-    known = _given({conv.AGENT_NAME: event.agent, conv.TURN_NUMBER: event.number})
-    return _opening("turn", conv.INVOKE_AGENT, event.agent or "agent", known)
+    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT}
+    if event.agent is not None:
+        known[conv.AGENT_NAME] = event.agent
+    if event.number is not None:
+        known[conv.TURN_NUMBER] = event.number
+    return SpanStart("turn", _named(conv.INVOKE_AGENT, event.agent or "agent"), known)
 
 
 def _chat(event: events.ProviderRequest) -> SpanStart:
-    known = _given({conv.REQUEST_MODEL: event.model, conv.PROVIDER_NAME: event.provider})
-    return _opening("chat", conv.CHAT, event.model, known, "client")
+    known: Attributes = {conv.OPERATION: conv.CHAT}
+    if event.model is not None:
+        known[conv.REQUEST_MODEL] = event.model
+    if event.provider is not None:
+        known[conv.PROVIDER_NAME] = event.provider
+    return SpanStart("chat", _named(conv.CHAT, event.model), known, "client")
 
 
 def _tool(event: events.ToolPre) -> SpanStart:
-    known = _given({conv.TOOL_NAME: event.name, conv.TOOL_CALL_ID: event.call_id})
-    return _opening("tool", conv.EXECUTE_TOOL, event.name, known)
+    known: Attributes = {conv.OPERATION: conv.EXECUTE_TOOL, conv.TOOL_NAME: event.name}
+    if event.call_id is not None:
+        known[conv.TOOL_CALL_ID] = event.call_id
+    return SpanStart("tool", _named(conv.EXECUTE_TOOL, event.name), known)
 
 
 def _plan(event: events.PlanStart) -> SpanStart:
-    return _opening("plan", conv.PLAN, event.name, {})
+    return SpanStart("plan", _named(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
 
 
 def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
-    return _opening("compact", conv.COMPACT, event.strategy, at_start(event))
+    known: Attributes = {conv.OPERATION: conv.COMPACT, **at_start(event)}
+    return SpanStart("compact", _named(conv.COMPACT, event.strategy), known)
 
 
 def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
-    known = _given({conv.RESPONSE_MODEL: event.model, conv.RESPONSE_ID: event.response_id})
+    known: Attributes = {}
+    if event.model is not None:
+        known[conv.RESPONSE_MODEL] = event.model
+    if event.response_id is not None:
+        known[conv.RESPONSE_ID] = event.response_id
     if event.finish_reason is not None:
         known[conv.FINISH_REASONS] = (event.finish_reason,)
     return _ended("chat", "ok", None, known)
 
 
-def _opening(
-    family: Family, operation: str, subject: str | None, known: Attributes, kind: Kind = "internal"
-) -> SpanStart:
-    name = f"{operation} {subject}" if subject else operation
-    return SpanStart(family, name, {conv.OPERATION: operation, **known}, kind)
+def _named(operation: str, subject: str | None) -> str:
+    return f"{operation} {subject}" if subject else operation
 
 
 def _ended(
@@ -215,7 +227,9 @@ def _ended(
 
     A lost span is one: nobody wanted its process to end, and nobody knows what it did.
     """
-    attributes: Attributes = {conv.OUTCOME: outcome, **(known or {})}
+    attributes: Attributes = {conv.OUTCOME: outcome}
+    if known:
+        attributes.update(known)
     failed = outcome in ("error", "failed", "lost")
     if failed:
         attributes.setdefault(conv.ERROR_TYPE, _error_type(message))
@@ -242,10 +256,6 @@ def _error_type(message: str | None, otherwise: str = conv.ERROR_OTHER) -> str:
     """The error type at the start of a message (``ValueError: no``), else ``otherwise``."""
     named = None if message is None else _TYPE_NAME.match(message)
     return otherwise if named is None else named[1]
-
-
-def _given(values: dict[str, str | int | float | None]) -> Attributes:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 _OPENINGS: Final[dict[type, Callable[[Any], SpanStart]]] = {

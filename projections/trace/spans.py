@@ -114,12 +114,13 @@ def begin(
 
 def _short(attributes: Attributes) -> Attributes:
     """The attributes with texts cut to ``MAX_TEXT`` characters; the same dict if none is longer."""
-    long = {
-        name: capped(value)
-        for name, value in attributes.items()
-        if type(value) is str and len(value) > MAX_TEXT
-    }
-    return attributes | long if long else attributes
+    for value in attributes.values():
+        if type(value) is str and len(value) > MAX_TEXT:
+            return {
+                name: capped(value) if type(value) is str else value
+                for name, value in attributes.items()
+            }
+    return attributes
 
 
 def with_event(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:

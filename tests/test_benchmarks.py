@@ -252,3 +252,19 @@ def test_the_profile_page_has_a_block_for_each_table() -> None:
     text = profile_page.PAGE.read_text("utf-8")
     assert set(re.findall(r"<!-- profile: ([a-z]+) -->", text)) == set(made)
     assert "| `session/transcript.py` | loop | 300 µs | 43% | `Transcript.add` |" in made["add"]
+
+
+def test_the_pictures_draw_each_neighbour_and_each_length() -> None:
+    rows = [
+        Row(figure="peers", name="eventctx: append at 1,000", value=2.0, unit="ms"),
+        Row(figure="peers", name="another: append at 1,000", value=20.0, unit="ms"),
+        Row(figure="by length", name="a request: 1,000 messages", value=500.0, unit="µs"),
+        Row(figure="by length", name="a request: 10,000 messages", value=600.0, unit="µs"),
+    ]
+    made = plots.made(Run(at="", quick=True, machine={}, rows=rows))
+    assert "another: 20 ms" in made["bench-peers.svg"]
+    assert "a request, 10,000 messages: 600 µs" in made["bench-growth.svg"]
+    assert (
+        "not measured"
+        in plots.made(Run(at="", quick=True, machine={}, rows=[]))["bench-growth.svg"]
+    )

@@ -111,11 +111,8 @@ class Point(NamedTuple):
     micro: float
 
 
-_LENGTHS: Final = (
-    re.compile(r"(?P<what>.+?),? at (?P<length>[\d,]+)(?: messages)?"),
-    re.compile(r"(?P<length>[\d,]+) messages, (?P<what>.+)"),
-)
-_BY_LENGTH: Final = ("growth", "next request")
+_BY_LENGTH: Final = "by length"
+_LENGTH: Final = re.compile(r"(?P<what>.+): (?P<length>[\d,]+) messages")
 _MICRO: Final = {"µs": 1.0, "ms": 1e3, "s": 1e6}
 
 
@@ -149,13 +146,10 @@ def _growth(rows: Sequence[Row]) -> str:
 def _lines(rows: Sequence[Row]) -> Mapping[str, list[Point]]:
     lines: dict[str, list[Point]] = {}
     for row in rows:
-        if row.figure not in _BY_LENGTH or row.unit not in _MICRO or not row.value:
-            continue
-        for form in _LENGTHS:
-            if found := form.fullmatch(row.name):
-                point = Point(int(found["length"].replace(",", "")), row.value * _MICRO[row.unit])
-                lines.setdefault(f"{row.figure}: {found['what'].strip()}", []).append(point)
-                break
+        found = _LENGTH.fullmatch(row.name) if row.figure == _BY_LENGTH else None
+        if found is not None and row.unit in _MICRO and row.value and row.value > 0:
+            point = Point(int(found["length"].replace(",", "")), row.value * _MICRO[row.unit])
+            lines.setdefault(found["what"].strip(), []).append(point)
     return lines
 
 

@@ -38,6 +38,7 @@ MODULES = (
     "starting",
     "tokens",
     "evidence",
+    "questions",
     "inspecting",
     "servers.postgres",
     "servers.jetstream",

@@ -140,8 +140,9 @@ class Summarize(msgspec.Struct, frozen=True):
         most = max(1, min(self.summary_tokens, goal // SUMMARY_SHARE))
         found: Cut | None = None
         for guarded in scene.guards():
-            middle = self._middle(scene, guarded, goal, most)
-            freed = sum(scene.working_set.cost(group) for group in middle)
+            places = self._middle(scene, guarded, goal, most)
+            middle = [scene.visible.groups[place] for place in places]
+            freed = sum([scene.costs[place] for place in places])
             freed += sum(one.tokens for one in merged) - most - FRAME_TOKENS
             freed -= scene.tokens_of_demands(middle)
             if not middle or freed * LEAST_SAVED < goal:
@@ -154,23 +155,26 @@ class Summarize(msgspec.Struct, frozen=True):
                 break
         return found
 
-    def _middle(self, scene: _Scene, guarded: frozenset[int], goal: int, most: int) -> list[Group]:
-        """Rounds before the tail that are not guarded; the tail has at least one round."""
-        working_set = scene.working_set
-        rounds = [group for group in working_set.groups if not group.orphan]
-        free = {group for group in rounds if guarded.isdisjoint(group.rows)}
-        fixed = (
-            working_set.total - sum(working_set.cost(group) for group in free) + most + FRAME_TOKENS
-        )
+    def _middle(self, scene: _Scene, guarded: frozenset[int], goal: int, most: int) -> list[int]:
+        """The places of the rounds before the tail that are not guarded.
+
+        The tail has at least one round.
+        """
+        visible, costs = scene.visible, scene.costs
+        staying = visible.groups_with(guarded)
+        rounds = [place for place, group in enumerate(visible.groups) if not group.orphan]
+        free = {place for place in rounds if place not in staying}
+        freed = sum([costs[place] for place in free])
+        fixed = scene.working_set.total - freed + most + FRAME_TOKENS
         share, room = int(goal * self.keep_recent_share), goal - fixed
         start = len(rounds)
-        for group in reversed(rounds):
-            share -= working_set.cost(group)
-            room -= working_set.cost(group) if group in free else 0
-            if group in free and start < len(rounds) and min(share, room) < 0:
+        for place in reversed(rounds):
+            share -= costs[place]
+            room -= costs[place] if place in free else 0
+            if place in free and start < len(rounds) and min(share, room) < 0:
                 break
             start -= 1
-        return [group for group in rounds[:start] if group in free]
+        return [place for place in rounds[:start] if place in free]
 
     def _merged(self, insertions: Sequence[InsertionRef], goal: int) -> list[InsertionRef]:
         """Older summaries that the next one takes in: those of a full depth and all less deep."""
@@ -192,13 +196,11 @@ class _Scene:
         self.visible = visible
         self.budget = budget
         self.working_set = WorkingSet(visible, kept_whole(visible))
-        self.open_round = visible.open_round
         # The fit stage shortens these in any case, so no summary is needed to free their tokens.
         self.working_set.shorten_oversize(visible.shortenable, budget.tokens)
-        self.human = visible.latest_human
-        self.last = visible.to_answer
+        self.costs = self.working_set.costs()
         spoken = spoken_rows(visible, ())
-        self.head = self._whole(visible.protected | self.open_round)
+        self.head = self._whole(visible.protected | visible.open_round)
         self.task = self._whole({row for row, why in spoken.items() if why == "task"})
         self.demands = [row for row, why in spoken.items() if why == "demand"]
         self.row_of = visible.row_of
@@ -291,11 +293,8 @@ class _Scene:
         """The older summaries and the rows that ``cut`` takes out, and the tokens of both."""
         merged = [one for one in self.visible.insertions if _place(one) in cut.merged]
         rows = frozenset(self.row_of[number] for number in numbers_in((*cut.runs, *cut.covered)))
-        groups = [self.visible.groups[place] for place in self.visible.groups_with(rows)]
-        tokens = sum(self.working_set.cost(one) for one in groups) + sum(
-            one.tokens for one in merged
-        )
-        return merged, rows, tokens
+        tokens = sum([self.costs[place] for place in self.visible.groups_with(rows)])
+        return merged, rows, tokens + sum([one.tokens for one in merged])
 
     def proposal(self, cut: Cut, answer: Summary) -> Proposal:
         """The proposal that puts ``answer`` in place of everything that ``cut`` takes out."""
@@ -350,17 +349,20 @@ class _Scene:
         return decided
 
     def _reason(self, row: int) -> str:
-        ref = self.visible.messages[row]
-        reasons = {
-            "system": ref.facts.kind == "system",
-            "pinned": ref.number in self.visible.pins,
-            "latest_human": row == self.human,
-            "latest": row == self.last,
-            "task": row in self.task and ref.facts.human,
-            "open_round": row in self.open_round,
-            "same_round": row in self.head | self.task,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "recent")
+        visible = self.visible
+        if visible.facts[row].kind == "system":
+            return "system"
+        if row in visible.pinned:
+            return "pinned"
+        if row == visible.latest_human:
+            return "latest_human"
+        if row == visible.to_answer:
+            return "latest"
+        if row in self.task and visible.facts[row].human:
+            return "task"
+        if row in visible.open_round:
+            return "open_round"
+        return "same_round" if row in self.head or row in self.task else "recent"
 
 
 def _goal(visible: Visible, budget: Budget, state: PolicyState) -> int:

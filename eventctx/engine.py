@@ -1,6 +1,8 @@
 """The engine: sessions, replays, audits, forks and proofs on one store.
 
 This is the composition root: the one module that knows stores, projections, hooks and policies.
+What answers a question is loaded by the first such question: most processes that open a store ask
+none (docs/decisions/0053-what-loads-when.md).
 """
 
 from __future__ import annotations
@@ -35,42 +37,13 @@ from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy
-from eventctx.queries import requests
-from eventctx.queries.audit import Audit, audited
-from eventctx.queries.explain import answering
-from eventctx.queries.explain.answers import Explanation, ViewDiff
-from eventctx.queries.explain.selectors import RequestSelector
-from eventctx.queries.instructions.answers import Instructions
-from eventctx.queries.instructions.reading import instructions_of
-from eventctx.queries.lost.answers import Lost
-from eventctx.queries.lost.reading import what_left
-from eventctx.queries.requests import RequestView
-from eventctx.queries.timelines.columns import timeline_document
-from eventctx.queries.timelines.key_frames import key_frames
-from eventctx.queries.transcript import Message, transcript_at
-from eventctx.queries.verification.backups import back_up
-from eventctx.queries.verification.findings import Verification
-from eventctx.queries.verification.session import verify
-from eventctx.queries.verification.whole_store import (
-    StoreVerification,
-    verifications,
-    verify_store,
-)
 from eventctx.safe_text import without_password
-from eventctx.search import documents as recall_documents
-from eventctx.search.of_store import text_index
-from eventctx.search.recall import Recall, Recalled
 from eventctx.session.appends.pending import Listener
 from eventctx.session.appends.riding import flush_all, riding_to
-from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context
-from eventctx.session.evidence import deleting
-from eventctx.session.evidence.deleting import ExpiredSession
 from eventctx.session.evidence.destruction import Destruction
-from eventctx.session.evidence.erasing import ErasureResult
 from eventctx.session.evidence.receipt_keeper import ReceiptKeeper
 from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, Residents
-from eventctx.session.result import CompactionResult
 from eventctx.session.sessions import (
     Environment,
     SessionOpening,
@@ -86,7 +59,19 @@ from eventctx.stores.location import EXPECTED, default_book, open_store
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
+    from eventctx.queries.audit import Audit
     from eventctx.queries.copying.answers import CopyProgress, CopyResult
+    from eventctx.queries.explain.answers import Explanation, ViewDiff
+    from eventctx.queries.instructions.answers import Instructions
+    from eventctx.queries.lost.answers import Lost
+    from eventctx.queries.requests import RequestView
+    from eventctx.queries.transcript import Message
+    from eventctx.queries.verification.findings import Verification
+    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.search.recall import Recall, Recalled
+    from eventctx.session.evidence.deleting import ExpiredSession
+    from eventctx.session.evidence.erasing import ErasureResult
+    from eventctx.session.result import CompactionResult
 
 
 class Engine:
@@ -212,7 +197,11 @@ class Engine:
     def recaller(self) -> Recall:
         """The search over this store; its index is made by the first search."""
         if self._recall is None:
-            index = text_index(self.store, recall_documents.VERSION)
+            from eventctx.search.documents import VERSION
+            from eventctx.search.of_store import text_index
+            from eventctx.search.recall import Recall
+
+            index = text_index(self.store, VERSION)
             self._recall = Recall(self.store, index)
         return self._recall
 
@@ -336,15 +325,19 @@ class Engine:
 
         Raises StreamNotFound, InvalidSessionId.
         """
+        from eventctx.session.evidence.deleting import forks_of
+
         check_session_id(session)
-        return await deleting.forks_of(self.store, session)
+        return await forks_of(self.store, session)
 
     async def expired(self, before: int) -> list[ExpiredSession]:
         """The sessions whose last record is older than ``before``, in UTC nanoseconds.
 
         They stand in an order in which they can be deleted: forks first.
         """
-        return await deleting.expired(self.store, before)
+        from eventctx.session.evidence.deleting import expired
+
+        return await expired(self.store, before)
 
     # -- replay and audit ------------------------------------------------------------------------
 
@@ -385,12 +378,15 @@ class Engine:
 
         Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.requests import position_of_turn
+        from eventctx.queries.transcript import transcript_at
+
         if at is not None and turn is not None:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
         store = await self._readable(session)
         if turn is not None:
             checked("turn", turn, Position)
-            at = await requests.position_of_turn(store, session, turn)
+            at = await position_of_turn(store, session, turn)
         return await transcript_at(store, session, at)
 
     async def request_view(
@@ -408,17 +404,17 @@ class Engine:
         ``allow_damage`` a request with edited messages is returned, as one that is not verified;
         without, it raises LogCorrupted. Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.requests import request_at, request_of_turn
+
         check_session_id(session)
         self._check_request(turn, iteration, position)
         if (turn is None) == (position is None):
             raise InvalidSetting("request_view: expected either a turn or a position")
         store = await self._readable(session)
         if position is not None:
-            return await requests.request_at(store, session, position, allow_damage=allow_damage)
+            return await request_at(store, session, position, allow_damage=allow_damage)
         assert turn is not None  # noqa: S101 - tells the type checker
-        return await requests.request_of_turn(
-            store, session, turn, iteration, allow_damage=allow_damage
-        )
+        return await request_of_turn(store, session, turn, iteration, allow_damage=allow_damage)
 
     @staticmethod
     def _check_request(turn: int | None, iteration: int | None, position: int | None) -> None:
@@ -427,6 +423,8 @@ class Engine:
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
+        from eventctx.queries.audit import audited
+
         return await audited(await self._readable(session), session)
 
     async def timeline(self, session: str, *, after: int | None = None) -> dict[str, Any]:
@@ -436,6 +434,9 @@ class Engine:
         columns are those of the timeline document in ``docs/reference/inspect.md``. Raises
         StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.timelines.columns import timeline_document
+        from eventctx.queries.timelines.key_frames import key_frames
+
         checked("after", after, Position | None)
         store = await self._readable(session)
         return await timeline_document(key_frames(store).at, session, after)
@@ -449,6 +450,8 @@ class Engine:
         Without ``facts`` only the content that digests cover is checked, in half the time. Raises
         InvalidSetting for what is no receipt.
         """
+        from eventctx.queries.verification.session import verify
+
         check_session_id(session)
         if receipt is not None and not isinstance(receipt, Receipt):
             raise InvalidSetting(f"receipt: expected a Receipt, found {shown(receipt)}")
@@ -467,6 +470,8 @@ class Engine:
 
         ``began`` is called with each session's name, the number of those done, and that of all.
         """
+        from eventctx.queries.verification.whole_store import verify_store
+
         await self._sessions.send()
         receipts = await self._receipts.receipts()
         return await verify_store(self.store, receipts, facts=facts, began=began)
@@ -481,6 +486,8 @@ class Engine:
 
         Any number of sessions takes the same memory, but for their receipts.
         """
+        from eventctx.queries.verification.whole_store import verifications
+
         await self._sessions.send()
         receipts = await self._receipts.receipts()
         async for found in verifications(self.store, receipts, facts=facts, began=began):
@@ -493,6 +500,8 @@ class Engine:
         it stays where it is when something is found. Raises InvalidSetting (there is something at
         ``path``, or the store is no file), StoreFull, StoreReadOnly, StoreUnavailable.
         """
+        from eventctx.queries.verification.backups import back_up
+
         await self._sessions.send()
         # Read first: the copy holds every record that has a receipt by now.
         receipts = await self._receipts.receipts()
@@ -553,12 +562,15 @@ class Engine:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.explain.answering import why
+        from eventctx.queries.explain.selectors import RequestSelector
+
         check_session_id(session)
         self._check_request(turn, iteration, position)
         checked("message number", number, Position)
         selector = RequestSelector(turn, iteration, position)
         store = await self._readable(session)
-        return await answering.why(store, session, number, selector)
+        return await why(store, session, number, selector)
 
     async def diff(
         self,
@@ -573,10 +585,13 @@ class Engine:
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
         """
+        from eventctx.queries.explain.answering import difference
+        from eventctx.queries.explain.selectors import RequestSelector
+
         check_session_id(session)
         one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
         store = await self._readable(session)
-        return await answering.difference(store, session, one, other)
+        return await difference(store, session, one, other)
 
     async def lost(
         self, session: str, *, compaction: int | None = None, turn: int | None = None
@@ -587,6 +602,9 @@ class Engine:
         in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
         StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.lost.reading import what_left
+
         check_session_id(session)
         checked("compaction", compaction, Position | None)
         self._check_request(turn, None, None)
@@ -656,6 +674,9 @@ class Engine:
         With a request, named as for ``request_view``, the answer goes up to there and is about its
         view; else it is about the present view. Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.instructions.reading import instructions_of
+
         check_session_id(session)
         self._check_request(turn, iteration, position)
         selector = RequestSelector(turn, iteration, position)
@@ -679,6 +700,8 @@ class Engine:
         InvalidSetting, and, as ``compact`` without ``force``, ContextOverflow and CompactionRefused
         for a ``max_tokens`` that is too small.
         """
+        from eventctx.session.compaction_run import CompactionCause
+
         check_session_id(session)
         checked("reason", reason, str | None)
         checked("keep", keep, str | None)

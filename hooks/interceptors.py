@@ -9,7 +9,6 @@ goes on.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import logging
 from collections import Counter
@@ -73,7 +72,9 @@ class Interceptors:
         InvalidSetting for a handler that cannot be called.
         """
         if name not in EVENTS:
-            near = difflib.get_close_matches(name, EVENTS, n=1) if isinstance(name, str) else []
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, EVENTS, n=1) if isinstance(name, str) else []
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UnknownEventName(
                 f"interceptor: expected one of {list(EVENTS)}, found {shown(name)}{hint}"

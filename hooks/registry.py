@@ -16,7 +16,6 @@ with the one that it has.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import inspect
 import logging
 import threading
@@ -379,7 +378,9 @@ class Hooks:
 
 
 def _unknown(name: object) -> str:
-    near = difflib.get_close_matches(str(name), _PATTERNS, n=3, cutoff=0.6)
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), _PATTERNS, n=3, cutoff=0.6)
     if near:
         hint = "did you mean " + " or ".join(repr(one) for one in near) + "?"
     else:

@@ -22,7 +22,7 @@ async def main():
 
 asyncio.run(main())
 """
-UNUSED_POLICIES = ("custom", "importance", "pipeline", "simple", "summarize", "truncate")
+OTHER_POLICIES = ("custom", "importance", "ladder", "pipeline", "simple", "summarize", "truncate")
 
 
 def loaded_by(program: str, *arguments: object) -> set[str]:
@@ -49,4 +49,44 @@ def test_importing_the_package_loads_its_list_of_names_and_no_more() -> None:
 
 def test_a_first_message_loads_no_policy_that_was_not_chosen(at_first_open: set[str]) -> None:
     assert "eventctx.policies.workset" in at_first_open
-    assert at_first_open.isdisjoint(f"eventctx.policies.{name}" for name in UNUSED_POLICIES)
+    assert at_first_open.isdisjoint(f"eventctx.policies.{name}" for name in OTHER_POLICIES)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "eventctx.session.requests",
+        "eventctx.session.compaction_run",
+        "eventctx.session.evidence.erasing",
+        "eventctx.search.recall",
+        "eventctx.queries.requests",
+        "eventctx.queries.verification.session",
+        "eventctx.projections.timeline.fold",
+        "eventctx.projections.explain.changes",
+        "eventctx.importers",
+        "eventctx.comparison.compare",
+        "eventctx.log.naming",
+        "difflib",
+        "opentelemetry",
+        "structlog",
+        "rich",
+        "click",
+        "http",
+        "email",
+    ],
+)
+def test_a_first_message_does_not_load(module: str, at_first_open: set[str]) -> None:
+    assert module not in at_first_open
+
+
+def test_a_request_that_is_not_compacted_answers_no_question_and_searches_nothing(
+    tmp_path: Path,
+) -> None:
+    program = _FIRST_OPEN.replace(
+        '"Count the files."})', '"Count the files."}); await context.get_messages_for_request()'
+    )
+    loaded = loaded_by(program, tmp_path / "contexts.db")
+    assert "eventctx.session.requests" in loaded
+    assert loaded.isdisjoint(
+        {"eventctx.queries.requests", "eventctx.search.recall", "eventctx.projections.audit"}
+    )

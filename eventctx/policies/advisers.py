@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -119,3 +119,12 @@ class Rememberer(Protocol):
         ``besides`` are the numbers of messages that must not be quoted.
         """
         ...
+
+
+class Advisers(NamedTuple):
+    """The user's functions that answer questions. ``timeout`` is in seconds."""
+
+    summarizer: Summarizer | None = None
+    scorer: Scorer | None = None
+    rememberer: Rememberer | None = None
+    timeout: float = 60.0

@@ -9,8 +9,8 @@ in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_addition
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
-from typing import Any, Literal
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Literal
 
 from eventctx.errors import InvalidSetting
 from eventctx.log import events
@@ -22,26 +22,24 @@ from eventctx.log.record import Record
 from eventctx.log.store import Receipt
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
+from eventctx.policies.advisers import Advisers
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
 from eventctx.policies.interception import Intercept
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Policy, is_policy
-from eventctx.search.recall import Recall, RecallTool
 from eventctx.session.activity import Emitter, SessionEmitter
-from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.host_additions import HostAdditions
-from eventctx.session.host_turns import Following
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import Advisers, PolicyQuestions
-from eventctx.session.requests import RequestHandler, Wanted
-from eventctx.session.restore import show, unpin
-from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, resolve_budget
 from eventctx.session.transcript import Transcript
-from eventctx.session.transcript_export import write_transcript
 from eventctx.session.turns import ProviderCall, Turn
-from eventctx.session.withdrawal import withdraw
+
+if TYPE_CHECKING:
+    from eventctx.search.recall import Recall, RecallTool
+    from eventctx.session.host_turns import Following
+    from eventctx.session.requests import RequestHandler
+    from eventctx.session.result import CompactionResult
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -76,14 +74,23 @@ class Context:
         self.policy = policy
         self.settings = settings
         self._emitter = SessionEmitter(session, current_span)
-        questions = PolicyQuestions(session, self._emitter, advisers or Advisers())
-        self._requests = RequestHandler(
-            session, policy, settings, questions, self._emitter, intercept
-        )
+        self._advisers = advisers or Advisers()
+        self._intercept = intercept
         self._transcript = Transcript(session, settings.observations)
         self._additions = HostAdditions(session)
         self._recaller = recaller
         self._observe = observe
+
+    @cached_property
+    def _requests(self) -> RequestHandler:
+        """Made by the first request, which loads what prepares and compacts."""
+        from eventctx.session.questions import PolicyQuestions
+        from eventctx.session.requests import RequestHandler
+
+        questions = PolicyQuestions(self._session, self._emitter, self._advisers)
+        return RequestHandler(
+            self._session, self.policy, self.settings, questions, self._emitter, self._intercept
+        )
 
     @property
     def session_id(self) -> str:
@@ -127,6 +134,8 @@ class Context:
 
         The rows are plain dicts and lists, decoded for this caller.
         """
+        from eventctx.session.requests import Wanted
+
         if model is not None:
             check_text("model", model)
         _check_tools(tools)
@@ -250,6 +259,8 @@ class Context:
         last message; with ``force`` neither is raised, and as much goes as has to. Also raises
         InvalidSetting, and WrongExpectedVersion when another process wrote in between.
         """
+        from eventctx.session.compaction_run import CompactionCause
+
         if reason is not None and not isinstance(reason, str):
             raise InvalidSetting(f"compact: expected reason to be a text, found {shown(reason)}")
         check_optional_text("keep", keep)
@@ -276,6 +287,8 @@ class Context:
         Raises InvalidSetting for a number that is not in the transcript, and WrongExpectedVersion
         when another process wrote in between.
         """
+        from eventctx.session.restore import show
+
         if numbers:
             await self._session.appends.writable("pin messages")
             await show(self._session, numbers, "pin", [events.Pinned(numbers=numbers)])
@@ -286,6 +299,8 @@ class Context:
         Returns the numbers that came back, without those that were in view already. Use ``pin`` for
         messages that must stay. Raises as ``pin``.
         """
+        from eventctx.session.restore import show
+
         if not numbers:
             return ()
         await self._session.appends.writable("restore messages")
@@ -293,6 +308,8 @@ class Context:
 
     async def unpin(self, *numbers: int) -> None:
         """Let these messages be compacted again. InvalidSetting for one that is not pinned."""
+        from eventctx.session.restore import unpin
+
         if numbers:
             await self._session.appends.writable("unpin messages")
             await unpin(self._session, numbers)
@@ -312,6 +329,8 @@ class Context:
         ``Engine.instructions`` lists all demands. Raises NoSuchDemand, AlreadyTakenBack,
         and InvalidSetting for a number that is not in the transcript.
         """
+        from eventctx.session.withdrawal import withdraw
+
         checked("message number", number, Position)
         checked("demand", demand, AtLeastOne)
         checked("by", by, Position | None)
@@ -328,6 +347,8 @@ class Context:
         an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
         InvalidSetting for a context that was made without an engine.
         """
+        from eventctx.search.recall import RecallTool
+
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")
         return RecallTool(
@@ -381,6 +402,7 @@ class Context:
 
         Records made outside of blocks then belong to the turn that the host is in.
         """
+        from eventctx.session.host_turns import Following
 
         def hold(scope: Scope | None) -> None:
             self._session.drafts.held = scope
@@ -409,6 +431,8 @@ class Context:
 
     async def _exported(self, position: int) -> None:
         if self.settings.export_on_compact:
+            from eventctx.session.transcript_export import write_transcript
+
             folder = self.settings.storage_path
             await write_transcript(folder, self.session_id, position, await self.get_messages())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from eventctx.log.arguments import shown
 from eventctx.log.plan import numbers_in
@@ -22,11 +22,9 @@ from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,
     OF_VIEW,
+    Advisers,
     ModelAnswer,
-    Rememberer,
-    Scorer,
     ScoreRequest,
-    Summarizer,
     SummaryRequest,
 )
 from eventctx.policies.decision.deciding import NoAnswer
@@ -56,15 +54,6 @@ MAX_QUERY = 2_000
 
 ModelAsk = AskSummary | AskScores | AskMemory
 """Questions that a model, a user's function or a search answers."""
-
-
-class Advisers(NamedTuple):
-    """The user's functions that answer questions. ``timeout`` is in seconds."""
-
-    summarizer: Summarizer | None = None
-    scorer: Scorer | None = None
-    rememberer: Rememberer | None = None
-    timeout: float = 60.0
 
 
 class PolicyQuestions:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary, ref
 
 import msgspec
@@ -24,33 +24,33 @@ from eventctx.errors import (
     StreamNotFound,
     WrongExpectedVersion,
 )
-from eventctx.log import events, signatures
+from eventctx.log import events
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
-from eventctx.log.signatures import Signer
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
 from eventctx.messages.tokenizers import Tokenizer
-from eventctx.policies.advisers import Rememberer, Scorer, Summarizer
+from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
 from eventctx.policies.interception import Intercept
 from eventctx.policies.policy import Policy
 from eventctx.policies.recorded import recorded_settings
-from eventctx.search.recall import Recall
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.appends.pending import Clock, Listener
 from eventctx.session.appends.riding import Riding, rides_no_more, riding_to
-from eventctx.session.compaction_run import CompactionCause
 from eventctx.session.context import Context, Observe
 from eventctx.session.open_session import OpenSession
-from eventctx.session.questions import Advisers, PolicyQuestions
 from eventctx.session.repository import load, make_session, open_session
-from eventctx.session.requests import RequestHandler
 from eventctx.session.residents import Residents
-from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings
+
+if TYPE_CHECKING:
+    from eventctx.log.signatures import Signer
+    from eventctx.search.recall import Recall
+    from eventctx.session.compaction_run import CompactionCause
+    from eventctx.session.result import CompactionResult
 
 
 class Environment(NamedTuple):
@@ -345,6 +345,8 @@ async def link(
 
 async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer) -> Receipt:
     """Record a signature over all records of a session until now. Raises StreamNotFound."""
+    from eventctx.log import signatures
+
     if await store.head(session) is None:
         raise StreamNotFound(session)
     found = await sessions.take_up(session)
@@ -386,6 +388,9 @@ async def dry_run(
 
     ``limit`` is a budget in tokens to use instead of the last request's. Raises StreamNotFound.
     """
+    from eventctx.session.questions import PolicyQuestions
+    from eventctx.session.requests import RequestHandler
+
     loaded = await load(store, stream)
     if loaded is None:
         raise StreamNotFound(stream)

@@ -6,7 +6,6 @@ tokens that one request may have.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping
@@ -139,7 +138,9 @@ def warn_of_unknown(names: Iterable[str], known: Iterable[str], stacklevel: int 
     """Warn of every setting that nothing reads, with the nearest known name."""
     candidates = sorted({*known, *ALIASES, *NAMES})
     for name in names:
-        near = difflib.get_close_matches(name, candidates, n=1)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, candidates, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         warnings.warn(
             f"setting {name!r} is unknown and has no effect{hint}", UnknownSetting, stacklevel

@@ -15,6 +15,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.plan import REASONS
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
+from eventctx.policies.advisers import Advisers
 from eventctx.policies.fit import fit, line_to_drop_to
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import AskMemory, Budget, Memory, PolicyState, Proposal, Visible
@@ -27,7 +28,6 @@ from eventctx.policies.token_budget import (
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.session.context import Context
-from eventctx.session.questions import Advisers
 from eventctx.session.settings import Settings
 from tests.policies.given import (
     DUE,

@@ -14,7 +14,7 @@ from eventctx.log.events import ABOUT_A_SESSION, SessionDeleted
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.session.appends.pending import Clock
-from eventctx.session.evidence.erasing import ERASING
+from eventctx.session.evidence.unfinished import ERASING
 
 
 class ExpiredSession(msgspec.Struct, frozen=True):

@@ -1,18 +1,24 @@
-"""Erases and deletes for an engine: tells listeners, and lets every cache of the process forget."""
+"""Erases and deletes for an engine: tells listeners, and lets every cache of the process forget.
+
+What destroys is loaded by the first erasure or deletion: every engine has a ``Destruction``, for
+``finish``, and few destroy anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Address, EventStore
-from eventctx.queries.timelines.key_frames import key_frames
-from eventctx.search.recall import Recall
 from eventctx.session.appends.pending import Clock
-from eventctx.session.evidence import deleting, erasing
-from eventctx.session.evidence.erasing import ERASING, ErasureResult
 from eventctx.session.evidence.receipt_keeper import ReceiptKeeper
+from eventctx.session.evidence.unfinished import ERASING
 from eventctx.session.sessions import Sessions
+
+if TYPE_CHECKING:
+    from eventctx.search.recall import Recall
+    from eventctx.session.evidence.erasing import ErasureResult
 
 
 class Destruction:
@@ -40,6 +46,8 @@ class Destruction:
         self, session: str, numbers: Sequence[int], reason: str, *, dry_run: bool
     ) -> ErasureResult:
         """See ``Engine.erase``."""
+        from eventctx.session.evidence import erasing
+
         if dry_run:
             planned = await erasing.plan(self._store, session, numbers)
             return erasing.result_of(session, planned, len(planned.places), scrubbed=True)
@@ -55,6 +63,8 @@ class Destruction:
 
     async def delete(self, session: str, reason: str, *, forks: bool) -> list[str]:
         """See ``Engine.delete``."""
+        from eventctx.session.evidence import deleting
+
         names = [session]
         if forks:
             names = [*await deleting.forks_of(self._store, session), session]
@@ -73,6 +83,9 @@ class Destruction:
 
         The session holds the record that says so, or will.
         """
+        from eventctx.queries.timelines.key_frames import key_frames
+        from eventctx.session.evidence import deleting
+
         await self._store.save_checkpoint(ERASING, 1)
         await self._store.erase({stream: bodies})
         for name in (stream, *await deleting.forks_of(self._store, stream)):
@@ -89,6 +102,8 @@ class Destruction:
         await self._forget([record])
 
     async def _forget(self, records: Sequence[Record]) -> None:
+        from eventctx.queries.timelines.key_frames import key_frames
+
         for record in records:
             await key_frames(self._store).forget(record.stream)
             await self._sessions.renew(record.stream)

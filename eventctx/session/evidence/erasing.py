@@ -9,7 +9,7 @@ last, so the next opening knows if something is left to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,10 +31,8 @@ from eventctx.session.evidence.erasure_plan import (
     texts_of,
     whole_rounds,
 )
+from eventctx.session.evidence.unfinished import ERASING
 from eventctx.session.repository import load
-
-ERASING: Final = "eventctx:erasing"
-"""The checkpoint that is 1 while an erasure or a deletion has something left to do."""
 
 
 class ErasureResult(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ import msgspec
 
 from eventctx.log.plan import find
 from eventctx.messages.facts import Facts
-from eventctx.projections import numbering
 from eventctx.projections.explain.changes import (
     Cause,
     Change,
@@ -182,6 +181,11 @@ class ViewHistory:
         return [one._replace(cause=with_figures(one.cause, known)) for one in found]
 
     @cached_property
+    def _turns(self) -> dict[str, int]:
+        """The numbers of turns by id; of an id that was used again, that of the last one."""
+        return {one.turn_id: one.number for one in self.state.time.began}
+
+    @cached_property
     def _callers(self) -> dict[str, list[int]]:
         """Message numbers by the ids of the calls in them."""
         found: dict[str, list[int]] = {}
@@ -225,7 +229,7 @@ class ViewHistory:
     def added(self, number: int) -> Cause:
         """The record that added a message."""
         ref, kind, time, turn_id, iteration = self.state.origins[number]
-        turn = numbering.turn_number(self.state.time, turn_id)
+        turn = None if turn_id is None else self._turns.get(turn_id)
         return Cause(ref.position, kind, time, turn, iteration)
 
     def _in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:

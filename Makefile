@@ -81,8 +81,8 @@ check: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_public_api.py
 
 bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhands/.installed
-	EVENTCTX_GOOGLE_ADK_PYTHON=$(VENV)/peers/google-adk/bin/python \
-	EVENTCTX_OPENHANDS_PYTHON=$(VENV)/peers/openhands/bin/python \
+	EVENTCTX_GOOGLE_ADK_PYTHON=$${EVENTCTX_GOOGLE_ADK_PYTHON:-$(VENV)/peers/google-adk/bin/python} \
+	EVENTCTX_OPENHANDS_PYTHON=$${EVENTCTX_OPENHANDS_PYTHON:-$(VENV)/peers/openhands/bin/python} \
 	$(BIN)/python -m tests.benchmarks
 
 # The tables and pictures of docs/explanation/performance.md: about a minute.

@@ -10,8 +10,11 @@ import pytest
 
 from tests.benchmarks import comparing, machine, report
 from tests.benchmarks.blocks import filled
+from tests.benchmarks.growing import by_length
 from tests.benchmarks.page import kept, plots, tables
 from tests.benchmarks.page.__main__ import PAGE
+from tests.benchmarks.peers import compared
+from tests.benchmarks.place import Place
 from tests.benchmarks.profile import flame, stacks
 from tests.benchmarks.profile import page as profile_page
 from tests.benchmarks.profile.work import ADD, COMPACTING, PLAIN, Spent
@@ -268,3 +271,27 @@ def test_the_pictures_draw_each_neighbour_and_each_length() -> None:
         "not measured"
         in plots.made(Run(at="", quick=True, machine={}, rows=[]))["bench-growth.svg"]
     )
+
+
+async def test_a_neighbour_takes_steps_in_a_process_of_its_own(tmp_path: Path) -> None:
+    with Place(tmp_path, quick=True) as place:
+        async with compared.started(place, compared.OURS, length=10) as process:
+            assert await process.take("append", 3) == 3
+            assert await process.take("load") == await process.take("prepare") == 1
+    assert [len(process.samples.processor[step]) for step in compared.KEYS] == [3, 1, 1]
+
+
+async def test_a_neighbour_that_cannot_be_imported_is_missing_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    nobody = compared.Peer("a library that nobody has", "nobody")
+    with Place(tmp_path, quick=True) as place:
+        async with compared.started(place, nobody, length=10) as process:
+            assert "nobody" in process.missing
+
+
+def test_growth_is_flat_logarithmic_or_has_a_reason() -> None:
+    assert by_length.growth(1.2, bound=3.0, step=by_length.ADD) == "flat"
+    assert by_length.growth(2.9, bound=3.0, step=by_length.ADD) == "logarithmic"
+    assert by_length.growth(900.0, bound=3.0, step=by_length.COMMON).startswith("every message")
+    assert "not explained" in by_length.growth(900.0, bound=3.0, step=by_length.ADD)

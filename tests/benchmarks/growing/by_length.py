@@ -148,8 +148,8 @@ def _rows(step: str, lengths: Sequence[int], measured: Sequence[Samples]) -> Ite
         )
 
 
-def growth(grown: float, logarithmic: float, step: str) -> str:
-    """The growth in a word, or why it is neither flat nor logarithmic."""
+def growth(grown: float, bound: float, step: str) -> str:
+    """How a step grew, in a word, or why by more than ``bound``, which a logarithm gives."""
     if grown <= FLAT:
         return "flat"
-    return "logarithmic" if grown <= logarithmic else REASONS.get(step, "grows: not explained")
+    return "logarithmic" if grown <= bound else REASONS.get(step, "grows: not explained")

@@ -65,21 +65,40 @@ PEERS: Final = (
 
 
 class Process:
-    """A neighbour's process, and what its steps took."""
+    """A neighbour's process, and what its steps took.
 
-    def __init__(self, process: asyncio.subprocess.Process, hello: dict[str, Any]) -> None:
+    ``missing`` says why there are no steps, or no more of them; ``hello`` what the neighbour is.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, errors: Path) -> None:
         self._process = process
-        self.hello = hello
+        self._errors = errors
+        self.hello: dict[str, Any] = {}
+        self.missing = ""
         self.samples = Samples()
+
+    async def begun(self) -> None:
+        """Wait until its session is built."""
+        self.hello = await self._answer()
 
     async def take(self, step: str, count: int = 1) -> int:
         """So many steps, or fewer if they take long; how many were taken."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{step} {count}\n".encode())
-        found = await _answer(self._process)
+        found = await self._answer()
         for wall, processor in zip(found.get("wall", ()), found.get("processor", ()), strict=True):
             self.samples.add(step, wall, processor)
         return len(found.get("wall", ()))
+
+    async def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        found: dict[str, Any] = json.loads(line) if line else {"missing": self._last_words()}
+        self.missing = found.get("missing", "")
+        return found
+
+    def _last_words(self) -> str:
+        return self._errors.read_text().strip().rpartition("\n")[2] or "its process ended"
 
 
 async def measure(place: Place) -> list[Row]:
@@ -93,19 +112,19 @@ async def measure(place: Place) -> list[Row]:
 async def _at(place: Place, length: int, syncs: dict[Peer, str]) -> list[Row]:
     async with AsyncExitStack() as stack:
         processes = {
-            peer: await stack.enter_async_context(_started(place, peer, length))
+            peer: await stack.enter_async_context(started(place, peer, length))
             for peer in (OURS, *PEERS)
         }
         own = processes[OURS]
         for _ in range(place.count(ROUNDS, 3)):
             for key in KEYS:
                 for process in processes.values():
-                    if "missing" not in process.hello:
+                    if not process.missing:
                         await process.take(key, TAKEN[key])
     rows: list[Row] = []
     for peer, process in processes.items():
-        if why := process.hello.get("missing"):
-            note = f"{why}; {peer.variable} may name an interpreter that has it"
+        if process.missing:
+            note = f"{process.missing}; {peer.variable} may name an interpreter that has it"
             rows.append(missing(FIGURE, f"{peer.name} at {length:,}", note))
         else:
             rows += _rows(peer, process, None if peer == OURS else own, length, syncs[peer])
@@ -138,7 +157,7 @@ def _note(hello: dict[str, Any], key: str, syncs: str) -> str:
 
 
 @asynccontextmanager
-async def _started(
+async def started(
     place: Place, peer: Peer, length: int, before: Sequence[str] = ()
 ) -> AsyncIterator[Process]:
     """The neighbour's process, with a session of so many messages built."""
@@ -147,37 +166,29 @@ async def _started(
     more = max(COUNTED, ROUNDS * TAKEN["append"])
     (folder / "messages.json").write_text(json.dumps(messages(length + more)))
     errors = folder / "errors"
-    process = await asyncio.create_subprocess_exec(
-        *before,
-        peer.interpreter,
-        "-m",
-        child.__name__,
-        peer.module,
-        peer.kind,
-        str(folder),
-        str(length),
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=errors.open("w"),
-    )
+    with errors.open("w") as said:
+        process = await asyncio.create_subprocess_exec(
+            *before,
+            peer.interpreter,
+            "-m",
+            child.__name__,
+            peer.module,
+            peer.kind,
+            str(folder),
+            str(length),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=said,
+        )
     try:
-        hello = await _answer(process) or {
-            "missing": errors.read_text().strip().rpartition("\n")[2]
-        }
-        yield Process(process, hello)
+        neighbour = Process(process, errors)
+        await neighbour.begun()
+        yield neighbour
     finally:
         assert process.stdin is not None
         process.stdin.close()
         await process.wait()
-
-
-async def _answer(process: asyncio.subprocess.Process) -> dict[str, Any]:
-    """What it says next; empty if it has ended."""
-    assert process.stdout is not None
-    line = await process.stdout.readline()
-    found: dict[str, Any] = json.loads(line) if line else {}
-    return found
 
 
 async def _syncs(place: Place, peer: Peer) -> str:
@@ -187,8 +198,8 @@ async def _syncs(place: Place, peer: Peer) -> str:
     traced = place.path(f"{peer.module}.strace")
     watched = "trace=fsync,fdatasync,sync_file_range,chdir"
     before = (strace, "-f", "-qq", "-e", "signal=none", "-e", watched, "-o", str(traced))
-    async with _started(place, peer, COUNTED, before) as process:
-        if "missing" in process.hello:
+    async with started(place, peer, COUNTED, before) as process:
+        if process.missing:
             return ""
         await process.take(child.MARK)
         appends = await process.take("append", COUNTED)

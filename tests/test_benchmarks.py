@@ -212,7 +212,8 @@ SEEN = f"""\
 thread (1): MainThread;run (/usr/lib/python3.11/asyncio/runners.py:160);Worker.{ADD} (work.py:90);\
 Transcript.add ({stacks.ROOT}/eventctx/session/transcript.py:40) 30
 thread (1): MainThread;run (/usr/lib/python3.11/asyncio/runners.py:160);Worker.{ADD} (work.py:90);\
-read_facts ({stacks.ROOT}/eventctx/messages/facts_reader.py:9);loads (/v/site-packages/j/x.py:1) 10
+read_facts ({stacks.ROOT}/eventctx/messages/facts_reader.py:9);\
+loads ({stacks.ROOT}/.venv/lib/python3.11/site-packages/j/x.py:1) 10
 thread (1): MainThread;run (/usr/lib/python3.11/asyncio/runners.py:160) 500
 thread (2): eventctx-writer a file.db;Thread.run (/usr/lib/python3.11/threading.py:1);\
 Log.commit ({stacks.ROOT}/eventctx/stores/sqlite_log.py:81) 7

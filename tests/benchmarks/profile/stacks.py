@@ -41,7 +41,7 @@ ASYNCIO: Final = Frame("sleep, wake and call back", "asyncio")
 
 _FRAME: Final = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::\d+)?\)")
 _THREAD: Final = re.compile(r"thread \(\d+\)(?:: (?P<name>.*))?")
-_WAITING: Final = ("Mailbox.take",)
+_WAITING: Final = ("Mailbox.take", "Condition.wait")
 """Functions in which the store's thread has nothing to do. The profiler takes some sleepers for
 awake, as it reads a thread's state a moment before its stack."""
 
@@ -64,13 +64,12 @@ def _frame(text: str) -> Frame:
 
 
 def _short(file: str) -> str:
-    """A path from the root of what it belongs to."""
-    for root in (f"{ROOT}/", "/site-packages/", "/lib/python3"):
-        before, found, rest = file.partition(root)
-        if found and (not before or root != f"{ROOT}/"):
-            # Behind a standard library's root stands the rest of its version: ``.11/``.
-            return rest.partition("/")[2] if root.startswith("/lib") else rest
-    return file
+    """A path from the root of what it belongs to: a library, this repository, or Python's own."""
+    # A library first: the environment may lie in the repository.
+    for root in ("/site-packages/", f"{ROOT}/"):
+        if root in file:
+            return file.partition(root)[2]
+    return re.sub(r".*/lib/python3[.\d]*/", "", file)
 
 
 def by_step(text: str, spent: Mapping[str, Spent]) -> dict[str, dict[Stack, float]]:

@@ -54,7 +54,7 @@ from eventctx.importers.source.lines import (
     parse_rows,
     text_or_none,
 )
-from eventctx.importers.source.values import BROKEN, decode_and_encode, read_value
+from eventctx.importers.source.values import BROKEN, read_and_encode
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 
@@ -94,14 +94,9 @@ def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
     if not data:
         return None, None, ""
     try:
-        value, encoded = decode_and_encode(data)
-    except BROKEN:
-        try:
-            value, repaired = read_value(data)
-        except ValueError:
-            return None, None, ""
-        return value, None, repaired
-    return value, encoded, ""
+        return read_and_encode(data)
+    except ValueError:
+        return None, None, ""
 
 
 class _Conversation:

@@ -42,7 +42,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
-from eventctx.importers.source.values import BROKEN, decode, encode, read_value
+from eventctx.importers.source.values import BROKEN, decode, encode, read_and_encode
 from eventctx.log.usage import CODEX, Usage, read_usage
 from eventctx.messages.facts_reader import read_facts
 
@@ -180,7 +180,7 @@ class _Rollout:
     def _response_item(
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
-        payload, repaired = _value(row.payload)
+        payload, encoded, repaired = _encoded(row.payload)
         item = text_or_none(object_or_empty(payload).get("type"))
         kind = f"response_item/{item}"
         if item in _NOT_SENT:
@@ -207,7 +207,7 @@ class _Rollout:
             yield from self._close(line, time)
             if spoken:
                 yield TurnBegan(line, time)
-        yield MessageItem(line, time, payload, by_harness=by_harness, facts=facts)
+        yield MessageItem(line, time, payload, by_harness=by_harness, facts=facts, data=encoded)
 
     def _call(self, line: int) -> Iterator[Item]:
         if not self.calling:
@@ -292,10 +292,15 @@ class _Rollout:
 
 
 def _value(raw: msgspec.Raw) -> tuple[Any, str]:
+    value, _, repaired = _encoded(raw)
+    return value, repaired
+
+
+def _encoded(raw: msgspec.Raw) -> tuple[Any, bytes | None, str]:
     try:
-        return read_value(bytes(raw))
+        return read_and_encode(bytes(raw))
     except ValueError:
-        return None, ""
+        return None, None, ""
 
 
 def _envelope(data: bytes, payload: object) -> bytes:

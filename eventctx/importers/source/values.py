@@ -88,6 +88,15 @@ def read_value(data: bytes) -> tuple[Any, str]:
     return repaired, REPEATED if repaired == value and _is_utf8(data) else REPLACED
 
 
+def read_and_encode(data: bytes) -> tuple[Any, bytes | None, str]:
+    """As ``read_value``; between the two the value's encoding, where it needed no repair."""
+    try:
+        return *decode_and_encode(data), ""
+    except BROKEN:
+        value, warning = read_value(data)
+        return value, None, warning
+
+
 def may_begin(data: bytes) -> bool:
     """Whether text is no JSON only because its end is missing."""
     try:

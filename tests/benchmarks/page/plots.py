@@ -17,7 +17,10 @@ MARGIN: Final = 250
 """Pixels on the left for names."""
 
 LINE: Final = 22
-COLOURS: Final = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf8700", "#cf222e", "#57606a")
+COLOURS: Final = (
+    "#0969da", "#bc4c00", "#1a7f37", "#8250df", "#bf8700", "#cf222e",
+    "#57606a", "#1b7c83", "#bf3989", "#24292f", "#7d8590", "#4ac26b",
+)  # fmt: skip
 MET, MISSED = "#1a7f37", "#cf222e"
 
 
@@ -128,10 +131,10 @@ def _growth(rows: Sequence[Row]) -> str:
     drawn = Drawing(WIDTH, height, "Time by the length of the session")
     for tick in across.ticks():
         drawn.line((across.at(tick), 20), (across.at(tick), 330))
-        drawn.text(across.at(tick), 348, f"{tick:,g} messages", "middle")
+        drawn.text(across.at(tick), 348, f"{tick:,.0f} messages", "middle")
     for tick in up.ticks():
         drawn.line((80, up.at(tick)), (WIDTH - 70, up.at(tick)))
-        drawn.text(72, up.at(tick) + 4, f"{tick:,g} µs", "end")
+        drawn.text(72, up.at(tick) + 4, _time(tick), "end")
     for number, (name, points) in enumerate(lines.items()):
         colour = COLOURS[number % len(COLOURS)]
         places = [(across.at(one.length), up.at(one.micro)) for one in sorted(points)]
@@ -141,6 +144,14 @@ def _growth(rows: Sequence[Row]) -> str:
         drawn.box(80, 362 + LINE * number, 12, 12, colour)
         drawn.text(100, 373 + LINE * number, name)
     return str(drawn)
+
+
+def _time(micro: float) -> str:
+    """A power of ten of microseconds, in the unit that needs no more than three digits."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if micro >= size:
+            return f"{micro / size:,g} {unit}"
+    return f"{micro:g} µs"
 
 
 def _lines(rows: Sequence[Row]) -> Mapping[str, list[Point]]:

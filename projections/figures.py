@@ -283,7 +283,10 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
         case "session:start" | "import:raw":
             return state._replace(file=_file(state.file, record))
         case "context:message_added":
-            return state._replace(grown=True, file=_with_message(state.file, record))
+            file = _with_message(state.file, record)
+            if state.grown and file is state.file:
+                return state
+            return state._replace(grown=True, file=file)
         case kind if kind in CHANGES:
             return state._replace(last=None, waiting=None)
     return state
@@ -324,7 +327,9 @@ def _with_message(file: ImportedFile, record: Record) -> ImportedFile:
     if file.format is None or file.system:
         return file
     facts = decode_facts(record.bodies[0].facts) if record.bodies else None
-    return file._replace(system=facts is not None and facts.role in ("system", "developer"))
+    if facts is None or facts.role not in ("system", "developer"):
+        return file
+    return file._replace(system=True)
 
 
 def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:

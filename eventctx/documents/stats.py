@@ -18,10 +18,11 @@ from eventctx.log.store import StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
 from eventctx.safe_text import without_password
 
-_SIZED: Final = (
-    "context:message_added",
-    *("context:post_compact", "context:request_prepared", "usage:reported"),
-    *figures.CHANGES,
+_SIZED: Final = figures.CHANGES.union(
+    (
+        "context:message_added",
+        *("context:post_compact", "context:request_prepared", "usage:reported"),
+    )
 )
 _STEP: Final = 1000
 
@@ -86,26 +87,28 @@ class _Sums:
 
     def take(self, record: Record) -> None:
         """Take one record of the present session."""
-        self.types[record.type] += 1
+        kind, bodies = record.type, record.bodies
+        self.types[kind] += 1
         unread = self._unread
-        if record.type in ("context:message_added", "context:messages_set"):
-            self.messages += len(record.bodies)
-            self.message_bytes += sum(len(body.data or b"") for body in record.bodies)
-        elif record.type == "usage:reported":
+        if kind == "context:message_added" or kind == "context:messages_set":
+            self.messages += len(bodies)
+            self.message_bytes += sum([len(body.data or b"") for body in bodies])
+        elif kind == "usage:reported":
             self.used = unread.fold(usage.evolve, self.used, record)
             unread = self._told
-        if record.type in _SIZED:
+        if kind in _SIZED:
             self._sizes = unread.fold(figures.evolve, self._sizes, record)
-        self.erased += sum(body.erased for body in record.bodies)
+        if bodies:
+            self.erased += sum([body.erased for body in bodies])
 
     def end(self, info: StreamInfo) -> None:
         """Add up a session, all of whose own records were taken."""
         found = figures.read(self._sizes)
-        applied = found.compactions.values()
+        applied = found.compactions.all().values()
         self.compactions += len(applied)
         self.tokens_saved += sum(one.taken_out for one in applied)
         self.estimated = self.estimated or any(one.estimated for one in applied)
-        self.known.update(one.known for one in found.requests.values())
+        self.known.update(one.known for one in found.requests.all().values())
         self._sizes = figures.initial()
         if not info.deleted:
             self.sessions += 1

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from eventctx.cli.main import cli
+from eventctx.cli.output.later import CommandLater
+
 ROOT = Path(__file__).resolve().parents[1]
 
 _LOADED = "import sys\nprint(*sys.modules)\n"
@@ -90,3 +93,30 @@ def test_a_request_that_is_not_compacted_answers_no_question_and_searches_nothin
     assert loaded.isdisjoint(
         {"eventctx.queries.requests", "eventctx.search.recall", "eventctx.projections.audit"}
     )
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_program_says_what_it_is_without_its_engine(option: str) -> None:
+    program = f"""
+import sys
+from eventctx.cli.main import cli
+
+try:
+    cli([{option!r}])
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+    loaded = loaded_by(program)
+    assert "eventctx.cli.main" in loaded
+    assert loaded.isdisjoint(
+        {"eventctx.engine", "eventctx.log", "eventctx.cli.commands", "asyncio", "msgspec", "rich"}
+    )
+
+
+def test_a_command_is_listed_with_its_own_name_and_line() -> None:
+    for name, later in cli.commands.items():
+        assert isinstance(later, CommandLater)
+        command = later.load()
+        assert command.name == name
+        assert command.get_short_help_str(200) == later.get_short_help_str(200)
+        assert (command.hidden, command.deprecated) == (False, False)

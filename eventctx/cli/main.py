@@ -1,42 +1,54 @@
-"""The ``eventctx`` program: its options and its commands."""
+"""The ``eventctx`` program: its options and its commands.
+
+A command's module is loaded when the command runs, so that ``eventctx --help`` loads no engine.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from eventctx.cli.commands.audit import audit_command
-from eventctx.cli.commands.backup import backup_command, restore_backup_command
-from eventctx.cli.commands.compact import compact_command
-from eventctx.cli.commands.compare import compare_command
-from eventctx.cli.commands.diff import diff_command
-from eventctx.cli.commands.erasing import delete_command, erase_command, prune_command
-from eventctx.cli.commands.exports import copy_command, export_command
-from eventctx.cli.commands.fork import fork_command
-from eventctx.cli.commands.imports import import_command
-from eventctx.cli.commands.instructions import instructions_command
-from eventctx.cli.commands.log import log_command
-from eventctx.cli.commands.lost import lost_command
-from eventctx.cli.commands.replay import replay_command
-from eventctx.cli.commands.restore import restore_command
-from eventctx.cli.commands.search import search_command
-from eventctx.cli.commands.sessions import sessions_command
-from eventctx.cli.commands.sign import sign_command
-from eventctx.cli.commands.stats import stats_command
-from eventctx.cli.commands.trace import trace_command
-from eventctx.cli.commands.transcript import transcript_command, view_command
-from eventctx.cli.commands.validate import validate_command
-from eventctx.cli.commands.verify import verify_command
-from eventctx.cli.commands.watch import watch_command
-from eventctx.cli.commands.why import why_command
-from eventctx.cli.demo.command import demo_command
-from eventctx.cli.inspect.command import inspect_command
-from eventctx.cli.output.program import Program
+from eventctx.cli.output.later import CommandLater, ProgramOfCommands
 from eventctx.version import __version__
 
+_COMMANDS: Final = (
+    ("demo", "demo.command", "Run a sample session live, compactions and all."),
+    ("import", "commands.imports", "Import transcripts of other programs, or exports."),
+    ("watch", "commands.watch", "Import sessions while agents write them."),
+    ("inspect", "inspect.command", "A page that shows what the model saw, at any point."),
+    ("sessions", "commands.sessions", "The sessions of the store."),
+    ("log", "commands.log", "The records of a session, one a line."),
+    ("transcript", "commands.transcript", "All that was said, now or at an earlier point."),
+    ("view", "commands.transcript", "What the model was sent in a turn."),
+    ("audit", "commands.audit", "Every request: what was kept, shortened and dropped."),
+    ("why", "commands.why", "Why a message was in a view, or was not."),
+    ("trace", "commands.trace", "The trace of a session: a tree, a file, or sent to Jaeger."),
+    ("diff", "commands.diff", "What two requests differ in, and why."),
+    ("lost", "commands.lost", "What left the view: instructions, files, commands."),
+    ("instructions", "commands.instructions", "What a person demanded, and what is still told."),
+    ("search", "commands.search", "Find what was said, in view or not."),
+    ("replay", "commands.replay", "Step through a session."),
+    ("fork", "commands.fork", "A new session from a point of another one."),
+    ("restore", "commands.restore", "Bring messages back into view."),
+    ("compact", "commands.compact", "Compact a session, or say what that would do."),
+    ("compare", "commands.compare", "What each policy would have kept, and at what cost."),
+    ("verify", "commands.verify", "Recompute every digest; find damage."),
+    ("sign", "commands.sign", "Vouch for a session with a key."),
+    ("backup", "commands.backup", "A verified copy of the store, while it is in use."),
+    ("restore-backup", "commands.backup", "Put a verified backup in the store's place."),
+    ("export", "commands.exports", "A session as JSON Lines that import back equal."),
+    ("copy", "commands.exports", "Sessions to another store: file, PostgreSQL, JetStream."),
+    ("erase", "commands.erasing", "Destroy contents of messages for ever."),
+    ("delete", "commands.erasing", "Destroy a session for ever."),
+    ("prune", "commands.erasing", "Delete the sessions that are older than a limit."),
+    ("stats", "commands.stats", "Figures of the whole store."),
+    ("validate", "commands.validate", "Hold a context module to the contract."),
+)
+"""A command's name, its module in this folder, and its line in the help of the program."""
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=ProgramOfCommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--store",
     metavar="URL",
@@ -53,40 +65,8 @@ def cli(context: click.Context, store: str | None) -> None:
     context.obj = {"store": store}
 
 
-for _command in (
-    demo_command,
-    import_command,
-    watch_command,
-    inspect_command,
-    sessions_command,
-    log_command,
-    transcript_command,
-    view_command,
-    audit_command,
-    why_command,
-    trace_command,
-    diff_command,
-    lost_command,
-    instructions_command,
-    search_command,
-    replay_command,
-    fork_command,
-    restore_command,
-    compact_command,
-    compare_command,
-    verify_command,
-    sign_command,
-    backup_command,
-    restore_backup_command,
-    export_command,
-    copy_command,
-    erase_command,
-    delete_command,
-    prune_command,
-    stats_command,
-    validate_command,
-):
-    cli.add_command(_command)
+for _name, _module, _line in _COMMANDS:
+    cli.add_command(CommandLater(_name, f"eventctx.cli.{_module}", _line))
 
 
 def main(arguments: list[str] | None = None, **options: Any) -> None:

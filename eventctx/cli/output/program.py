@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import shutil
 import sys
-import traceback
 from collections.abc import Callable, Coroutine
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 import click
-import msgspec
 
 from eventctx.errors import (
     CompactionRefused,
@@ -122,6 +119,8 @@ def _accept_any_text() -> None:
 
 def _exit_code(error: BaseException) -> int:
     """Print the error on stderr, and return its exit code."""
+    import msgspec
+
     match error:
         case CommandFailed():
             return error.code
@@ -153,6 +152,8 @@ def _exit_code(error: BaseException) -> int:
         case OSError() if error.filename is not None:
             _say(f"{os.fspath(error.filename)}: {error.strerror}")
             return USAGE
+    import traceback
+
     click.echo(escape(without_password("".join(traceback.format_exception(error)))), err=True)
     _say("this is a bug in eventctx; please report it with the lines above")
     return BUG
@@ -190,6 +191,8 @@ def _drop_output() -> None:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine to its end."""
+    import asyncio
+
     return asyncio.run(work)
 
 

@@ -11,7 +11,8 @@ from typing import Final
 
 from eventctx.patterns import pattern
 
-_RUN: Final = pattern(r"[A-Za-z0-9_./:@#~+$-]+")
+# The shortest name has six characters, and most words of a text are shorter.
+_RUN: Final = pattern(r"[A-Za-z0-9_./:@#~+$-]{6,}")
 _NO_FIRST: Final = "/:+-"
 _NO_LAST: Final = "./:@#~+$-"
 _HEX: Final = pattern(r"(?=.*\d)(?=.*[a-f])[0-9a-f]{7,40}")
@@ -33,7 +34,7 @@ def words_in(text: str) -> set[str]:
     """The words of a text that may be names."""
     # Cut by hand: an expression for the last letter would go to and fro in a long row of dots.
     found = {run.lstrip(_NO_FIRST).rstrip(_NO_LAST) for run in _RUN.findall(text)}
-    return {word for word in found if len(word) > 1}
+    return {word for word in found if len(word) >= LEAST_NUMBER}
 
 
 def is_name(word: str) -> bool:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.demands import CUES, MOST_DEMANDS, demands_in, demands_of, may_demand
+from eventctx.messages.demands import CUES, MOST_DEMANDS, demands_in, demands_of
+from eventctx.messages.facts_reader import read_facts
 
 
 def test_a_sentence_with_a_cue_is_a_demand_as_it_stands_and_others_are_none() -> None:
@@ -58,11 +59,11 @@ def test_every_demand_stands_in_its_text_word_by_word(words: list[str]) -> None:
 @pytest.mark.parametrize(
     "text", ["then {} it now", "THEN {} IT NOW", "then é{} it now", "(then {}, it)"]
 )
-def test_each_cue_is_seen_before_the_sentences_are_read(cue: str, text: str) -> None:
+def test_each_cue_is_seen_in_a_message_as_in_its_sentences(cue: str, text: str) -> None:
     for written in (cue, cue.replace("'", "’")):
         whole = text.format(written.upper() if text.isupper() else written)
-        assert may_demand(whole)
         assert demands_of(whole) == (whole,)
+        assert read_facts({"role": "user", "content": whole}).demands == 1
 
 
 def test_sentences_end_at_marks_before_capitals_at_tags_and_at_wide_marks() -> None:

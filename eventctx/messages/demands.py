@@ -45,11 +45,13 @@ _STRONG_WORDS: Final = frozenset([cue for cue in STRONG if " " not in cue])
 _WORDS: Final = frozenset([cue for cue in CUES if " " not in cue])
 _STRONG_PHRASES: Final = tuple([f" {cue} " for cue in STRONG if " " in cue])
 _PHRASES: Final = tuple([f" {cue} " for cue in CUES if " " in cue])
+_WORDS_OF_CUES: Final = frozenset([max(cue.split(), key=len) for cue in CUES])
+"""The longest word of each cue."""
 
-_MARKS: Final = frozenset([max(re.split("[ ']", cue), key=len).encode() for cue in CUES])
+MARKS: Final = frozenset([max(re.split("[ ']", cue), key=len).encode() for cue in CUES])
 """The longest part of each cue; a text without any of these words has no demand."""
 
-_LETTERS_ONLY: Final = (
+LETTERS_ONLY: Final = (
     bytes([one if chr(one).isalpha() else 0x20 for one in range(128)]) + b" " * 128
 )
 """A table for ``bytes.translate``: all but ASCII letters become spaces."""
@@ -84,9 +86,8 @@ def demands_of(text: str) -> tuple[str, ...]:
     for line in text.splitlines():
         if line.lstrip().startswith(_FENCES):
             in_code = not in_code
-        elif not in_code and may_demand(line):
-            read = [_demand(one) for one in _sentences(line) if may_demand(one)]
-            found += [one for one in read if one is not None]
+        elif not in_code:
+            found += [one for one in map(_demand, _sentences(line)) if one is not None]
     unlike = dict.fromkeys(found)
     if len(unlike) > MOST_DEMANDS:
         ranked = sorted(unlike, key=lambda one: not one[0])
@@ -108,12 +109,6 @@ def demands_in(message: dict[str, Any]) -> tuple[str, ...]:
     return tuple(found)[:MOST_DEMANDS]
 
 
-def may_demand(text: str) -> bool:
-    """Whether a text holds a part of a cue; most texts hold none, and are read no further."""
-    words = text.lower().encode("ascii", "replace").translate(_LETTERS_ONLY).split()
-    return not _MARKS.isdisjoint(words)
-
-
 def _sentences(line: str) -> list[str]:
     found: list[str] = []
     begins = 0
@@ -131,8 +126,8 @@ def _demand(sentence: str) -> tuple[bool, str] | None:
     lead = _LEAD.match(sentence)
     sentence = sentence if lead is None else sentence[lead.end() :].strip()
     words = _words(sentence)
-    if not LEAST_WORDS <= len(words) <= MOST_WORDS:
-        return None
+    if _WORDS_OF_CUES.isdisjoint(words) or not LEAST_WORDS <= len(words) <= MOST_WORDS:
+        return None  # most sentences by far
     strong = _strength(words)
     if strong is None or _CODE.search(sentence):
         return None

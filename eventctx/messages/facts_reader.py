@@ -13,7 +13,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
-from eventctx.messages.demands import demands_in, may_demand
+from eventctx.messages.demands import LETTERS_ONLY, MARKS, demands_in
 from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium, as_observation
 from eventctx.messages.images import image_medium
 from eventctx.messages.media import shown_of
@@ -115,7 +115,7 @@ def read_facts(
     human = role == "user" and by_person and not by_harness and not is_from_hook(message)
     spoken = human and (prose > 0 or not results)
     kind_of_row = _kind(role, human, bool(results))
-    demands = demands_in(message) if spoken and any(map(may_demand, texts)) else ()
+    demands = demands_in(message) if spoken and _has_cue(texts) else ()
     facts = Facts(
         READER,
         role,
@@ -143,6 +143,15 @@ def read_facts(
         action_in(texts) if kind_of_row == "assistant" and not calls and texts else "",
     )
     return as_observation(facts) if observation else facts
+
+
+def _has_cue(texts: list[str]) -> bool:
+    """Whether a person's words may hold a demand; seen here, since most messages hold none."""
+    for text in texts:
+        words = text.lower().encode("ascii", "replace").translate(LETTERS_ONLY).split()
+        if not MARKS.isdisjoint(words):
+            return True
+    return False
 
 
 def _dialect(message: dict[str, Any], item: str) -> Dialect:

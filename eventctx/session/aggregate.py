@@ -119,6 +119,11 @@ class Aggregate:
         refs = 0 if view is None else len(view.layout.refs)
         return refs * REF_BYTES + self._unfolded_bytes + self.bodies.memory
 
+    @property
+    def unfolded_bytes(self) -> int:
+        """Bytes of the bodies that wait for their fold; the body cache counts them afterwards."""
+        return self._unfolded_bytes
+
     def _present(self) -> ViewState | None:
         if self._view is not None and self._unfolded:
             self._folded(preview(self._view, self.stream, self._unfolded))

@@ -81,7 +81,7 @@ class OpenSession:
     @property
     def body_bytes(self) -> int:
         """Bytes of bodies that are held: what may grow fast."""
-        return self.bodies.bytes_held + self.lines.row_bytes
+        return self.aggregate.unfolded_bytes + self.bodies.bytes_held + self.lines.row_bytes
 
     @property
     def remembers(self) -> bool:

@@ -66,17 +66,10 @@ class Residents:
         self._kept: OrderedDict[OpenSession, _Measured] = OrderedDict()
         self._total = 0
         self._remembering: set[OpenSession] = set()
-        self._latest: OpenSession | None = None
 
     def used(self, session: OpenSession) -> None:
         """Note a use of ``session``, and let others go where the bounds ask for it."""
         with self._lock:
-            latest = self._latest
-            if latest is not session:
-                self._latest = session
-                before = None if latest is None else self._kept.get(latest)
-                if latest is not None and before is not None and before.is_outdated(latest):
-                    self._measure(latest)  # with what its last use loaded
             kept = self._kept.get(session)
             if kept is not None:
                 self._kept.move_to_end(session)
@@ -99,8 +92,6 @@ class Residents:
             kept = self._kept.pop(session, None)
             self._total -= 0 if kept is None else kept.size
             self._remembering.discard(session)
-            if session is self._latest:
-                self._latest = None
 
     def _exceeded(self) -> bool:
         return len(self._kept) > self._most or self._total > self._most_bytes

@@ -77,8 +77,8 @@ async def test_a_lent_view_is_used_for_its_own_request_alone() -> None:
     view = request_view.initial()
     for record in records:
         view = request_view.evolve(view, record)
-    state = with_view(initial(), view)
-    for record in records[:-1]:
+    state = with_view(evolve(initial(), records[0]), view)
+    for record in records[1:-1]:
         state = evolve(state, record)
     assert state.view is not view
     state = evolve(with_view(state, view), records[-1])

@@ -398,6 +398,15 @@ async def test_open_sessions_have_a_bound_in_bytes() -> None:
         assert sum(one._session.bytes_held for one in held) < 10**6
 
 
+async def test_a_session_that_grew_in_its_last_use_goes_when_another_one_is_used() -> None:
+    async with Engine(MemoryStore(), open_session_bytes=300_000) as engine:
+        grown, other = await engine.session("grown"), await engine.session("other")
+        for size in (10, 10, 400_000):
+            await grown.add_message({"role": "user", "content": "x" * size})
+        await other.add_message(USER)
+        assert grown._session.aggregate.view_if_held is None
+
+
 @pytest.mark.parametrize("bound", [0, -1, 1.5, "1", None])
 @pytest.mark.parametrize("name", ["most_open_sessions", "open_session_bytes"])
 def test_a_bound_that_is_no_positive_int_is_refused(name: str, bound: Any) -> None:

@@ -296,3 +296,12 @@ def test_growth_is_flat_logarithmic_or_has_a_reason() -> None:
     assert by_length.growth(2.9, bound=3.0, step=by_length.ADD) == "logarithmic"
     assert by_length.growth(900.0, bound=3.0, step=by_length.COMMON).startswith("every message")
     assert "not explained" in by_length.growth(900.0, bound=3.0, step=by_length.ADD)
+
+
+@pytest.mark.parametrize("found", [None, b"", b'{"rows": [', b"[]", b'{"rows": 5}'])
+def test_a_file_that_is_no_run_is_told_in_one_line(tmp_path: Path, found: bytes | None) -> None:
+    path = tmp_path / "run.json"
+    if found is not None:
+        path.write_bytes(found)
+    with pytest.raises(SystemExit, match="expected the JSON of a run"):
+        report.read(path)

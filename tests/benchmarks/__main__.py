@@ -113,7 +113,10 @@ def _options() -> argparse.Namespace:
         metavar=("A.json", "B.json"),
         help="run nothing, and say what changed between two runs",
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.repeat < 1:
+        parser.error(f"--repeat: expected 1 or more, found {options.repeat}")
+    return options
 
 
 if __name__ == "__main__":

@@ -118,8 +118,16 @@ def write(path: Path, made: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> Run:
-    """A run that was written; one of an earlier release has fewer fields."""
-    return msgspec.json.decode(path.read_bytes(), type=Run)
+    """A run that was written; one of an earlier release has fewer fields.
+
+    A file that holds no run ends the program with one line.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Run)
+    except OSError as error:
+        raise SystemExit(f"{path}: expected the JSON of a run, {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise SystemExit(f"{path}: expected the JSON of a run (--json), found {error}") from error
 
 
 def show(rows: Sequence[Row]) -> None:

@@ -44,6 +44,7 @@ from eventctx.log.receipt_book import ReceiptBook as ReceiptBook
 from eventctx.log.record import Record as Record
 from eventctx.log.signatures import Signer as Signer
 from eventctx.log.signatures import signer as signer
+from eventctx.log.store import MessageReceipt as MessageReceipt
 from eventctx.log.store import Receipt as Receipt
 from eventctx.log.store import StreamInfo as StreamInfo
 from eventctx.messages.visibility import for_audience as for_audience

@@ -65,7 +65,7 @@ class Address(NamedTuple):
     index: int = 0  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class Receipt(msgspec.Struct, frozen=True, eq=False):
     """Proof of an append: the stream's last position and the digest there.
 
     Kept outside the store, it lets ``verify`` notice a tail that was cut or rewritten.
@@ -75,17 +75,38 @@ class Receipt(msgspec.Struct, frozen=True):
     position: int
     digest: bytes
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Receipt):
+            return NotImplemented
+        return (self.stream, self.position, self.digest) == (
+            other.stream,
+            other.position,
+            other.digest,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.stream, self.position, self.digest))
+
     def __str__(self) -> str:
         return f"{self.stream}@{self.position}:{self.digest.hex()}"
 
-    @classmethod
-    def parse(cls, text: str) -> Receipt:
+    @staticmethod
+    def parse(text: str) -> Receipt:
         """Read ``STREAM@POSITION:HEX``. Raises ValueError for another form."""
         stream, _, rest = text.rpartition("@")
         position, _, digest = rest.partition(":")
         if not stream or len(digest) != 64:
             raise ValueError(f"expected a receipt SESSION@POSITION:HEX64, found {text!r}")
-        return cls(stream, int(position), bytes.fromhex(digest))
+        return Receipt(stream, int(position), bytes.fromhex(digest))
+
+
+class MessageReceipt(Receipt, frozen=True, eq=False):
+    """The receipt of a message: also its ``number``, by which it is pinned, asked for, restored.
+
+    It equals the plain receipt of its record: the number is no part of the proof.
+    """
+
+    number: int
 
 
 class Appended(NamedTuple):

@@ -25,6 +25,7 @@ from eventctx.log.store import Snapshot
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
+from eventctx.session.appends.pending import numbers_given
 from eventctx.session.body_cache import BodyCache
 
 SNAPSHOT_EVERY = 256
@@ -67,6 +68,7 @@ class Aggregate:
         self.lock = threading.RLock()
         self.open_compactions: set[str | None] = set()
         self.mirror: str | None = None
+        self.next_number = 0
         self._view: ViewState | None = None
         self._unfolded: list[Draft] = []
         self._unfolded_bytes = 0
@@ -79,6 +81,7 @@ class Aggregate:
         """Replace the state with the one that was read from the store."""
         self._view = loaded.view
         self.mirror = loaded.view.mirror
+        self.next_number = loaded.view.next_number
         self._forget_unfolded()
         self._unread = 0
         self._snapshot = loaded.snapshot
@@ -86,7 +89,7 @@ class Aggregate:
         self.bodies.clear()
 
     def let_go(self) -> None:
-        """Forget the view and the bodies. Open compactions, and a mirror's file, stay known."""
+        """Forget the view and the bodies; a mirror's file and what is counted stay known."""
         self._view = None
         self._forget_unfolded()
         self._unread = 0
@@ -137,6 +140,8 @@ class Aggregate:
         They are folded when the view is read: folding now would keep the store's thread from
         starting.
         """
+        for draft in drafts:
+            self.next_number += numbers_given(draft)
         if self._view is None and after is None:
             return
         self._unfolded.extend(drafts)

@@ -135,6 +135,12 @@ class AppendQueue:
 
         Raises ImportedSession for a mirror, as all ways to append do.
         """
+        appended = await self.delivered(*drafts)
+        own = {draft.id for draft in drafts}
+        return tuple([record for record in appended.records or () if record.id in own])
+
+    async def delivered(self, *drafts: Draft) -> PendingAppend:
+        """As ``append``; returns the append that brought the drafts to the disk, with others."""
         await self.ready()
         await self._check(drafts)
         own = {draft.id for draft in drafts}
@@ -147,11 +153,11 @@ class AppendQueue:
                     pending = None if self._stale else self._submit(drafts, 0)
             while True:
                 try:
-                    records = await self._settle(pending)
+                    await self._settle(pending)
                 except WrongExpectedVersion:
                     pending = await self._sent_again(pending)
                 else:
-                    return tuple([record for record in records if record.id in own])
+                    return pending
         finally:
             self._awaited_ids -= own
 
@@ -252,7 +258,8 @@ class AppendQueue:
         self._aggregate.appended(own, after)
         self._lines.appended(sent, self.head)
         self._appends += 1
-        pending = PendingAppend(self._appends, ack, sent, exact, after)
+        next_number = self._aggregate.next_number
+        pending = PendingAppend(self._appends, ack, sent, exact, after, next_number)
         for one in riding:
             if one.origin is not None:
                 one.origin.again = pending

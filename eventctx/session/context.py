@@ -19,7 +19,7 @@ from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, chosen_turn_id
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Record
-from eventctx.log.store import Receipt
+from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
 from eventctx.policies.advisers import Advisers
@@ -101,16 +101,16 @@ class Context:
 
     async def add_message(
         self, message: dict[str, Any], *, observation: bool | None = None
-    ) -> Receipt:
-        """Append a message; return its receipt when it is on disk.
+    ) -> MessageReceipt:
+        """Append a message; return its receipt, which knows its number, when it is on disk.
 
         ``observation`` says whether a message in role user is the result of an action that the
         model wrote into its text; None leaves that to the setting ``observations``.
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        record = await self._transcript.add(message, observation)
-        return Receipt(record.stream, record.position, record.digest)
+        record, number = await self._transcript.add(message, observation)
+        return MessageReceipt(record.stream, record.position, record.digest, number)
 
     async def get_messages_for_request(
         self,

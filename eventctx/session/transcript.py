@@ -64,8 +64,10 @@ class Transcript:
         self._session = session
         self._observations = observations
 
-    async def add(self, message: dict[str, Any], observation: bool | None = None) -> Record:
-        """As ``Context.add_message``; returns the message's record."""
+    async def add(
+        self, message: dict[str, Any], observation: bool | None = None
+    ) -> tuple[Record, int]:
+        """As ``Context.add_message``; returns the message's record and number."""
         body, facts = _body_and_facts(self._session, message)
         if observation is None and facts.human and self._may_observe(message):
             observation = self._observes(message, await self._last_facts())
@@ -75,7 +77,7 @@ class Transcript:
                 return await self._add_observation(body, found)
         unbound = await self._unbound(body, facts) if facts.results else ()
         draft = self._session.drafts.make(events.MessageAdded(unbound=unbound), (body,))
-        return (await self._session.appends.append(draft))[-1]
+        return (await self._session.appends.delivered(draft)).message(draft)
 
     def _may_observe(self, message: dict[str, Any]) -> bool:
         """Whether the row before a person's message decides if that is an observation."""
@@ -96,12 +98,12 @@ class Transcript:
         last = view.layout.refs[-1] if len(view.layout.refs) else None
         return last.facts if last is not None and last.number == view.next_number - 1 else None
 
-    async def _add_observation(self, body: Body, facts: Facts) -> Record:
+    async def _add_observation(self, body: Body, facts: Facts) -> tuple[Record, int]:
         """Add a message as an observation; its event says so, since the text alone cannot."""
         body = msgspec.structs.replace(body, facts=encode_facts(facts))
         event = events.MessageAdded(origin="harness", observation=True)
         draft = self._session.drafts.make(event, (body,))
-        return (await self._session.appends.append(draft))[-1]
+        return (await self._session.appends.delivered(draft)).message(draft)
 
     async def _unbound(self, body: Body, facts: Facts) -> tuple[tuple[int, int], ...]:
         """Runs of messages whose thinking a late result invalidates; none for any other result."""

@@ -37,7 +37,8 @@ class PendingAppend:
 
     The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
     others are sent again behind the records of the other process, by the append ``again``.
-    ``after`` is the view behind all of them, if the caller folded it.
+    ``after`` is the view behind all of them, if the caller folded it, ``next_number`` the number of
+    the next message behind them.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class PendingAppend:
         "drafts",
         "exact",
         "failed",
+        "next_number",
         "number",
         "records",
         "submitted",
@@ -60,19 +62,38 @@ class PendingAppend:
         ack: Awaitable[Appended],
         drafts: tuple[Draft, ...],
         exact: int,
-        after: ViewState | None = None,
+        after: ViewState | None,
+        next_number: int,
     ) -> None:
         self.number = number
         self.ack = ack
         self.drafts = drafts
         self.exact = exact
         self.after = after
+        self.next_number = next_number
         self.records: tuple[Record, ...] | None = None
         self.failed = False
         self.again: PendingAppend | None = None
         self.awaited = True
         self.then: Callable[[], None] | None = None
         self.submitted = perf_counter()
+
+    def message(self, draft: Draft) -> tuple[Record, int]:
+        """The record of a message that was stored with this append, and the message's number."""
+        records, number = self.records or (), self.next_number
+        # Behind a conflict it may stand anywhere among the drafts that are sent again.
+        for place in range(len(records) - 1, -1, -1):
+            number -= numbers_given(self.drafts[place])
+            if records[place].id == draft.id:
+                return records[place], number
+        raise LookupError("expected a draft of this append")
+
+
+def numbers_given(draft: Draft) -> int:
+    """How many messages get their numbers by a draft."""
+    if draft.type == "context:message_added":
+        return 1
+    return len(draft.bodies) if draft.type == "context:messages_set" else 0
 
 
 class Unsent(NamedTuple):

@@ -122,7 +122,7 @@ asyncio.run(main())
 
 
 def test_a_tracer_provider_that_is_set_and_replaced_in_mid_run_gets_what_comes_after() -> None:
-    names = "chat m invoke_agent agent"
+    names = "chat m invoke_agent"
     assert program(_PROVIDERS).splitlines() == ["{} {}", names, names]
 
 
@@ -161,7 +161,7 @@ def test_a_program_that_forgets_to_close_ends_in_time_and_sends_what_it_has(
         "asyncio.run(main())\n"
     )
     program(text, receiver.http)
-    assert [span.name for span in receiver.spans] == ["invoke_agent agent"]
+    assert [span.name for span in receiver.spans] == ["invoke_agent"]
 
 
 _FORKS = """
@@ -258,7 +258,7 @@ def test_after_a_fork_parent_and_child_go_on_with_the_same_sinks(
     names = [span.name for span in receiver.spans]
     # Nobody's spans are sent twice, and nobody sends the other's.
     assert sorted(names) == sorted(
-        ["chat before", "chat after", "chat child", *["invoke_agent agent"] * 4]
+        ["chat before", "chat after", "chat child", *["invoke_agent"] * 4]
     )
     assert shown(tmp_path / "parent.db") == {}
     assert shown(tmp_path / "child.db") == {("__main__.alone.<locals>.raises", "error"): 1}

@@ -115,7 +115,7 @@ async def test_a_turn_joins_the_hosts_trace_and_foreign_spans_nest_in_a_provider
     spans: dict[str, Any] = {span.name: span for span in exporter.get_finished_spans()}
     assert len({span.context.trace_id for span in spans.values()}) == 1
     assert spans["http"].parent.span_id == spans["chat m"].context.span_id
-    assert spans["invoke_agent agent"].parent.span_id == spans["request"].context.span_id
+    assert spans["invoke_agent"].parent.span_id == spans["request"].context.span_id
 
 
 async def test_sessions_of_one_name_in_two_stores_are_told_apart_by_the_sinks_they_share() -> None:
@@ -322,4 +322,4 @@ async def test_a_turn_that_another_process_is_in_is_not_sent_by_one_that_only_lo
             looked = await second.session("s")
             await looked.add_message({"role": "user", "content": "hello"})
     sent = [[span.name for span in seen.get_finished_spans()] for seen in (one, other)]
-    assert sent == [["invoke_agent agent"], []]
+    assert sent == [["invoke_agent"], []]

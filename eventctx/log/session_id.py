@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from typing import Final
 
 from eventctx.errors import InvalidSessionId
 from eventctx.log.arguments import shown
@@ -12,6 +14,8 @@ MAX_SESSION_ID = 256
 far fewer."""
 
 _PATH_CHARACTERS = frozenset("/\\")
+
+_STARTED_BY_AMPLIFIER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}_(.+)", re.DOTALL)
 
 
 def check_session_id(session: object) -> str:
@@ -29,3 +33,13 @@ def check_session_id(session: object) -> str:
     if any(unicodedata.category(character) in ("Cc", "Cs") for character in session):
         raise InvalidSessionId(f"session id: expected no control characters, found {session!r}")
     return session
+
+
+def agent_in(session: str) -> str | None:
+    """The name of the agent in the id of a session that another one of Amplifier's started.
+
+    Such an id is the span of the parent, that of the session, and the agent:
+    ``0000000000000000-4f1c…_explorer``. None for every other id.
+    """
+    found = _STARTED_BY_AMPLIFIER.fullmatch(session)
+    return None if found is None else found[1]

@@ -177,7 +177,7 @@ def _turn(event: events.PromptSubmit) -> SpanStart:
         known[conv.AGENT_NAME] = event.agent
     if event.number is not None:
         known[conv.TURN_NUMBER] = event.number
-    return SpanStart("turn", _named(conv.INVOKE_AGENT, event.agent or "agent"), known)
+    return SpanStart("turn", _named(conv.INVOKE_AGENT, event.agent), known)
 
 
 def _chat(event: events.ProviderRequest) -> SpanStart:

@@ -22,7 +22,7 @@ def test_a_session_without_times_has_no_first_and_no_last(run: Any, tmp_path: Pa
     assert (row["started"], row["last"]) == (None, None)
     assert "–" in run("sessions", "--store", store).out
     tree = run("trace", "talk", "--store", store).out
-    assert "invoke_agent agent  duration not recorded" in tree
+    assert "invoke_agent  duration not recorded" in tree
     assert "turn 1 · not dated · trace" in tree
 
 
@@ -48,9 +48,9 @@ def test_a_tree_shows_what_a_turns_program_measured(run: Any, tmp_path: Path) ->
         for line in run("trace", SESSION, "--store", store).out.splitlines()
         if line.startswith("invoke_agent")
     ]
-    assert turns[0].startswith("invoke_agent agent  3.5 s  ")
-    assert turns[1].startswith("invoke_agent agent  3.0 s (1.2 s by its program's measure)")
-    assert turns[2].startswith("invoke_agent agent  2.2 s  ")
+    assert turns[0].startswith("invoke_agent  3.5 s  ")
+    assert turns[1].startswith("invoke_agent  3.0 s (1.2 s by its program's measure)")
+    assert turns[2].startswith("invoke_agent  2.2 s  ")
     assert turns[2].endswith("unfinished")
 
 

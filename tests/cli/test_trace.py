@@ -27,7 +27,7 @@ def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, 
     assert {line.rpartition(" trace ")[2] for line in heads} == {one["trace_id"] for one in spans}
     (first, *_) = done.out.split("\n\n")
     shapes = [re.sub(r"  \+.*|  \d[\d.]* m?s .*", "", line) for line in first.splitlines()[1:]]
-    assert shapes[0] == "invoke_agent agent"
+    assert shapes[0] == "invoke_agent"
     assert shapes[1:4] == [
         "├─ chat model-1  1.1",
         "│  └─ execute_tool read",

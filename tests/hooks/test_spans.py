@@ -122,7 +122,7 @@ def test_a_chat_whose_usage_never_comes_is_finished_with_the_turn_at_the_latest(
     session.add(ev.ProviderRequest(), span(2), span(1))
     session.add(ev.ProviderResponse(), span(2), span(1))
     session.add(ev.PromptComplete(), span(1))
-    assert [one.name for one in fold(session.records)] == ["chat", "invoke_agent agent"]
+    assert [one.name for one in fold(session.records)] == ["chat", "invoke_agent"]
 
 
 def test_errors_cancellation_and_skipping_are_told_apart():

@@ -55,6 +55,12 @@ def test_the_conversation_is_what_was_sent_and_answered() -> None:
     assert len(of_type(found, ModelCall)) == 2
 
 
+def test_a_session_that_was_started_for_an_agent_has_its_name() -> None:
+    named = amplifier_talk().data().replace(b"amp-1", b"0000000000000000-4f1c2d3e4a5b6c7d_explorer")
+    (first,) = of_type(items_of(parse, named), Session)
+    assert first.agent == "explorer"
+
+
 def test_a_prompt_is_input_and_cache_writes() -> None:
     usage = ended_usages(items_of(parse, amplifier_talk().data()))[0]
     assert (usage.prompt, usage.cache_write, usage.output) == (107, 7, 5)

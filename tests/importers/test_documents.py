@@ -14,6 +14,7 @@ from eventctx.importers.source.items import (
     MessageItem,
     ModelCall,
     Raw,
+    Session,
     TurnBegan,
     TurnEnded,
     Warned,
@@ -56,6 +57,17 @@ def test_swe_agent_rows_stay_as_they_are_and_the_copy_is_raw() -> None:
     assert raw_kinds(found) == ["trajectory", "document"]
     assert [item.line for item in of_type(found, TurnBegan)] == [3]
     assert prompts(found) == [None]
+
+
+def test_swe_agent_turns_have_the_agent_that_the_rows_name_and_not_a_demonstrations() -> None:
+    value = swe_file()
+    value["history"][1]["agent"] = "teacher"
+    unnamed = items_of(swe_agent.parse, doc(value))
+    assert of_type(unnamed, Session)[0].agent is None
+    _, demo, *rows = value["history"]
+    value["history"] = [demo, *[{**row, "agent": "main"} for row in rows]]
+    named = items_of(swe_agent.parse, doc(value))
+    assert of_type(named, Session)[0].agent == "main"
 
 
 def test_swe_agent_runs_that_failed_end_with_their_reason() -> None:

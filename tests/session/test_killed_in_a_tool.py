@@ -84,7 +84,7 @@ async def test_what_was_killed_ends_as_lost_and_the_answer_of_the_other_tool_is_
             ("prompt:complete", "ok"),
         ]
         lost = await spans(engine)
-        assert lost.keys() == {"execute_tool slow", "invoke_agent agent"}
+        assert lost.keys() == {"execute_tool slow", "invoke_agent"}
         for span in lost.values():
             assert (span.attributes[conv.OUTCOME], span.status) == ("lost", "error")
             assert span.attributes[conv.ERROR_TYPE] == "ProcessEnded"

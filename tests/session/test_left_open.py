@@ -230,7 +230,7 @@ async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
     folded = {one.span_id: one for one in spans_of(await records_of(store))}
     sent = {f"{one.context.span_id:016x}": one for one in exporter.get_finished_spans()}
     lost = [one for one in folded.values() if one.attributes[conv.OUTCOME] == "lost"]
-    assert [one.name for one in lost] == ["execute_tool read", "invoke_agent agent"]
+    assert [one.name for one in lost] == ["execute_tool read", "invoke_agent"]
     for span in lost:
         live = sent[span.span_id]
         assert (live.start_time, live.end_time) == (span.start, span.end)

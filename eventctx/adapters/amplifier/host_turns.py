@@ -28,6 +28,7 @@ from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
 from eventctx.log.ids import is_turn_id
 from eventctx.log.outcomes import fit_for_log
+from eventctx.log.session_id import agent_in
 from eventctx.log.usage import Usage, form_of_host, read_usage
 from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
@@ -196,7 +197,7 @@ class HostTurns:
         self._awaited = False
         given = data.get("turn_id")
         turn_id = given if is_turn_id(given) else None
-        await following.turn_began(turn_id, _text(data.get("agent")))
+        await following.turn_began(turn_id, _text(data.get("agent")) or agent_in(self._session))
 
     async def _completed(self, following: Following, data: Data) -> None:
         await following.turn_ended(_STATUS.get(str(data.get("status")), "ok"))

@@ -39,7 +39,7 @@ from eventctx.errors import (
 )
 from eventctx.log.events import SetIgnored
 from eventctx.log.ids import chosen_turn_id, random_bytes
-from eventctx.log.session_id import check_session_id
+from eventctx.log.session_id import agent_in, check_session_id
 from eventctx.session.context import Context
 from eventctx.session.host_turns import Following
 from eventctx.session.reconcile import AddedAgain
@@ -231,12 +231,17 @@ class AmplifierContext:
         return await (await self._opened()).get_token_count()
 
     def turn(self, turn_id: str | None = None, *, agent: str | None = None) -> Turn:
-        """A turn that its orchestrator records; the host's events of this turn are not recorded."""
+        """A turn that its orchestrator records; the host's events of this turn are not recorded.
+
+        ``agent`` is by default the one that the session's id names.
+        """
         chosen = chosen_turn_id(turn_id, random_bytes)
         self._owned[chosen] = None
         if len(self._owned) > MAX_OWNED:
             del self._owned[next(iter(self._owned))]
-        return Turn(LateEmitter(self.session_id, self._to_write), chosen, agent)
+        return Turn(
+            LateEmitter(self.session_id, self._to_write), chosen, agent or agent_in(self.session_id)
+        )
 
     async def record_sent(
         self,

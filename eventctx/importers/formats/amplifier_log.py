@@ -53,6 +53,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import decode, encode
 from eventctx.log.events import Status
+from eventctx.log.session_id import agent_in
 from eventctx.messages.facts import Dialect
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_results import failure_of_copy
@@ -138,7 +139,7 @@ class _Log:
         found = AmplifierRow(line, row)
         session = text_or_none(row.get("session_id", found.data.get("session_id"))) or self.name
         parent = text_or_none(found.data.get("parent_id")) or None
-        return Session(line, found.time, session, parent=parent)
+        return Session(line, found.time, session, agent=agent_in(session), parent=parent)
 
     # -- turns -----------------------------------------------------------------------------------
 

@@ -35,11 +35,11 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     trajectory = document.get("trajectory")
     steps = trajectory if isinstance(trajectory, list) else []
     walked = ("history", "trajectory") if isinstance(trajectory, list) else ("history",)
-    yield Session(0, None, stem(name))
+    rows: list[Any] = document["history"]
+    yield Session(0, None, stem(name), agent=_agent(rows))
     yield from repaired
     model = _model(document)
     begun = acted = False
-    rows: list[Any] = document["history"]
     for number, row in enumerate(rows, 1):
         if number <= len(steps):
             yield Raw(number, "trajectory", encode(steps[number - 1]))
@@ -69,6 +69,12 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
 
 def _demonstrates(row: dict[str, Any]) -> bool:
     return bool(row.get("is_demo")) or row.get("message_type") == "demonstration"
+
+
+def _agent(rows: list[Any]) -> str | None:
+    """The agent that the rows are of, which demonstrations may name otherwise."""
+    own = (row for row in rows if isinstance(row, dict) and not _demonstrates(row))
+    return text_or_none(object_or_empty(next(own, None)).get("agent"))
 
 
 def _model(document: dict[str, Any]) -> str | None:

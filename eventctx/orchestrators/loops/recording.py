@@ -39,7 +39,9 @@ class Unrecorded:
         """Do nothing."""
 
 
-def turn_of(context: Any, turn_id: str | None, session_id: str | None) -> Turn:
+def turn_of(
+    context: Any, turn_id: str | None, session_id: str | None, agent: str | None = None
+) -> Turn:
     """A turn on ``context``, by the context's own ``turn`` where it has one.
 
     ``session_id`` is used for a context without one of its own. Raises InvalidSetting.
@@ -48,12 +50,13 @@ def turn_of(context: Any, turn_id: str | None, session_id: str | None) -> Turn:
         chosen_turn_id(turn_id, random_bytes)
     own = getattr(context, "turn", None)
     if callable(own):
-        turn = own(turn_id)  # without an id, one from the session's own source
+        # Without an id, one from the session's own source.
+        turn = own(turn_id) if agent is None else own(turn_id, agent=agent)
         if isinstance(turn, Turn):
             return turn
     known = getattr(context, "session_id", None)
     name = known if isinstance(known, str) and known else session_id
-    return Turn(Unrecorded(name or uuid.uuid4().hex), chosen_turn_id(turn_id, random_bytes))
+    return Turn(Unrecorded(name or uuid.uuid4().hex), chosen_turn_id(turn_id, random_bytes), agent)
 
 
 def ids_of(scope: Scope) -> Ids:

@@ -183,7 +183,8 @@ async def run_turn(run: TurnRun, prompt: str, turn_id: str | None, body: Body) -
     if not isinstance(prompt, str):
         raise InvalidSetting(f"prompt: expected a text, found {prompt!r}")
     session = getattr(run.coordinator, "session_id", None)
-    turn = turn_of(run.context, turn_id, session if isinstance(session, str) else None)
+    known = session if isinstance(session, str) else None
+    turn = turn_of(run.context, turn_id, known, run.settings.agent)
     ended: Finish = "stopped"
     try:
         async with turn:

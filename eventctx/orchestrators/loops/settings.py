@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from eventctx.log.arguments import check_optional_text
 from eventctx.policies.constraints import AtLeastOne, Count, Seconds, check
 from eventctx.session.settings import UnknownSetting
 
@@ -26,8 +27,8 @@ class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     that may succeed later. ``provider_timeout`` is the longest wait for an answer, or for the next
     piece of a streamed one. ``planning`` begins every turn with a plan. ``tools`` says what the
     basic orchestrator, which runs none, does with tools. ``provider`` names the provider to ask
-    where there are several. ``sleep`` waits between attempts; ``jitter`` draws
-    from 0 to 1 which share of the longest wait is taken.
+    where there are several. ``agent`` names the agent whose turns these are. ``sleep`` waits
+    between attempts; ``jitter`` draws from 0 to 1 which share of the longest wait is taken.
     """
 
     max_iterations: AtLeastOne | None = 50
@@ -38,11 +39,13 @@ class OrchestratorSettings(msgspec.Struct, frozen=True, kw_only=True):
     planning: bool = False
     tools: Literal["refuse", "ignore"] = "refuse"
     provider: str | None = None
+    agent: str | None = None
     sleep: Sleep = asyncio.sleep
     jitter: Callable[[], float] = random.random
 
     def __post_init__(self) -> None:
         check(self)
+        check_optional_text("agent", self.agent)
 
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(OrchestratorSettings))

@@ -41,8 +41,8 @@ EXEMPT: Final = frozenset(
         *("event", "time", "digest", "tools_digest", "estimator", "relation", "encoding"),
         *("trigger", "strategy", "outcome", "status"),
         *(conv.SESSION_ID, conv.CONVERSATION_ID, conv.TURN_ID, conv.OPERATION, conv.OUTCOME),
-        *(f"{conv.COMPACTION}{name}" for name in ("trigger", "strategy", "outcome", "digest")),
-        conv.COMPACTION_VIEW_BEFORE,
+        *(f"{conv.COMPACTION}{name}" for name in ("trigger", "strategy", "outcome")),
+        *(conv.COMPACTION_VIEW_BEFORE, conv.COMPACTION_DIGEST),
         *conv.CONTENT,  # their texts were redacted one by one, before they became JSON
         *(f"{conv.COMPACTION}tokens.{name}" for name in ("source", "estimator")),
         *(f"{conv.REQUEST}{name}" for name in ("digest", "tools_digest", "estimator", "wire")),

@@ -236,7 +236,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     rows = re.findall(r"^\| ([^|]+) \| ([^|]*\d[^|]*) \| [^|]+ \|$", table, flags=re.MULTILINE)
     assert {what: [int(n.replace(",", "")) for n in re.findall(r"[\d,]*\d", limit)]
             for what, limit in rows} == {
-        "events of a span": [spans.MAX_EVENTS, spans.MAX_MESSAGE_EVENTS],
+        "events of a span": [spans.MAX_EVENTS],
         "a text in an attribute, also an error's": [flat.MAX_TEXT],
         "runs of message numbers in an attribute": [compaction_attributes.MAX_RUNS],
         "a text in a content": [genai_messages.MAX_PART],

@@ -7,8 +7,24 @@ sentence is made of the code and the message's facts, and every screen asks here
 
 from __future__ import annotations
 
+from typing import Final
+
 from eventctx.log.plan import REASONS
 from eventctx.messages.facts import Facts
+
+TRIGGERS: Final = {
+    "threshold": "threshold reached",
+    "budget": "over budget",
+    "max_messages": "too many messages",
+    "manual": "on demand",
+    "imported": "by the imported program",
+}
+"""Why a compaction was begun, for a reader."""
+
+
+def triggered(trigger: str) -> str:
+    """The words for a trigger; itself, if this release does not know it."""
+    return TRIGGERS.get(trigger, trigger)
 
 
 def worded(reason: str, *facts: Facts) -> str:

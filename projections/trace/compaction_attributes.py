@@ -15,6 +15,7 @@ from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.plan import Plan
 from eventctx.projections.flat import DISPOSITIONS, Scalar, capped
 from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.compaction_sentence import beginning, sentence
 
 MAX_RUNS: Final = 100
 """Runs of message numbers in one attribute; a count of those left out follows."""
@@ -42,6 +43,7 @@ def at_start(event: PreCompact | PostCompact) -> CompactionAttributes:
         for name, value in event.settings.items():
             if value is not None:
                 found[f"setting.{name}"] = value
+        return {conv.COMPACTION_SENTENCE: beginning(event), **_prefixed(found)}
     return _prefixed(found)
 
 
@@ -50,7 +52,6 @@ def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttribut
     before, after = event.tokens_before, event.tokens_after
     found: CompactionAttributes = {
         "outcome": event.outcome,
-        "digest": digest,
         # What a provider counts is reported only with the next request, behind this span's end.
         "estimated_tokens.before": before,
         "estimated_tokens.after": after,
@@ -71,7 +72,12 @@ def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttribut
         found["fallback"] = event.fallback
     if event.plan is not None:
         found |= _decided(event.plan)
-    named = {conv.COMPACTION_ID: position, **_prefixed(found)}
+    named = {
+        conv.COMPACTION_SENTENCE: sentence(event),
+        conv.COMPACTION_ID: position,
+        **_prefixed(found),
+        conv.COMPACTION_DIGEST: digest,
+    }
     if event.outcome == "applied":
         named[conv.CONVERSATION_COMPACTED] = True
     return named

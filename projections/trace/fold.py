@@ -1,9 +1,9 @@
 """Spans as a fold over a session's records, the same live and from the log.
 
 One record opens a span and another with the same span id closes it: turns, model calls, tool calls,
-planning phases and compactions. Every other record becomes an event on the innermost open span that
-it names. One state folds one stream, and of a fork only the fork's own records, since the spans of
-the inherited ones are the parent's.
+planning phases and compactions. Every other record but an added message becomes an event on the
+innermost open span that it names. One state folds one stream, and of a fork only the fork's own
+records, since the spans of the inherited ones are the parent's.
 
 Two kinds of record do not arrive where they belong, so the fold keeps them for a while. A prepared
 request comes before the model call that sends it, and waits for that call (``waiting``). A usage
@@ -234,10 +234,7 @@ def _open(
         oldest = spans.pop(next(iter(spans)))
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
     state = replace(state, open=spans)
-    if begins.family == "compact":
-        state = _show(state, record, event)
-        state = _show_above(state, record, event)
-    return state
+    return _show(state, record, event) if begins.family == "compact" else state
 
 
 def _close(
@@ -247,7 +244,6 @@ def _close(
     if isinstance(event, PostCompact):
         if span is None or span.family != "compact":
             state, span = _compaction_alone(state, record, event, trace_id)
-        state = _show_above(state, record, event)
         # A compaction without a call to a model is recorded as a whole once it is decided: both its
         # records have about the time of its end, and its start follows from the duration.
         began = max(record.time - event.duration, state.floor)
@@ -408,18 +404,14 @@ def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceSta
 
 
 def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
+    # An added message is no event: it would say nothing but a position, 66 times in a long turn.
+    if record.type == "context:message_added":
+        return None
     return (
         state.open.get(record.span_id or "")
         or state.open.get(record.parent_span_id or "")
         or _turn(state, record.turn_id)
     )
-
-
-def _show_above(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
-    span = state.open.get(record.parent_span_id or "") or _turn(state, record.turn_id)
-    if span is None or span.span_id == record.span_id:
-        return state
-    return _put(state, with_event(span, record, event))
 
 
 def _show_unsent(state: TraceState, turn: OpenSpan) -> tuple[TraceState, OpenSpan]:

@@ -23,8 +23,6 @@ from eventctx.projections.trace.attributes import (
 
 MAX_EVENTS: Final = 128
 """Most events on one span, OpenTelemetry's own default. The span has a count of the others."""
-MAX_MESSAGE_EVENTS: Final = 64
-"""Most of them that may be added messages, so that a long turn has room for rarer events."""
 
 
 class SpanEvent(msgspec.Struct, frozen=True, gc=False):
@@ -65,10 +63,9 @@ class SpanEventList(msgspec.Struct, frozen=True, gc=False):
 class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     """A span that no record has ended yet.
 
-    ``start`` is in UTC nanoseconds. ``shown`` counts its events, ``messages_shown`` those that are
-    added messages, ``dropped`` the events beyond the limits. ``quiet_since`` is the time, in UTC
-    nanoseconds, of the last record before another turn began: the best guess at the end of a span
-    that a crash left open.
+    ``start`` is in UTC nanoseconds. ``shown`` counts its events, ``dropped`` those beyond the
+    limit. ``quiet_since`` is the time, in UTC nanoseconds, of the last record before another
+    turn began: the best guess at the end of a span that a crash left open.
     """
 
     family: Family
@@ -82,7 +79,6 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     attributes: Attributes
     events: SpanEventList | None = None
     shown: int = 0
-    messages_shown: int = 0
     dropped: int = 0
     quiet_since: int | None = None
 
@@ -125,16 +121,10 @@ def _short(attributes: Attributes) -> Attributes:
 
 def with_event(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:
     """Return the span with ``record`` as one more event, or as one more dropped event."""
-    message = record.type == "context:message_added"
-    if span.shown >= MAX_EVENTS or (message and span.messages_shown >= MAX_MESSAGE_EVENTS):
+    if span.shown >= MAX_EVENTS:
         return replace(span, dropped=span.dropped + 1)
     shown = SpanEvent(record.type, record.time, event_attributes(record, event))
-    return replace(
-        span,
-        events=SpanEventList(span.events, shown),
-        shown=span.shown + 1,
-        messages_shown=span.messages_shown + message,
-    )
+    return replace(span, events=SpanEventList(span.events, shown), shown=span.shown + 1)
 
 
 def finish(

@@ -15,19 +15,12 @@ from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
 from eventctx.projections.audit import AuditRow, CompactionRow
+from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import ImportedFile
 from eventctx.queries.audit import Audit
 
 OURS: Final = ImportedFile()
 """Of a session that was not imported."""
-
-_TRIGGERS: Final = {
-    "threshold": "threshold reached",
-    "budget": "over budget",
-    "max_messages": "too many messages",
-    "manual": "on demand",
-    "imported": "by the imported program",
-}
 
 _MEANINGS: Final = (
     "Counts are messages of the transcript; tokens are the provider's count of the whole prompt, "
@@ -181,7 +174,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     return [
         head,
-        (f"{_TRIGGERS.get(row.trigger, row.trigger)}: ", "red"),
+        (f"{triggered(row.trigger)}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}\n",
     ]

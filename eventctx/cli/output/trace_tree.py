@@ -9,6 +9,7 @@ from eventctx.cli.output.figures import compaction_tokens, request_tokens
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, one_line, plural
 from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import position_name, request_name
+from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import Figures
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
@@ -25,13 +26,6 @@ _STYLES: Final = {
 _OVER: Final = (("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000))
 _MILLISECOND: Final = 1_000_000
 _MESSAGE: Final = 200
-_WORDS: Final = {
-    "threshold": "at the threshold",
-    "budget": "over budget",
-    "max_messages": "too many messages",
-    "manual": "on demand",
-    "imported": "imported",
-}
 
 
 def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
@@ -182,7 +176,7 @@ def _compaction(span: Span, figures: Figures) -> str:
         if name.startswith(conv.COMPACTION)
     }
     trigger = str(attributes.get("trigger"))
-    words = [_WORDS.get(trigger, trigger)]
+    words = [triggered(trigger)]
     sizes = figures.compactions.get(_position(span, conv.COMPACTION_ID))
     if sizes is not None:
         words.append(compaction_tokens(sizes))

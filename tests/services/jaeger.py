@@ -44,9 +44,14 @@ class Jaeger(NamedTuple):
         return f"http://127.0.0.1:{self.ports.otlp_grpc}"
 
     @property
+    def http_base(self) -> str:
+        """The endpoint for OTLP over HTTP, as `trace --otlp` takes it."""
+        return f"http://127.0.0.1:{self.ports.otlp_http}"
+
+    @property
     def http(self) -> str:
         """The endpoint for OTLP over HTTP, with the path of the traces."""
-        return f"http://127.0.0.1:{self.ports.otlp_http}/v1/traces"
+        return f"{self.http_base}/v1/traces"
 
     @property
     def query(self) -> str:
@@ -63,12 +68,14 @@ def free_ports() -> Ports:
 def start(
     binary: Path | None = None,
     *,
+    ui: Path | None = None,
     seconds: float = 30.0,
     attempts: int = 5,
     choose: Callable[[], Ports] = free_ports,
 ) -> Iterator[Jaeger]:
     """Run Jaeger until the end of the block; it is ready when the block begins.
 
+    ``ui`` is a folder with the web interface's files; without it Jaeger has a page that says so.
     ``seconds`` is the time for one attempt to become ready; another attempt, with other ports, is
     made only when a port was taken meanwhile.
 
@@ -80,16 +87,18 @@ def start(
     with tempfile.TemporaryDirectory(prefix="eventctx-jaeger-") as folder:
 
         def run() -> AbstractContextManager[Jaeger]:
-            return _running(found, choose(), Path(folder), seconds)
+            return _running(found, choose(), Path(folder), seconds, ui)
 
         with process.on_free_ports("Jaeger", run, attempts) as jaeger:
             yield jaeger
 
 
 @contextmanager
-def _running(binary: Path, ports: Ports, folder: Path, seconds: float) -> Iterator[Jaeger]:
+def _running(
+    binary: Path, ports: Ports, folder: Path, seconds: float, ui: Path | None
+) -> Iterator[Jaeger]:
     settings, log = folder / "config.yaml", folder / f"jaeger-{ports.health}.log"
-    settings.write_text(json.dumps(configuration(ports)))  # JSON is YAML
+    settings.write_text(json.dumps(configuration(ports, ui)))  # JSON is YAML
     service = process.Service(
         name="Jaeger",
         command=[binary, f"--config={settings}"],
@@ -102,7 +111,7 @@ def _running(binary: Path, ports: Ports, folder: Path, seconds: float) -> Iterat
         yield Jaeger(ports, started.log, started.pid)
 
 
-def configuration(ports: Ports) -> dict[str, Any]:
+def configuration(ports: Ports, ui: Path | None = None) -> dict[str, Any]:
     """Jaeger's settings: OTLP in, memory, query API; nothing else listens, nothing is batched.
 
     Without a batch processor an export is answered after it was stored.
@@ -132,6 +141,7 @@ def configuration(ports: Ports) -> dict[str, Any]:
                 "enable_tracing": False,
                 "http": at(ports.query_http),
                 "grpc": at(ports.query_grpc),
+                **({"ui": {"assets_path": str(ui)}} if ui else {}),
             },
             "healthcheckv2": {"use_v2": True, "http": at(ports.health)},
         },

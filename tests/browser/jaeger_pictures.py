@@ -1,0 +1,182 @@
+"""Makes the pictures of Jaeger's own interface that the how-to of traces shows.
+
+``python -m tests.browser.jaeger_pictures [FOLDER]`` plays the demonstration, sends its spans to a
+Jaeger, and clicks from a search to the message that is gone, as the page tells it; so a click that
+leads nowhere fails here. It writes PNG files of at most 200 kB into ``docs/pictures``.
+
+The Jaeger that the tests build has no interface, only a page that says so. Hence two variables:
+``EVENTCTX_JAEGER_UI`` names a folder with the files of the interface, and ``EVENTCTX_JAEGER`` a
+Jaeger of the same release, 2.20 or newer: an older one does not answer what its search asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlencode
+
+from playwright.async_api import Locator, Page, expect
+
+from tests.browser import chromium
+from tests.browser.inspecting import output_of
+from tests.browser.pictures import FOLDER, MOST_BYTES
+from tests.services import jaeger
+from tests.services.jaeger_binary import JaegerMissing, JaegerUnusable, find
+from tests.services.jaeger_query import JaegerQuery, QueryRefused
+
+UI: Final = "EVENTCTX_JAEGER_UI"
+RELEASE: Final = "2.20"
+SEARCH, TURN, TAGS, MESSAGES, TIMES = FILES = (
+    "jaeger-search.png",
+    "jaeger-turn.png",
+    "jaeger-tags.png",
+    "jaeger-messages.png",
+    "jaeger-times.png",
+)
+"""The pictures, in the order of the page."""
+
+SHOWN_TURN: Final = 7
+"""The turn of the demonstration that is opened: two compactions stand between its model calls."""
+
+_SIZE: Final = {"width": 1280, "height": 720}
+_TO_THE_TOP: Final = "bar => window.scrollBy(0, bar.getBoundingClientRect().top - 300)"
+_TRACE: Final = re.compile(r"trace ([0-9a-f]{32})")
+
+
+class Missing(Exception):
+    """The program cannot make the pictures here; the message says in one line what it lacks."""
+
+
+def interface(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the interface's files.
+
+    Raises:
+        Missing: the variable is not set, or names no such folder.
+    """
+    named = environ.get(UI)
+    if not named:
+        raise Missing(
+            f"no web interface of Jaeger: set ${UI} to the folder of its built files, "
+            f"those of release {RELEASE} or newer"
+        )
+    if not Path(named, "index.html").is_file():
+        raise Missing(
+            f"${UI} must name the folder of the interface's built files, but {named} has no "
+            "index.html"
+        )
+    return Path(named).resolve()
+
+
+async def make(folder: Path) -> list[Path]:
+    """Write every picture; the paths.
+
+    Raises:
+        Missing: there is no Chromium, interface, or Jaeger that goes with it.
+    """
+    path, ui = chromium.found(), interface()
+    if path is None:
+        raise Missing(chromium.MISSING)
+    try:
+        binary = find()
+    except (JaegerMissing, JaegerUnusable) as missing:
+        raise Missing(str(missing)) from missing
+    with tempfile.TemporaryDirectory(prefix="eventctx-pictures-") as place:
+        # The receipts of a store that nobody keeps stay out of the user's own folder.
+        os.environ["XDG_STATE_HOME"] = place
+        os.environ["EVENTCTX_STORE"] = str(Path(place) / "demo.db")
+        await output_of("demo", "--store", os.environ["EVENTCTX_STORE"])
+        told = await output_of("trace", "demo", "--turn", SHOWN_TURN)
+        found = _TRACE.search(told)
+        assert found, told[:200]
+        async with chromium.started(path) as browser:
+            context = await browser.new_context(
+                viewport=_SIZE, color_scheme="light", reduced_motion="reduce"
+            )
+            page = await context.new_page()
+            with jaeger.start(binary, ui=ui) as plain:
+                searchable(plain)
+                await output_of("trace", "demo", "--otlp", plain.http_base)
+                written = await _clicks(page, plain.query, found[1], folder)
+            # Of a span that it has Jaeger takes no second edition, so texts go to another one.
+            with jaeger.start(binary, ui=ui) as worded:
+                await output_of("trace", "demo", "--content", "--otlp", worded.http_base)
+                written.append(await _messages(page, worded.query, found[1], folder))
+            return written
+
+
+def searchable(running: jaeger.Jaeger) -> None:
+    """Refuse a Jaeger that has no answer to the interface's search."""
+    try:
+        JaegerQuery(running.query).summaries()
+    except QueryRefused as refused:
+        raise Missing(
+            f"this Jaeger is older than {RELEASE}, whose interface searches by summaries of "
+            "traces: set $EVENTCTX_JAEGER to a newer one"
+        ) from refused
+
+
+async def _clicks(page: Page, base: str, trace: str, folder: Path) -> list[Path]:
+    """From the search to the compaction, with one click a picture; then what took how long."""
+    question = {"service": "eventctx", "operation": "compact workset", "lookback": "1h"}
+    await page.goto(f"{base}/search?{urlencode(question)}&limit=20")
+    result = page.locator(f"a[href*='/trace/{trace}']").first
+    await expect(result).to_be_visible()
+    written = [await _shot(page, folder / SEARCH)]
+    await result.click()
+    compaction = _row(page, "compact workset")
+    await compaction.click()
+    await expect(page.get_by_role("tab", name="GenAI")).to_be_visible()
+    written.append(await _shot(page, folder / TURN))
+    await page.get_by_role("tab", name="Details").click()
+    await page.locator(".AccordionAttributes--header").first.click()
+    await expect(page.locator(".KeyValueTable")).to_be_visible()
+    await compaction.evaluate(_TO_THE_TOP)
+    written.append(await _shot(page, folder / TAGS))
+    await page.locator(".AltViewOptions").click()
+    await page.get_by_role("button", name="Trace Flamegraph", exact=True).dispatch_event("click")
+    await expect(page.locator(".d3-flame-graph-label").first).to_be_visible()
+    written.append(await _shot(page, folder / TIMES))
+    return written
+
+
+async def _messages(page: Page, base: str, trace: str, folder: Path) -> Path:
+    """What a compaction took out, where contents were sent."""
+    await page.goto(f"{base}/trace/{trace}")
+    await _row(page, "compact workset").click()
+    await expect(page.get_by_role("heading", name="Conversation")).to_be_visible()
+    return await _shot(page, folder / MESSAGES)
+
+
+def _row(page: Page, name: str) -> Locator:
+    """The bar of the first span of that name."""
+    return page.locator(".span-row", has_text=name).first.locator(".span-view")
+
+
+async def _shot(page: Page, path: Path) -> Path:
+    await expect(page.locator(".LoadingIndicator")).to_have_count(0)
+    await page.mouse.move(0, 0)  # what lies below the pointer is drawn in another colour
+    await page.screenshot(path=path, animations="disabled", caret="hide", scale="css")
+    size = (await asyncio.to_thread(path.stat)).st_size
+    assert size <= MOST_BYTES, f"{path.name} has {size:,} bytes, more than {MOST_BYTES:,}"
+    return path
+
+
+def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        written = asyncio.run(make(folder))
+    except Missing as missing:
+        sys.exit(str(missing))
+    for path in written:
+        sys.stdout.write(f"{path}  {path.stat().st_size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

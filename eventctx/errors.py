@@ -323,16 +323,35 @@ class UnknownEventName(HookError, ValueError):
 
 
 class ExportFailed(HookError):
-    """Spans could not be sent to ``where``; ``reason`` is the text that the exporter reported."""
+    """Spans could not be sent to ``where``; ``reason`` is the first one that it, or its host, gave.
 
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(
-            f"{where} did not take the spans: {reason}; check that a collector or Jaeger listens "
-            "there (OTLP: port 4317 for gRPC, 4318 for HTTP), and send again: what arrived already "
-            "is not shown twice"
-        )
+    ``arrived`` and ``rejected`` are the spans that the receiver had taken and refused till then.
+    With ``others`` it took all but those.
+    """
+
+    def __init__(
+        self, where: str, reason: str, arrived: int = 0, rejected: int = 0, *, others: bool = False
+    ) -> None:
+        again = "send again: what arrived already is not shown twice"
+        if others:
+            text = (
+                f"{where} rejected {rejected:,} of {arrived + rejected:,} spans: {reason}; "
+                f"{arrived:,} arrived; mend that at the receiver, and {again}"
+            )
+        else:
+            before = f"{arrived:,} {'span' if arrived == 1 else 'spans'}" if arrived else "none"
+            refused = f" and {rejected:,} been rejected" if rejected else ""
+            text = (
+                f"{where} did not take the spans: {reason}; {before} had arrived before"
+                f"{refused}; check that a collector or Jaeger listens there (OTLP: port 4317 for "
+                "gRPC, 4318 for HTTP; 16686 is Jaeger's web interface and takes none), and "
+                f"{again}"
+            )
+        super().__init__(text)
         self.where = where
         self.reason = reason
+        self.arrived = arrived
+        self.rejected = rejected
 
 
 class TurnError(EventctxError):

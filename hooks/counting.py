@@ -9,18 +9,22 @@ ticks off those that arrive:
     eventctx.open(url, sinks=[TraceSink(provider, exporter=counting)])
 
 A program without a set-up uses ``configure_tracing``. Lost spans are in ``hooks.stats().dropped``
-under the name of this exporter, and so in ``eventctx stats``. Spans that a collector rejects from a
-batch that it accepts (OTLP's partial success) are not counted: the exporters do not report them.
+under the name of this exporter, and so in ``eventctx stats``.
+
+OpenTelemetry's exporters take any answer for a success, and do not report the spans that a
+collector rejects from a batch that it accepts (OTLP's partial success). The exporter of
+``hooks.otlp.exporter_for(URL)`` does: around it, these are counted too.
 """
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -31,9 +35,15 @@ from eventctx.aio import within
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.otlp import exporter_for, sending_resource
+from eventctx.hooks.otlp_answers import Delivers, Delivery
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
 from eventctx.projections.trace import semconv as conv
+
+if TYPE_CHECKING:
+    from eventctx.hooks.delivery import DeliveringExporter
+
+_log = logging.getLogger("eventctx.hooks")
 
 MAX_AWAITED: Final = 65_536
 """Most spans under way. Beyond it the oldest count as lost, since no queue is so long."""
@@ -51,6 +61,7 @@ class CountingExporter(SpanExporter):
         self._exporter = exporter
         self._hooks: list[Hooks] = []
         self._uncounted = 0
+        self._warned = False
         self._awaited: OrderedDict[SpanName, None] = OrderedDict()
         self._given_up: OrderedDict[SpanName, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -60,17 +71,26 @@ class CountingExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export by the other exporter, and count the spans that it does not accept."""
-        try:
-            result = self._exporter.export(spans)
-            reason = "the exporter did not get them to the collector"
-        except Exception as error:
-            result, reason = SpanExportResult.FAILURE, f"the exporter raised {error!r}"
+        lost, reason, result = self._exported(spans)
         ours = [_name_of(one.context) for one in spans if _is_ours(one)]
-        if result is SpanExportResult.SUCCESS:
-            self._arrived(ours)
-        else:
-            self._lost(self._arrived(ours), reason)
+        # A receiver says how many spans it rejects, and not which ones: ours are counted first.
+        self._lost(min(lost, self._arrived(ours)), reason)
+        self._others_lost(lost - len(ours), reason)
         return result
+
+    def _exported(self, spans: Sequence[ReadableSpan]) -> tuple[int, str, SpanExportResult]:
+        """How many spans were lost, why, and the result of the export."""
+        try:
+            if isinstance(self._exporter, Delivers):
+                found = self._exporter.deliver(spans)
+                failed = SpanExportResult.FAILURE if found.lost else SpanExportResult.SUCCESS
+                return found.lost, found.reason, failed
+            result = self._exporter.export(spans)
+        except Exception as error:
+            return len(spans), f"the exporter raised {error!r}", SpanExportResult.FAILURE
+        if result is SpanExportResult.SUCCESS:
+            return 0, "", result
+        return len(spans), "the exporter did not get them to the collector", result
 
     def shutdown(self) -> None:
         """Shut the other exporter down."""
@@ -162,6 +182,13 @@ class CountingExporter(SpanExporter):
         if hooks is not None:
             hooks.count_lost(self, reason, count)
 
+    def _others_lost(self, count: int, reason: str) -> None:
+        """Log the loss of spans of other libraries, which no registry counts."""
+        if count > 0:
+            level = logging.DEBUG if self._warned else logging.WARNING
+            self._warned = True
+            _log.log(level, "%d spans of other libraries not delivered: %s", count, reason)
+
     def _failed(self, error: Exception) -> None:
         for hooks in self._hooks[-1:]:
             hooks.count_error(self, error)
@@ -187,10 +214,16 @@ class _PerProcess(SpanExporter):
         self._process, self._exporter = os.getpid(), exporter_for(url, timeout=FLUSH_TIMEOUT)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        return self._current().export(spans)
+
+    def deliver(self, spans: Sequence[ReadableSpan]) -> Delivery:
+        return self._current().deliver(spans)
+
+    def _current(self) -> DeliveringExporter:
         if self._process != os.getpid():
             self._exporter = exporter_for(self._url, timeout=FLUSH_TIMEOUT)
             self._process = os.getpid()
-        return self._exporter.export(spans)
+        return self._exporter
 
     def shutdown(self) -> None:
         self._exporter.shutdown()

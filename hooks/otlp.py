@@ -1,22 +1,18 @@
-"""Sends spans from the log to a collector or Jaeger, with OpenTelemetry's own OTLP exporters.
+"""Sends spans from the log to a collector or Jaeger by OTLP.
 
 It does not use the tracer: a finished span becomes the SDK's ``ReadableSpan`` unchanged, with the
-ids and times of the log, and goes to the exporter in batches, each of which waits for its answer.
-So no sampler drops it, no queue overflows, and sending again sends the same. The exporters are the
-``otlp`` extra.
+ids and times of the log, and is sent in batches, each of which waits for its answer. So no sampler
+drops it, no queue overflows, and sending again sends the same. It needs the ``otlp`` extra.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.readable import readable
@@ -25,6 +21,10 @@ from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attribute
 from eventctx.projections.trace.spans import Span
 from eventctx.safe_text import without_password
+
+if TYPE_CHECKING:
+    from eventctx.hooks.delivery import DeliveringExporter
+    from eventctx.hooks.otlp_answers import Transport
 
 GRPC_PORT: Final = 4317
 """The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""
@@ -65,43 +65,59 @@ def sending_resource(service: str | None = None) -> Resource:
 
 
 class Sender:
-    """Sends spans to a collector's URL; ``send`` returns when the batch was accepted.
+    """Sends spans to a collector's URL; ``send`` returns when it has answered.
 
-    ``timeout``: seconds for one batch, retries included. Raises InvalidSetting as ``exporter_for``.
+    ``timeout``: seconds for one request, retries included. A collector that cannot be reached at
+    the beginning is not waited for. Raises InvalidSetting as ``exporter_for``.
     """
 
     def __init__(self, url: str, *, timeout: float = 10.0) -> None:
-        self._exporter = exporter_for(url, timeout=timeout)
+        self._exporter = exporter_for(url, timeout=timeout, hasty=True)
         self.shown = without_password(url)
         """The URL as messages show it."""
         self._resource = sending_resource()
         self.service = str(self._resource.attributes.get(conv.SERVICE_NAME))
+        self.arrived = 0
+        """Spans that the collector took."""
+        self._rejected, self._reason = 0, ""
 
-    def send(self, spans: Sequence[Span]) -> None:
-        """Send a batch and wait until it was accepted. Raises ExportFailed."""
-        batch = [readable(span, self._resource) for span in spans]
-        with _captured_warnings() as warnings:
-            try:
-                result = self._exporter.export(batch)
-            except Exception as error:
-                reason = without_password(f"{type(error).__name__}: {error}")
-                raise ExportFailed(self.shown, reason) from error
-        if result is not SpanExportResult.SUCCESS:
-            reason = without_password(warnings[-1]) if warnings else "it did not say why"
-            raise ExportFailed(self.shown, reason)
+    def send(self, spans: Sequence[Span]) -> str:
+        """Send a batch, and wait for the answer; returns what the collector remarks, mostly "".
+
+        Spans that the collector rejects do not keep the others from being sent; ``finish`` tells of
+        them. Raises ExportFailed.
+        """
+        found = self._exporter.deliver([readable(span, self._resource) for span in spans])
+        self.arrived += found.arrived
+        if found.rejected and not self._rejected:
+            self._reason = found.reason
+        self._rejected += found.rejected
+        reason = without_password(self._reason or found.reason)
+        if found.failed:
+            raise ExportFailed(self.shown, reason, self.arrived, self._rejected)
+        return "" if found.rejected else without_password(found.reason)
+
+    def finish(self) -> None:
+        """Release the connection. Raises ExportFailed if spans were rejected."""
+        self.close()
+        if self._rejected:
+            reason = without_password(self._reason)
+            raise ExportFailed(self.shown, reason, self.arrived, self._rejected, others=True)
 
     def close(self) -> None:
-        """Release the connection."""
+        """Release the connection, and end a ``send`` that waits before a further attempt."""
         self._exporter.shutdown()
 
 
-def exporter_for(url: str, *, timeout: float = 10.0) -> SpanExporter:
-    """OpenTelemetry's exporter for a collector's URL.
+def exporter_for(url: str, *, timeout: float = 10.0, hasty: bool = False) -> DeliveringExporter:
+    """An exporter for a collector's URL, which tells of every span whether it arrived.
 
     ``grpc://HOST:PORT`` and any URL with port 4317 is gRPC, ``http(s)://`` is HTTP with protobuf,
-    to ``/v1/traces`` if the URL has no path. ``timeout``: seconds for one batch, retries included.
-    Headers and certificates come from the exporters' environment variables (OTEL_EXPORTER_OTLP_*).
-    Raises InvalidSetting for an invalid URL, and if the ``otlp`` extra is not installed.
+    to ``/v1/traces`` if the URL has no path. ``timeout``: seconds for one request, retries
+    included; with ``hasty`` none if the collector cannot be reached at the beginning. Headers and
+    certificates come from OpenTelemetry's environment variables (OTEL_EXPORTER_OTLP_*). Raises
+    InvalidSetting for an invalid URL, for a certificate that cannot be read, and if the ``otlp``
+    extra is not installed.
     """
     parts = _split(url)
     if parts is None:
@@ -109,12 +125,26 @@ def exporter_for(url: str, *, timeout: float = 10.0) -> SpanExporter:
             "OTLP: expected http://HOST:4318, grpc://HOST:4317 or the like, found "
             f"{shown(without_password(url) if isinstance(url, str) else url)}"
         )
-    port = parts.port
-    if parts.scheme.startswith("grpc") or port == GRPC_PORT:
-        # gRPC has no users in its targets, and would name the password when it cannot connect.
-        return _grpc(parts.netloc.rpartition("@")[2], parts.scheme in ("http", "grpc"), timeout)
+    try:
+        from eventctx.hooks.delivery import DeliveringExporter
+    except ImportError as error:
+        raise _missing(error) from error
+    return DeliveringExporter(_transport(parts), timeout=timeout, hasty=hasty)
+
+
+def _transport(parts: SplitResult) -> Transport:
+    try:
+        if parts.scheme.startswith("grpc") or parts.port == GRPC_PORT:
+            from eventctx.hooks.otlp_grpc import Grpc
+
+            # gRPC has no users in its targets, and would name the password.
+            target = parts.netloc.rpartition("@")[2]
+            return Grpc(target, insecure=parts.scheme in ("http", "grpc"))
+        from eventctx.hooks.otlp_http import Http
+    except ImportError as error:
+        raise _missing(error) from error
     path = _TRACES if parts.path in ("", "/") else parts.path
-    return _http(urlunsplit(parts._replace(path=path)), timeout)
+    return Http(urlunsplit(parts._replace(path=path)))
 
 
 def _split(url: object) -> SplitResult | None:
@@ -131,44 +161,8 @@ def _split(url: object) -> SplitResult | None:
     return parts if sound and parts.scheme in _SCHEMES else None
 
 
-def _grpc(target: str, insecure: bool, timeout: float) -> SpanExporter:
-    try:
-        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-    except ImportError as error:
-        raise _missing(error) from error
-    return OTLPSpanExporter(endpoint=target, insecure=insecure, timeout=timeout)
-
-
-def _http(url: str, timeout: float) -> SpanExporter:
-    try:
-        from opentelemetry.exporter.otlp.proto.http import Compression
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError as error:
-        raise _missing(error) from error
-    return OTLPSpanExporter(endpoint=url, timeout=timeout, compression=Compression.Gzip)
-
-
 def _missing(error: ImportError) -> InvalidSetting:
     return InvalidSetting(
-        f"sending by OTLP needs OpenTelemetry's exporters, which are not installed ({error}); "
+        f"sending by OTLP needs packages that are not installed ({error}); "
         "install them with: pip install 'eventctx[otlp]'"
     )
-
-
-@contextmanager
-def _captured_warnings() -> Iterator[list[str]]:
-    """The exporters' log messages inside the block; only these give the cause of a failed batch."""
-    warnings: list[str] = []
-
-    class Listening(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            warnings.append(record.getMessage())
-
-    logger, handler = logging.getLogger("opentelemetry.exporter"), Listening(logging.WARNING)
-    passes, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
-    try:
-        yield warnings
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = passes

@@ -19,7 +19,7 @@ from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.otlp import Sender
 from eventctx.projections.trace.spans import Span
 from tests.cli.conftest import Outcome, write
-from tests.services.receiver import Partial, Receiver, Refuse
+from tests.services.receiver import Accept, Partial, Receiver, Refuse, Say
 
 SPAN = Span("n", "internal", "a" * 32, "b" * 16, None, 1, 2, "unset", None, {"k": 1}, ())
 
@@ -100,17 +100,220 @@ def test_when_nothing_listens_the_command_says_where_and_what_to_do(store: Path)
         done = run("trace", "work", "--otlp", url, "--store", store)
     assert done.code == 3
     assert url in done.err
+    assert "connection refused, nobody listens there; none had arrived before" in done.err
     assert "check that a collector or Jaeger listens there" in done.err
     assert "Traceback" not in done.err
 
 
-def test_spans_that_a_collector_rejects_of_a_batch_do_not_stop_the_others() -> None:
+@pytest.mark.parametrize("scheme", ["grpc", "http"])
+def test_where_nobody_listens_at_first_is_said_without_a_retry(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventctx.hooks.delivery.time.monotonic", lambda: 0.0)  # no time goes by
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        sender = Sender(f"{scheme}://127.0.0.1:{taken.getsockname()[1]}", timeout=1e9)
+        with pytest.raises(ExportFailed, match="connection refused, nobody listens there"):
+            sender.send([SPAN])
+    sender.close()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_spans_that_a_collector_rejects_of_a_batch_do_not_stop_the_others_and_are_told_at_the_end(
+    protocol: str,
+) -> None:
     with Receiver() as receiver:
-        receiver.answer(Partial(1))
+        receiver.answer(Partial(1, "too old"), Accept(), Partial(1, "too long"))
+        sender = Sender(url_of(receiver, protocol))
+        for number in range(3):
+            sender.send(spans(2, first=2 * number))
+        assert len(receiver.spans) == sender.arrived == 4
+        with pytest.raises(ExportFailed, match="rejected 2 of 6 spans: too old; 4 arrived") as told:
+            sender.finish()
+    assert (told.value.arrived, told.value.rejected, told.value.reason) == (4, 2, "too old")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_the_command_fails_where_spans_were_rejected(store: Path, protocol: str) -> None:
+    with Receiver() as receiver:
+        receiver.answer(Partial(3, "too old"))
+        done = run("trace", "work", "--otlp", url_of(receiver, protocol), "--store", store)
+        kept = len(receiver.spans)
+    assert done.code == 3
+    assert f"rejected 3 of {kept + 3} spans: too old; {kept} arrived" in done.err
+    assert "sent" not in done.err
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_what_a_collector_remarks_of_spans_that_it_took_is_shown_once(
+    store: Path, protocol: str
+) -> None:
+    with Receiver() as receiver:
+        receiver.always(Partial(0, "an old schema"))
+        url = url_of(receiver, protocol)
+        done = run("trace", "--all", "--otlp", url, "--store", store)
+    assert done.code == 0
+    assert done.err.count(f"{url} took the spans, and says: an old schema") == 1
+    assert "sent" in done.err
+
+
+PROTOBUF = "application/x-protobuf"
+NO_ANSWERS = {
+    "a web interface": (
+        Say(200, b"<html><head><title>Jaeger UI</title>", "text/html; charset=utf-8"),
+        "answers 200 OK with text/html (a page with the title 'Jaeger UI'), which is no OTLP",
+    ),
+    "an empty page": (Say(200, b"", "text/html"), "answers 200 OK with text/html"),
+    "a login page": (
+        Say(302, headers=(("Location", "https://login.example.org/"),)),
+        "answers 302 Found and sends to https://login.example.org/",
+    ),
+    "half a protobuf": (Say(200, b"\x0a\x14\x08\x01", PROTOBUF), "4 bytes is no OTLP answer"),
+    "no protobuf": (Say(200, b"<html>"), "6 bytes is no OTLP answer"),
+    "an answer that breaks off": (Say(200, b"", PROTOBUF, missing=9), "its answer broke off"),
+    "another JSON": (
+        Say(200, b'{"error":"no such tenant"}', "application/json"),
+        'its answer is JSON, but no OTLP answer: {"error":"no such tenant"}',
+    ),
+    "no JSON": (Say(200, b"{", "application/json"), "its answer is JSON, but no OTLP answer: {"),
+    "a text": (Say(200, b"  ok\n", "text/plain"), "200 OK with text/plain (ok), which is no OTLP"),
+    "a refusal": (Say(401, b"no key\x1b[31m", "text/plain"), "401 Unauthorized: no key\\x1b[31m"),
+    "a page not found": (Say(404, b"<title>No</title>", "text/html"), ": 404 Not Found; none"),
+}
+
+
+@pytest.mark.parametrize("case", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_an_answer_that_is_no_otlp_answer_is_a_failure_that_shows_it(
+    case: tuple[Say, str], monkeypatch: pytest.MonkeyPatch, store: Path
+) -> None:
+    monkeypatch.setattr("eventctx.hooks.delivery.random.uniform", lambda *_: 1e9)  # no retry
+    answer, told = case
+    with Receiver() as receiver:
+        receiver.always(answer)
+        done = run("trace", "work", "--otlp", receiver.http, "--store", store)
+        assert len(receiver.exports) == 1
+    assert done.code == 3
+    assert told in done.err
+    assert "sent" not in done.err.replace("send", "")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Say(200, b"{}", "application/json"),
+        Say(200, b'{"partialSuccess":{}}', "application/json; charset=utf-8"),
+        Say(200, b"", PROTOBUF),
+        Say(202),
+    ],
+    ids=str,
+)
+def test_every_form_of_an_otlp_answer_is_a_success(answer: Say) -> None:
+    with Receiver() as receiver:
+        receiver.answer(answer)
         sender = Sender(receiver.http)
-        sender.send([SPAN])
-        sender.send([replace(SPAN, span_id="c" * 16)])
-        assert len(receiver.exports) == 2
+        assert sender.send([SPAN]) == ""
+        sender.finish()
+    assert sender.arrived == 1
+
+
+def test_rejected_spans_are_read_from_json_too() -> None:
+    body = b'{"partialSuccess":{"rejectedSpans":"1","errorMessage":"too old"}}'
+    with Receiver() as receiver:
+        receiver.answer(Say(200, body, "application/json"))
+        sender = Sender(receiver.http)
+        sender.send(spans(3))
+        with pytest.raises(ExportFailed, match="rejected 1 of 3 spans: too old"):
+            sender.finish()
+
+
+@pytest.mark.parametrize("answer", [Refuse(429, 60), Refuse(503, 60)])
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_one_who_wants_to_be_asked_later_than_we_wait_is_not_waited_for(
+    answer: Refuse, protocol: str
+) -> None:
+    with Receiver() as receiver:
+        receiver.always(answer)
+        with pytest.raises(ExportFailed, match="to be asked again after 60 s"):
+            Sender(url_of(receiver, protocol)).send([SPAN])
+        assert len(receiver.exports) == 1
+
+
+def test_the_first_error_is_told_before_the_last_one_and_how_much_arrived() -> None:
+    with Receiver() as receiver:
+        receiver.answer(Accept(), Say(503, b"full", "text/plain", (("Retry-After", "0"),)))
+        receiver.always(Say(401, b"and now no key", "text/plain"))
+        sender = Sender(receiver.http)
+        sender.send(spans(5))
+        with pytest.raises(ExportFailed) as failed:
+            sender.send(spans(5, first=5))
+    first = "503 Service Unavailable: full, to be asked again after 0 s"
+    assert failed.value.reason == f"{first}; at last: 401 Unauthorized: and now no key"
+    assert failed.value.arrived == 5
+    assert "5 spans had arrived before" in str(failed.value)
+
+
+# -- sizes ---------------------------------------------------------------------------------------
+
+LONG = {"text": "x" * 100_000}
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_batch_goes_in_requests_that_a_receiver_takes_by_default(protocol: str) -> None:
+    with Receiver() as receiver:  # gRPC's own server: it refuses more than 4 MiB
+        sender = Sender(url_of(receiver, protocol))
+        sender.send(spans(100, attributes=LONG))
+        sender.finish()
+        sizes = [len(export.spans) for export in receiver.exports]
+        assert [one.span_id for one in receiver.spans] == [one.span_id for one in spans(100)]
+    assert sizes == [41, 41, 18]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_receiver_with_a_lower_limit_gets_everything_in_smaller_requests(protocol: str) -> None:
+    with Receiver() as receiver:
+        receiver.take_at_most(1_000_000)
+        sender = Sender(url_of(receiver, protocol))
+        for first in (0, 30):
+            sender.send(spans(30, first=first, attributes=LONG))
+        sender.finish()
+        assert len({one.span_id for one in receiver.spans}) == sender.arrived == 60
+        refused = [export for export in receiver.exports if export.answer != Accept()]
+    assert len(refused) <= 2, "what it takes is learnt from the first batch"
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_span_that_is_too_large_by_itself_is_named_and_the_others_arrive(protocol: str) -> None:
+    giant = replace(SPAN, name="giant", attributes={"text": "x" * 5_000_000})
+    with Receiver() as receiver:
+        receiver.take_at_most(4_000_000)
+        sender = Sender(url_of(receiver, protocol))
+        sender.send([*spans(3), giant, *spans(3, first=3)])
+        assert len(receiver.spans) == sender.arrived == 6
+        with pytest.raises(ExportFailed, match=r"the span 'giant' of 5,000,\d+ bytes is too large"):
+            sender.finish()
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_receiver_to_which_everything_is_too_large_is_not_asked_for_every_span(
+    protocol: str,
+) -> None:
+    with Receiver() as receiver:
+        receiver.take_at_most(10)
+        with pytest.raises(ExportFailed, match=r"413|larger than max"):
+            Sender(url_of(receiver, protocol)).send(spans(500))
+        assert len(receiver.exports) == 1
+
+
+def spans(count: int, first: int = 0, attributes: dict[str, Any] | None = None) -> list[Span]:
+    """Spans with the ids ``first`` and after."""
+    return [
+        replace(SPAN, span_id=f"{number + 1:016x}", attributes=attributes or {})
+        for number in range(first, first + count)
+    ]
+
+
+def url_of(receiver: Receiver, protocol: str) -> str:
+    return receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
 
 
 NO_URLS: list[Any] = [

@@ -142,9 +142,9 @@ def test_what_cannot_be_written_is_said_and_leaves_nothing(run, store, tmp_path)
 def test_without_the_exporters_the_command_says_what_to_install(
     run, store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for protocol, scheme in (("http", "http"), ("grpc", "grpc")):
-        module = f"opentelemetry.exporter.otlp.proto.{protocol}.trace_exporter"
-        monkeypatch.setitem(sys.modules, module, None)
+    for library, scheme in (("requests", "http"), ("grpc", "grpc")):
+        monkeypatch.delitem(sys.modules, f"eventctx.hooks.otlp_{scheme}", raising=False)
+        monkeypatch.setitem(sys.modules, library, None)
         done = run("trace", "work", "--otlp", f"{scheme}://127.0.0.1:1", "--store", store)
         assert done.code == 2
         assert "pip install 'eventctx[otlp]'" in done.err

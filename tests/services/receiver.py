@@ -73,13 +73,25 @@ class Partial(NamedTuple):
     message: str = "rejected by the test"
 
 
-Answer = Accept | Refuse | Hang | CloseConnection | Partial
+class Say(NamedTuple):
+    """Keep nothing and answer by HTTP what is no OTLP answer, or a part of one."""
+
+    status: int
+    body: bytes = b""
+    content_type: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    missing: int = 0
+    """Bytes that the header Content-Length promises and the body has not."""
+
+
+Answer = Accept | Refuse | Hang | CloseConnection | Partial | Say
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
     404: grpc.StatusCode.UNIMPLEMENTED,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     500: grpc.StatusCode.INTERNAL,
     502: grpc.StatusCode.UNAVAILABLE,
@@ -110,6 +122,7 @@ class Receiver:
         self._script: deque[Answer] = deque()
         self._always: Answer = Accept()
         self._releases = 0
+        self._most_bytes: int | None = None
         self._http: _HttpServer | None = None
         self._grpc: grpc.Server | None = None
         self._grpc_port = 0
@@ -174,6 +187,11 @@ class Receiver:
         with self._changed:
             self._always = answer
 
+    def take_at_most(self, size: int) -> None:
+        """Refuse every request of more bytes before compression, as limits of receivers do."""
+        with self._changed:
+            self._most_bytes = size
+
     def release(self) -> None:
         """Let go of all who hang now; their spans are kept then."""
         with self._changed:
@@ -212,6 +230,8 @@ class Receiver:
         spans = spans_of(request)
         with self._changed:
             answer = self._script.popleft() if self._script else self._always
+            if self._most_bytes is not None and request.ByteSize() > self._most_bytes:
+                answer = Refuse(413)
             self._exports.append(Export(protocol, spans, headers, answer))
             self._changed.notify_all()
             if isinstance(answer, Hang):
@@ -220,7 +240,7 @@ class Receiver:
         kept = len(spans)
         if isinstance(answer, Partial):
             kept -= answer.rejected
-        elif isinstance(answer, Refuse | CloseConnection):
+        elif isinstance(answer, Refuse | CloseConnection | Say):
             kept = 0
         with self._changed:
             self._kept.extend(spans[: max(kept, 0)])
@@ -259,7 +279,8 @@ def _abort(context: grpc.ServicerContext, answer: Refuse) -> NoReturn:
     if answer.retry_after is not None:
         info = RetryInfo(retry_delay=Duration(seconds=answer.retry_after))
         context.set_trailing_metadata([("google.rpc.retryinfo-bin", info.SerializeToString())])
-    context.abort(_CODES.get(answer.status, grpc.StatusCode.UNKNOWN), "refused by the test")
+    large = "Received message larger than max" if answer.status == 413 else "refused by the test"
+    context.abort(_CODES.get(answer.status, grpc.StatusCode.UNKNOWN), large)
     raise AssertionError("grpc's abort raises")
 
 
@@ -315,7 +336,21 @@ class _HttpHandler(BaseHTTPRequestHandler):
             return None
         if isinstance(answer, Refuse):
             return self._error(answer.status, "refused by the test", answer.retry_after)
+        if isinstance(answer, Say):
+            return self._say(answer)
         return self._reply(200, _success(answer).SerializeToString())
+
+    def _say(self, answer: Say) -> None:
+        with suppress(ConnectionError):
+            self.send_response(answer.status)
+            if answer.content_type is not None:
+                self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body) + answer.missing))
+            for key, value in answer.headers:
+                self.send_header(key, value)
+            self.end_headers()
+            self.wfile.write(answer.body)
+        self.close_connection = True
 
     def _error(self, status: int, message: str, retry_after: int | None = None) -> None:
         more = {} if retry_after is None else {"Retry-After": str(retry_after)}

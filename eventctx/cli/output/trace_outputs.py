@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, Protocol
 
+from eventctx.aio import in_own_thread
 from eventctx.cli.output.plain import size
+from eventctx.cli.output.program import complain
 from eventctx.cli.output.trace_tree import counted
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.hooks.otlp import Sender, resource_attributes
@@ -83,19 +86,45 @@ class Collector:
     def __init__(self, url: str) -> None:
         self._sender = Sender(url)
         self._traces: set[str] = set()
-        self._spans = 0
+        self._remarked = False
 
     async def put(self, spans: Sequence[Span]) -> None:
         """Send a batch. Raises ExportFailed."""
-        await asyncio.to_thread(self._sender.send, spans)
-        self._spans += len(spans)
+        # In a thread of the loop's pool, Ctrl-C would wait for a collector that hangs.
+        remark = await in_own_thread(partial(self._sender.send, spans), "eventctx-send")
         self._traces.update(span.trace_id for span in spans)
+        if remark and not self._remarked:
+            self._remarked = True
+            complain(f"{self._sender.shown} took the spans, and says: {remark}")
 
     async def finish(self) -> str:
-        """Return the summary, with the service name under which the spans are found."""
-        self._sender.close()
-        what = counted(self._spans, len(self._traces))
+        """Return the summary, with the service name under which the spans are found.
+
+        Raises ExportFailed if the collector rejected some of them.
+        """
+        self._sender.finish()
+        what = counted(self._sender.arrived, len(self._traces))
         return f"sent {what} to {self._sender.shown}, as service {self._sender.service}"
+
+    def stopped(self) -> None:
+        """Say how much arrived, as Ctrl-C stops the rest."""
+        complain(f"{self._sender.arrived:,} spans had arrived at {self._sender.shown}")
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._sender.close()
+
+
+@contextmanager
+def _collector(url: str) -> Iterator[Collector]:
+    collector = Collector(url)
+    try:
+        yield collector
+    except CancelledError:
+        collector.stopped()
+        raise
+    finally:
+        collector.close()
 
 
 @contextmanager
@@ -110,7 +139,7 @@ def outputs(
     with ExitStack() as files:
         found: list[Output] = []
         if otlp is not None:
-            found.append(Collector(otlp))
+            found.append(files.enter_context(_collector(otlp)))
         if jaeger is not None:
             found.append(JaegerFile(jaeger, files.enter_context(whole_file(jaeger)), resource))
         if otlp_file is not None:

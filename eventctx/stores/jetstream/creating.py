@@ -29,7 +29,9 @@ from eventctx.stores.jetstream.wire.connection import (
 from eventctx.stores.jetstream.wire.layout import LAYOUT, Meta, Names, decode_meta
 
 _NAME_IN_USE: Final = 10058
-_TOO_FEW_SERVERS: Final = frozenset((10005, 10023, 10074))
+_TOO_FEW_SERVERS: Final = frozenset((10023, 10074))
+_NO_PEERS: Final = 10005
+"""The servers are enough, as was checked before, and one of them is not there yet."""
 
 _ALL: Final[Mapping[str, Any]] = {
     "storage": "file",
@@ -116,22 +118,26 @@ async def _stream(link: ServerLink, name: str) -> dict[str, Any] | None:
 
 
 async def _make(link: ServerLink, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        made = await link.request(
-            f"$JS.API.STREAM.CREATE.{name}", {"name": name, **_ALL, **settings}
-        )
-    except ApiError as error:
-        if error.number == _NAME_IN_USE:  # another process made it in the meantime
-            found = await _stream(link, name)
-            if found is not None:
-                return found
-        if error.number in _TOO_FEW_SERVERS:
-            raise StoreUnsafe(
-                f"{link.address.place}: expected a cluster of {REPLICAS} or more servers with "
-                f"JetStream for the stream {name}, found: {error.description}"
-            ) from error
-        raise link.translated(error, name) from error
-    return dict(made["config"])
+    tries = Tries(link, name)
+    while True:
+        try:
+            made = await link.request(
+                f"$JS.API.STREAM.CREATE.{name}", {"name": name, **_ALL, **settings}
+            )
+            return dict(made["config"])
+        except ApiError as error:
+            if error.number == _NAME_IN_USE:  # another process made it in the meantime
+                found = await _stream(link, name)
+                if found is not None:
+                    return found
+            if error.number in _TOO_FEW_SERVERS:
+                raise StoreUnsafe(
+                    f"{link.address.place}: expected a cluster of {REPLICAS} or more servers with "
+                    f"JetStream for the stream {name}, found: {error.description}"
+                ) from error
+            if error.number != _NO_PEERS:
+                raise link.translated(error, name) from error
+            await tries.after(error)
 
 
 async def _meta(link: ServerLink) -> Meta | None:

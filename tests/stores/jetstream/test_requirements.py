@@ -13,10 +13,15 @@ from eventctx.stores.jetstream import assembly
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.services import nats_server
-from tests.services.nats_server import Cluster
+from tests.services.nats_server import Cluster, Node
 from tests.stores.jetstream.conftest import fresh_name
 
 pytestmark = pytest.mark.asyncio
+
+
+def leader_of(node: Node) -> str | None:
+    """The leader of the cluster, as this server sees it."""
+    return str(node.ask("jsz").get("meta_cluster", {}).get("leader") or "") or None
 
 
 async def test_servers_that_sync_now_and_then_are_refused() -> None:
@@ -80,6 +85,25 @@ async def test_a_store_is_opened_and_written_while_one_server_is_down() -> None:
         store = await JetStreamStore.open(cluster.url())
         done = await asyncio.wait_for(store.append("s", [make_draft("b")], 0), 60)
         assert done.receipt.position == 1
+        await store.close()
+
+
+async def test_a_store_is_made_when_the_last_server_has_come() -> None:
+    with nats_server.running() as cluster:
+        cluster.stop()
+        cluster.start(0, 1, ready=False)
+        async with asyncio.timeout(60):
+            while not all(leader_of(node) for node in cluster.nodes[:2]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        said = ""
+        while "no suitable peers" not in said:  # before, the servers may not answer in time
+            with pytest.raises(StoreUnavailable) as refused:
+                await JetStreamStore.open(cluster.url(), patience=3)
+            said = str(refused.value)
+        opening = asyncio.ensure_future(JetStreamStore.open(cluster.url()))
+        await asyncio.to_thread(cluster.start, 2)
+        store = await opening
+        assert (await store.append("s", [make_draft("a")], -1)).receipt.position == 0
         await store.close()
 
 

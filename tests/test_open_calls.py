@@ -28,8 +28,8 @@ class Calls:
         for call in calls:
             self.begin(*call)
 
-    def begin(self, call_id: str, name: str, key: object) -> None:
-        self.open.begin(key, self._cycle.tool_call(name, call_id))
+    def begin(self, call_id: str, name: str, key: object, alike: int = 0) -> None:
+        self.open.begin(key, self._cycle.tool_call(name, call_id), alike)
 
     def returned(self, key: object, answer: str | None = None, name: str | None = None) -> None:
         self._take(self.open.end(key, name, OK, answer))
@@ -132,6 +132,27 @@ def test_of_two_identical_calls_the_one_failed_whose_result_says_so(first: str) 
     assert calls.ended == []
     calls.row("a", "Error executing tool: went wrong")
     assert calls.statuses == [("a", "error"), ("b", "ok")]
+
+
+def test_the_end_of_a_call_waits_for_the_one_like_it_that_has_not_begun() -> None:
+    calls = Calls()
+    calls.begin("a", "read", "same", alike=1)  # the host may as well have begun with b
+    calls.returned("same", "text")
+    calls.begin("b", "read", "same")
+    calls.failed("read")
+    assert calls.ended == []
+    calls.row("a", "Error executing tool: went wrong")
+    assert calls.statuses == [("a", "error"), ("b", "ok")]
+
+
+def test_a_call_that_never_began_keeps_no_end_from_the_one_like_it() -> None:
+    calls = Calls()
+    calls.begin("a", "read", "same", alike=1)
+    calls.returned("same", "text")
+    assert calls.open.beside_each_other
+    calls.close()
+    assert calls.statuses == [("a", "ok")]
+    assert not calls.open.beside_each_other
 
 
 def test_a_denied_call_is_not_the_one_that_failed() -> None:
@@ -244,13 +265,30 @@ CALL = st.tuples(
 def test_no_call_is_said_to_have_had_an_end_that_it_did_not_have(
     truths: list[tuple[str, str, str]], data: st.DataObject
 ) -> None:
-    """A host like loop-basic: arguments with a success, the tool's name alone with a failure."""
+    """A host like loop-basic: arguments with a success, the tool's name alone with a failure.
+
+    It begins calls in any order, and some when others have ended; calls that are alike are known
+    by the order of the answer all the same.
+    """
     calls = Calls()
-    for at, (name, argument, _) in enumerate(truths):
-        calls.begin(str(at), name, (name, argument))
+    unnamed = [(str(at), (name, argument)) for at, (name, argument, _) in enumerate(truths)]
+
+    def begin(key: tuple[str, str]) -> None:
+        alike = [one for one in unnamed if one[1] == key]
+        unnamed.remove(alike[0])
+        calls.begin(alike[0][0], key[0], key, len(alike) - 1)
+
     order = data.draw(st.permutations(range(len(truths))))
-    for at in order[: data.draw(st.integers(0, len(order)))]:
+    at_once = data.draw(st.integers(0, len(order)))
+    ending = data.draw(st.integers(0, len(order)))
+    for at in order[:at_once]:
+        begin(truths[at][:2])
+    for place, at in enumerate(order):
         name, argument, how = truths[at]
+        if place >= at_once:
+            begin((name, argument))
+        if place >= ending:
+            continue
         if how == "ok":
             calls.returned((name, argument), f"answer {at}")
         elif how != "denied":

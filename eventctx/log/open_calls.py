@@ -6,6 +6,8 @@ that several open calls may have waits, and is settled by the first of these:
 
 1. As many such ends wait as there are calls, and all ends are equal: the order does not matter.
    So the last open call gets the end that is left over.
+   Calls that are alike but for their ids are taken in the order of the answer, while a host may run
+   them in any. So the end of one also waits for those of its kind that are still to begin.
 2. The conversation gets a call's result: its text holds the failure, or is the answer. A result
    that tells of another failure is the end of its call, too.
 3. The iteration or the turn is over. Ends of one status for all calls are taken in order.
@@ -70,13 +72,28 @@ class OpenCalls:
         self._open: list[_Call] = []
         self._waiting: list[_End] = []
         self._returned: list[TurnSpan[ToolPre]] = []
+        self._to_begin: dict[object, int] = {}
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def begin(self, key: object, span: TurnSpan[ToolPre]) -> None:
-        """Take a call that has begun; ``key`` is what its end will be known by."""
-        self._open.append(_Call(key, span))
+    @property
+    def beside_each_other(self) -> bool:
+        """Whether the end of one call may be that of another, open or still to begin."""
+        return len(self._open) + sum(self._to_begin.values()) > 1
+
+    def begin(self, key: object, span: TurnSpan[ToolPre], alike: int = 0) -> None:
+        """Take a call that has begun; ``key`` is what its end will be known by.
+
+        ``alike`` calls with this key are still to begin.
+        """
+        begun = _Call(key, span)
+        if self._to_begin.get(key):
+            for end in self._waiting:
+                if any(call.key == key for call in end.among):
+                    end.among = [*end.among, begun]
+        self._to_begin[key] = alike
+        self._open.append(begun)
 
     def end(
         self, key: object, name: str | None, outcome: SpanOutcome, answer: str | None = None
@@ -136,6 +153,7 @@ class OpenCalls:
             ended += [self._settle(call, None, outcome) for call, outcome in unknown]
         self._waiting.clear()
         self._returned.clear()
+        self._to_begin.clear()
         return ended
 
     def _settled(self) -> list[EndedCall]:
@@ -152,6 +170,8 @@ class OpenCalls:
     def _forced(self) -> tuple[list[_Call], list[_End]] | None:
         for one in self._waiting:
             calls = one.among
+            if any(self._to_begin[call.key] for call in calls):
+                continue
             ends = [end for end in self._waiting if end.sure and set(end.among) <= set(calls)]
             if len(ends) >= len(calls) and len({end.outcome for end in ends}) == 1:
                 return list(calls), ends

@@ -233,16 +233,26 @@ class Following:
         """How many tool calls are open."""
         return len(self._tools)
 
+    @property
+    def tools_beside_each_other(self) -> bool:
+        """Whether the end of one tool call may be that of another, open or still to begin."""
+        return self._tools.beside_each_other
+
     @_whole
-    async def tool_began(self, name: str, call_id: str | None, key: object) -> None:
-        """A tool call began; the host reports its end with the same ``key``."""
+    async def tool_began(
+        self, name: str, call_id: str | None, key: object, *, alike: int = 0
+    ) -> None:
+        """A tool call began; the host reports its end with the same ``key``.
+
+        ``alike`` calls of the answer that have this key, too, are still to begin.
+        """
         if self._turn is None or self._cycle is None:
             return
         await self._end_call(OK)
         call = self._cycle.tool_call(name, call_id)
         own(call)
         await self._record(call.begin())
-        self._tools.begin(key, call)
+        self._tools.begin(key, call, alike)
 
     @_whole
     async def tool_ended(

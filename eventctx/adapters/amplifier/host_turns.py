@@ -71,7 +71,7 @@ class HostTurns:
         session: str,
         following: Callable[[], Awaitable[Following]],
         owned: Callable[[object], bool],
-        call_id: Callable[[str, object], str | None],
+        call_id: Callable[[str, object], tuple[str | None, int]],
         sent: Callable[[Data], Coroutine[Any, Any, None]] | None,
     ) -> None:
         self._session = session
@@ -242,15 +242,15 @@ class HostTurns:
 
     async def _tool_began(self, following: Following, data: Data) -> None:
         name = _text(data.get("tool_name")) or "unknown"
-        call_id = _text(data.get("tool_call_id"))
+        call_id, alike = _text(data.get("tool_call_id")), 0
         if call_id is None:
-            call_id = self._call_id(name, data.get("tool_input"))
-        await following.tool_began(name, call_id, _key(data))
+            call_id, alike = self._call_id(name, data.get("tool_input"))
+        await following.tool_began(name, call_id, _key(data), alike=alike)
 
     async def _tool_ended(self, following: Following, data: Data) -> None:
         result, name = data.get("result"), _text(data.get("tool_name")) or "unknown"
         # Only calls beside each other need it: to be told apart, and if one of them never ends.
-        answer = answer_of_copy(result) if following.open_tools > 1 else None
+        answer = answer_of_copy(result) if following.tools_beside_each_other else None
         failure = failure_of_copy(result)
         if failure is None:
             await following.tool_ended(_key(data), answer, name=name)

@@ -20,13 +20,19 @@ class LastCalls:
         calls = [part for part in read_parts(row) if part.kind == "call"]
         self._calls = calls or self._calls
 
-    def taken(self, name: str, given: object) -> str | None:
-        """The id of the first call of a tool with these arguments, once; None if there is none."""
+    def taken(self, name: str, given: object) -> tuple[str | None, int]:
+        """The id of the first call of a tool with these arguments, once, and how many are left.
+
+        The id is None if there is none.
+        """
         wanted = _canonical(given)
-        for at, call in enumerate(self._calls):
-            if call.name == name and _canonical(call.value) == wanted:
-                return self._calls.pop(at).ids[0]
-        return None
+        alike = [
+            call for call in self._calls if call.name == name and _canonical(call.value) == wanted
+        ]
+        if not alike:
+            return None, 0
+        self._calls = [call for call in self._calls if call is not alike[0]]
+        return alike[0].ids[0], len(alike) - 1
 
 
 def _canonical(arguments: object) -> str:

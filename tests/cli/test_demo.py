@@ -183,7 +183,7 @@ def test_of_the_turn_it_died_in_the_view_is_verified_and_the_trace_says_lost(run
     assert run("view", "agent", "--turn", 3, "--json", "--store", store).document["verified"]
     tree = run("trace", "agent", "--turn", 3, "--store", store).out
     lost = re.findall(r"(\w+ \w+)  .*lost: its process ended first$", tree, flags=re.MULTILINE)
-    assert lost == ["invoke_agent", "execute_tool ask_person"]
+    assert lost == ["invoke_agent demo", "execute_tool ask_person"]
 
 
 def test_a_process_that_ends_before_it_can_be_killed_is_an_error(tmp_path, capfd):

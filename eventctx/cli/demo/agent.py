@@ -118,7 +118,8 @@ async def open_session(engine: Engine, session: str, budget: int) -> Context:
 async def run_task(context: Context, task: Task, provider: ScriptedProvider) -> Response:
     """A turn of the agent."""
     tools = as_tools([list_files, read_file, count_lines, ask_person])
-    return await EventsOrchestrator().execute(task.prompt, context, {"demo": provider}, tools)
+    agent = EventsOrchestrator(agent="demo")
+    return await agent.execute(task.prompt, context, {"demo": provider}, tools)
 
 
 def model_for(*tasks: Task) -> ScriptedProvider:

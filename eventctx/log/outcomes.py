@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from eventctx.errors import ProviderFailed
 from eventctx.log.events import Status
 
 MAX_ERROR_CHARACTERS: Final = 2_000
@@ -68,4 +69,14 @@ def outcome_of(error: BaseException | None) -> SpanOutcome:
     """How a span ended that this error left; None: no error did."""
     if error is None:
         return OK
-    return SpanOutcome(failure_of(type(error)), type(error).__name__, words_of(error))
+    return SpanOutcome(failure_of(type(error)), _type_of(error), words_of(error))
+
+
+def _type_of(error: BaseException) -> str:
+    """The class of an error; of a failed model call the provider's own class, or its status."""
+    if isinstance(error, ProviderFailed):
+        if error.__cause__ is not None:
+            return type(error.__cause__).__name__
+        if error.status is not None:
+            return str(error.status)
+    return type(error).__name__

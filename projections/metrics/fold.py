@@ -10,7 +10,6 @@ are never folded here if somebody who has folded them already lends the view (``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Final, NamedTuple
@@ -24,6 +23,7 @@ from eventctx.projections.metrics import names, prefix
 from eventctx.projections.metrics.names import Instrument
 from eventctx.projections.metrics.prefix import Erased, RequestPrefix
 from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.error_types import error_of
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 
@@ -39,7 +39,6 @@ MAX_NAME: Final = 128
 """Longest value of an attribute, in characters; a longer text is no name."""
 
 _SECOND: Final = 1_000_000_000
-_CODE: Final = re.compile(rf"[\w.:-]{{1,{MAX_NAME}}}")
 
 
 class Measurement(NamedTuple):
@@ -300,7 +299,5 @@ def _named(name: str) -> str:
 
 
 def _error_type(event: events.ProviderError) -> str:
-    """The error's type or code, if it has the form of one; some hosts record a message there."""
-    if _CODE.fullmatch(event.error_type):
-        return event.error_type
-    return "cancelled" if event.status == "cancelled" else conv.ERROR_OTHER
+    otherwise = "cancelled" if event.status == "cancelled" else conv.ERROR_OTHER
+    return error_of(event.error_type, event.message, otherwise).type

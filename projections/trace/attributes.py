@@ -6,7 +6,6 @@ zeros stay. They hold no content: no message text, no tool input or output.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
@@ -16,6 +15,7 @@ from eventctx.log.record import Record
 from eventctx.projections.flat import Scalar, capped, scalars
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.compaction_attributes import at_end, at_start
+from eventctx.projections.trace.error_types import error_of
 
 Attribute = Scalar | tuple[str, ...]
 Attributes = dict[str, Attribute]
@@ -42,6 +42,7 @@ _FLOOR: Final = f"{conv.REQUEST}floor_sent"
 _RECONSTRUCTED: Final = f"{conv.REQUEST}reconstructed"
 _WIRE: Final = f"{conv.REQUEST}wire"
 _INJECTED: Final = f"{conv.REQUEST}wire_injected"
+_ERROR: Final = f"{conv.OURS}error"
 
 _ESTIMATES: Final = frozenset(
     (
@@ -53,7 +54,7 @@ _ESTIMATES: Final = frozenset(
 )
 """Fields recorded before a provider has counted anything."""
 
-_TYPE_NAME: Final = re.compile(r"([A-Za-z_][\w.]{0,127})(?::\s|\Z)")
+_FAILED: Final = ("error", "failed", "lost")
 
 
 class SpanStart(NamedTuple):
@@ -164,7 +165,10 @@ def in_force(plan: int | None) -> Attributes:
 
 def event_attributes(record: Record, event: events.Event | Unknown) -> Attributes:
     """The attributes of a record that is shown as an event on a span."""
-    return {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
+    found: Attributes = {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
+    if isinstance(event, events.PostCompact) and event.outcome != "applied":
+        found.pop(_ERROR, None)  # the status of its span says it, or the sentence
+    return found
 
 
 def _of_event(kind: str, field: str) -> str:
@@ -221,27 +225,32 @@ def _named(operation: str, subject: str | None) -> str:
 
 
 def _ended(
-    family: Family, outcome: str, message: str | None, known: Attributes | None = None
+    family: Family,
+    outcome: str,
+    message: str | None,
+    known: Attributes | None = None,
+    *,
+    recorded: str | None = None,
 ) -> Closing:
     """The end of a span. Cancellation is no failure: the status is unset, the outcome names it.
 
-    A lost span is one: nobody wanted its process to end, and nobody knows what it did.
+    A lost span is one: nobody wanted its process to end, and nobody knows what it did. The error's
+    type is ``recorded``, or at the start of ``message``; the words are told once, without it.
     """
     attributes: Attributes = {conv.OUTCOME: outcome}
     if known:
         attributes.update(known)
-    failed = outcome in ("error", "failed", "lost")
-    if failed:
-        attributes.setdefault(conv.ERROR_TYPE, _error_type(message))
-    elif outcome == "cancelled":
-        attributes.setdefault(conv.ERROR_TYPE, _error_type(message, "cancelled"))
-    return Closing(
-        family, "error" if failed else "unset", capped(message) if message else None, attributes
-    )
+    if outcome not in _FAILED and outcome != "cancelled":
+        return Closing(family, "unset", capped(message) if message else None, attributes)
+    failed = outcome in _FAILED
+    error = error_of(recorded, message, conv.ERROR_OTHER if failed else "cancelled")
+    attributes[conv.ERROR_TYPE] = error.type
+    words = capped(error.words) if error.words else None
+    return Closing(family, "error" if failed else "unset", words, attributes)
 
 
 def _failed_call(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
-    return _ended(family, event.status, event.message, {conv.ERROR_TYPE: event.error_type})
+    return _ended(family, event.status, event.message, recorded=event.error_type)
 
 
 def _compacted(event: events.PostCompact, record: Record) -> Closing:
@@ -250,12 +259,6 @@ def _compacted(event: events.PostCompact, record: Record) -> Closing:
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"
     return closed
-
-
-def _error_type(message: str | None, otherwise: str = conv.ERROR_OTHER) -> str:
-    """The error type at the start of a message (``ValueError: no``), else ``otherwise``."""
-    named = None if message is None else _TYPE_NAME.match(message)
-    return otherwise if named is None else named[1]
 
 
 _OPENINGS: Final[dict[type, Callable[[Any], SpanStart]]] = {

@@ -35,7 +35,8 @@ def sentence(event: PostCompact) -> str:
     trigger = triggered(event.trigger)
     by = "" if event.fallback is None else f", done by {event.fallback}"
     if event.outcome != "applied":
-        why = "" if event.error is None else f": {event.error}"
+        # The error of a failed one is the status of its span, in the same words.
+        why = "" if event.error is None or event.outcome == "failed" else f": {event.error}"
         return f"{trigger}: {event.outcome} at ~{event.tokens_before:,} tokens{by}{why}"
     sizes = f"~{event.tokens_before:,} → ~{event.tokens_after:,} tokens"
     if event.tokens_recorded is not None:

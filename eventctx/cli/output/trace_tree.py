@@ -140,7 +140,9 @@ def _notes(span: Span, figures: Figures) -> Parts:
     if outcome == "lost":
         notes.append(("  lost: its process ended first", "bold red"))
     elif span.status == "error":
-        words = f"{attributes.get(conv.ERROR_TYPE, 'error')}: {span.message or ''}".rstrip(": ")
+        kind = attributes.get(conv.ERROR_TYPE)
+        told = [span.message] if kind == conv.ERROR_OTHER and span.message else [kind, span.message]
+        words = ": ".join([str(one) for one in told if one])
         notes.append((f"  failed: {one_line(words, _MESSAGE)}", "bold red"))
     elif outcome in ("cancelled", "skipped", "unfinished"):
         why = f": {one_line(span.message, _MESSAGE)}" if span.message else ""

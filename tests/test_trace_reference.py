@@ -31,7 +31,7 @@ FAMILIES = {
     "plan": "plan",
     "compact": "compact",
 }
-OURS_OR_THEIRS = ("gen_ai.", "eventctx.")
+OURS_OR_THEIRS = ("gen_ai.", "eventctx.", "verify.")
 TYPES = {str: "string", int: "int", float: "double", bool: "boolean", tuple: "string[]"}
 ROOT, COMPACTION, CALL, TOOL, PHASE, FAILED = (span(number) for number in range(1, 7))
 
@@ -69,6 +69,8 @@ def everything() -> list[Span]:
     crowd(COMPACTION)
     add(post_compact("applied"), COMPACTION)
     add(post_compact("failed"), span(7))
+    imported = msgspec.structs.replace(post_compact("applied"), trigger="imported", duration=5)
+    add(imported, span(9))
     crowd(ROOT)
     add(ev.PromptMeasured(duration=5), ROOT, None, None)
     add(ev.PromptComplete(status="error", error="ValueError"), ROOT, None, None)

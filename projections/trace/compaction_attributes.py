@@ -66,6 +66,8 @@ def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttribut
         found["ratio"] = round(after / before, 4)
     if event.tokens_recorded is not None:
         found["tokens.recorded"] = event.tokens_recorded
+    if event.trigger == "imported" and event.duration:
+        found["duration"] = event.duration
     if event.target is not None:
         found["tokens.target"] = event.target
     if event.fallback is not None:

@@ -31,6 +31,7 @@ from eventctx.log.events import (
     Cleared,
     Event,
     PostCompact,
+    PreCompact,
     PromptMeasured,
     ProviderRequest,
     RequestPrepared,
@@ -211,17 +212,20 @@ def _open(
 ) -> TraceState:
     attributes = attrs.identity(record) | begins.attributes
     spans = dict(state.open)
+    start = record.time
     turn = _turn(state, record.turn_id)
     if begins.family == "turn":
         state = replace(state, floor=record.time)
         for key, old in spans.items():
             if old.quiet_since is None:
                 spans[key] = replace(old, quiet_since=before)
-    elif begins.family == "compact" and state.compactions is not None:
-        state = replace(state, compactions=state.compactions + 1)
-        attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
-        if state.digest is not None:
-            attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
+    elif isinstance(event, PreCompact):
+        start = _began(state, record, event, before)
+        if state.compactions is not None:
+            state = replace(state, compactions=state.compactions + 1)
+            attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
+            if state.digest is not None:
+                attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
     elif begins.family == "tool" and turn is not None and conv.AGENT_NAME in turn.attributes:
         attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
     elif isinstance(event, ProviderRequest):
@@ -229,7 +233,7 @@ def _open(
         state, known = _take_prepared(state, record, event)
         attributes |= known
     span_id = record.span_id or ""
-    spans[span_id] = begin(record, begins, span_id, trace_id, record.time, attributes)
+    spans[span_id] = begin(record, begins, span_id, trace_id, start, attributes)
     if len(spans) > MAX_OPEN:
         oldest = spans.pop(next(iter(spans)))
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
@@ -247,7 +251,9 @@ def _close(
         # A compaction without a call to a model is recorded as a whole once it is decided: both its
         # records have about the time of its end, and its start follows from the duration.
         began = max(record.time - event.duration, state.floor)
-        span = with_event(replace(span, start=min(span.start, began)), record, event)
+        if event.trigger != "imported" or not event.duration:
+            began = min(span.start, began)
+        span = with_event(replace(span, start=began), record, event)
         if event.outcome == "applied" and event.plan is not None:
             state = replace(state, plan=record.position)
     if span is None or span.family != ends.family:
@@ -374,6 +380,18 @@ def _compaction_alone(
 
 
 # -- parts ---------------------------------------------------------------------------------------
+
+
+def _began(state: TraceState, record: Record, event: PreCompact, before: int) -> int:
+    """When a compaction began; ``before`` is the time of the record before it.
+
+    Files of other programs date its end alone. Nothing else happened since the record before it,
+    unless a person asked for it: then the time between may be that person's.
+    """
+    by_person = (event.requested_by or "").endswith(":manual")
+    if event.trigger != "imported" or by_person or record.time == state.undated or not before:
+        return record.time
+    return min(before, record.time)
 
 
 def _turn(state: TraceState, turn_id: str | None) -> OpenSpan | None:

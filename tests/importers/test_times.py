@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from eventctx.engine import Engine
 from eventctx.importers.load import import_file
-from eventctx.log.record import Record
+from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import NO_STREAM
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
 from eventctx.queries.spans import spans
@@ -247,3 +250,105 @@ async def test_rows_without_a_time_before_the_first_one_with_one_prolong_nothing
     assert summary.session is not None
     assert [one.time == NOW for one in await records(store, summary.session)][:3] == [True] * 3
     assert max(map(seconds, await traced(store, summary.session))) <= 1.0
+
+
+# -- compactions ---------------------------------------------------------------------------------
+
+
+def summarised(trigger: str = "auto", at: str = "10:01:44.500", **measured: Any) -> ClaudeCode:
+    """A tool loop with a compaction whose summary is done at ``at``, and the answer behind it."""
+    log = ClaudeCode().user("go").answer("m1", said("I look."), call("t1")).result("t1")
+    facts = {"trigger": trigger, "preTokens": 167_000, **measured}
+    log.system("compact_boundary", compactMetadata=facts)
+    log.user("This session is being continued…", isCompactSummary=True)
+    log.answer("m2", said("On I go.")).user("Thanks.")
+    for row in log.rows[3:5]:
+        row["timestamp"] = f"2026-01-01T{at}Z"
+    for row in log.rows[5:]:
+        row["timestamp"] = "2026-01-01T11:00:00Z"
+    return log
+
+
+async def compaction_and_chats(folder: Path, data: bytes) -> tuple[Span, list[Span]]:
+    found = await traced(*await imported(folder, data))
+    chats = [one for one in found if one.attributes[conv.OPERATION] == conv.CHAT]
+    (one,) = [one for one in found if one.attributes[conv.OPERATION] == conv.COMPACT]
+    return one, chats
+
+
+async def test_an_imported_compaction_lasts_from_the_record_before_it(tmp_path: Path) -> None:
+    one, (_, after) = await compaction_and_chats(tmp_path, summarised().data())
+    assert (one.start - START, one.end - START) == (3.5 * SECOND, 104.5 * SECOND)
+    assert one.end <= after.start
+    assert one.attributes["eventctx.compaction.tokens.recorded"] == 167_000
+    assert "167,000 before by the file's own count" in str(one.attributes["compaction"])
+
+
+async def test_a_compaction_lasts_as_long_as_its_file_says(tmp_path: Path) -> None:
+    one, _ = await compaction_and_chats(tmp_path, summarised(durationMs=86_000).data())
+    assert (one.start - START, one.end - START) == (18.5 * SECOND, 104.5 * SECOND)
+    assert one.attributes["eventctx.compaction.duration"] == 86 * SECOND
+
+
+async def test_a_compaction_that_a_person_asked_for_does_not_last_as_long_as_the_person_waited(
+    tmp_path: Path,
+) -> None:
+    one, _ = await compaction_and_chats(tmp_path, summarised("manual").data())
+    assert (one.start - START, seconds(one)) == (104.5 * SECOND, 1 / SECOND)
+    one, _ = await compaction_and_chats(tmp_path, summarised("manual", durationMs=2_000).data())
+    assert seconds(one) == 2.0
+
+
+async def test_a_measure_longer_than_its_turn_ends_at_the_turn(tmp_path: Path) -> None:
+    one, _ = await compaction_and_chats(tmp_path, summarised(durationMs=10**9).data())
+    assert (one.start - START, one.end - START) == (0.5 * SECOND + SECOND, 104.5 * SECOND)
+
+
+async def test_a_compaction_dated_before_the_record_before_it_has_its_own_time(
+    tmp_path: Path,
+) -> None:
+    one, _ = await compaction_and_chats(tmp_path, summarised(at="10:00:01.000").data())
+    assert (one.start - START, seconds(one)) == (SECOND, 1 / SECOND)
+
+
+async def test_a_call_of_codex_ends_before_the_compaction_that_follows_it(tmp_path: Path) -> None:
+    log = Codex().says("user", "go").says("assistant", "I look.")
+    log.line("compacted", message="", replacement_history=[log.rows[1]["payload"]])
+    log.rows[-1]["timestamp"] = "2026-01-01T10:01:28.000Z"
+    log.rows.append({**log.rows[2], "timestamp": "2026-01-01T10:01:30.000Z"})
+    one, (before, after) = await compaction_and_chats(tmp_path, log.data())
+    assert seconds(one) == 86.0
+    assert before.end <= one.start
+    assert one.end <= after.start
+
+
+async def test_a_file_without_times_has_no_time_for_a_compaction(tmp_path: Path) -> None:
+    log = summarised()
+    for row in log.rows:
+        del row["timestamp"]
+    one, _ = await compaction_and_chats(tmp_path, log.data())
+    assert seconds(one) == 1 / SECOND
+
+
+async def test_a_mirror_of_the_release_before_takes_the_rest_of_its_file(tmp_path: Path) -> None:
+    """That release recorded no duration of a compaction; what it stored stays as it is."""
+    log = summarised(durationMs=86_000)
+    now, session = await imported(tmp_path, log.data())
+    drafts: list[Draft] = []
+    for record in await records(now, session):
+        payload = record.payload
+        if record.type == "context:post_compact":
+            payload = encode_event(replace(decode_event(record), duration=0))[2]
+            assert payload != record.payload
+        fields = {name: getattr(record, name) for name in Draft.__struct_fields__}
+        drafts.append(Draft(**{**fields, "payload": payload}))
+    store = MemoryStore()
+    await store.append(session, drafts, NO_STREAM)
+    before = [one.digest for one in await records(store, session)]
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(log.answer("m3", said("Bye.")).user("x").data())
+    assert (await load(store, path)).added > 0
+    found = await records(store, session)
+    assert [one.digest for one in found[: len(before)]] == before
+    one = next(one for one in await traced(store, session) if one.name == "compact imported")
+    assert seconds(one) == 101.0

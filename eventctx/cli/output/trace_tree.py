@@ -111,16 +111,20 @@ def _name(span: Span, turns: dict[str, int]) -> str:
 def _took(span: Span) -> str:
     """A span's length, and what its program measured for the turn, where that is another.
 
-    Of a span without an end, and of another program's compaction, no length was recorded.
+    Of a span without an end no length was recorded. Of another program's compaction there is one
+    if the file names it, and else the time since the record before it.
     """
-    imported = span.attributes.get(f"{conv.COMPACTION}trigger") == "imported"
+    known = span.attributes
+    imported = known.get(f"{conv.COMPACTION}trigger") == "imported"
     measured = span.attributes.get(conv.TURN_DURATION)
     unfinished = span.attributes.get(conv.OUTCOME) in ("unfinished", "lost")
-    if imported or (unfinished and not isinstance(measured, int)):
+    if unfinished and not isinstance(measured, int):
         return f"duration {NOT_RECORDED}"
     length = span.end - span.start
     # The records of a file without times share one, and every span has a nanosecond at least.
     took = duration(length) if length > 1 else f"duration {NOT_RECORDED}"
+    if imported and length > 1 and f"{conv.COMPACTION}duration" not in known:
+        return f"{took} since the record before it"
     if not isinstance(measured, int) or measured == length:
         return took
     return f"{took} ({duration(measured)} by its program's measure)"

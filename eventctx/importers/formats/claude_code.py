@@ -23,7 +23,9 @@ from eventctx.importers.formats.claude.answer import AnswerLines
 from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
+    Boundary,
     ClaudeRow,
+    boundary_of,
     decode_row,
     envelope_of,
     in_nanoseconds,
@@ -48,7 +50,6 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
-    count,
     not_understood,
     object_or_empty,
     parse_rows,
@@ -109,7 +110,7 @@ class _Conversation:
         self.sidechain: bool | None = None
         self.open: AnswerLines | None = None
         self.last_id: object = None
-        self.boundary: tuple[str | None, int | None] = (None, None)
+        self.boundary = Boundary()
         self.linked: set[str] = set()
         self.queue = MessageQueue()
         self.line = 0
@@ -206,11 +207,7 @@ class _Conversation:
         kind = f"system/{row.subtype}"
         raw = Raw(line, kind, data, kind in KNOWN_KINDS)
         if row.subtype == "compact_boundary":
-            facts = object_or_empty(row.compactMetadata)
-            self.boundary = (
-                text_or_none(facts.get("trigger")),
-                count(facts.get("preTokens")) or None,
-            )
+            self.boundary = boundary_of(row)
         if row.subtype == "turn_duration":
             took = in_nanoseconds(row.durationMs)
             # The program may go on by itself, after a background task for one, so no turn ends.
@@ -247,10 +244,15 @@ class _Conversation:
         if row.type == "assistant":
             return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
-            trigger, tokens = self.boundary
-            self.boundary = (None, None)
+            told, self.boundary = self.boundary, Boundary()
             compaction = CompactionItem(
-                line, time, trigger, (message,), tokens_before=tokens, resent=RESENT
+                line,
+                time,
+                told.trigger,
+                (message,),
+                tokens_before=told.tokens,
+                resent=RESENT,
+                took=told.took,
             )
             return (*self._close(), *self._delivered(line), compaction)
         self.queue.said(message)

@@ -267,7 +267,7 @@ class _Rollout:
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
         yield from self._unrepeated(line)
-        yield from self._close(line, time)
+        yield from self._close(line, None)  # an answer ended before the compaction began
         payload, repaired = _value(row.payload)
         history = object_or_empty(payload).get("replacement_history")
         messages = _replacement(history, payload)

@@ -38,6 +38,7 @@ class Compacted:
         self._view = view
         self._requested_by = f"{source_format}:{item.trigger}" if item.trigger else source_format
         self._recorded = item.tokens_before
+        self._took = item.took or 0
         # Estimated as requests are, so that a compaction compares with the requests around it.
         self._scale = calibration.scale(view.calibration)
         _, self._messages, counted = view.layout.measure()
@@ -84,6 +85,7 @@ class Compacted:
             factor=self._scale.factor,
             reserve=self._scale.reserve,
             plan=self._plan,
+            duration=self._took,
             requested_by=self._requested_by,
             tokens_recorded=self._recorded,
         )

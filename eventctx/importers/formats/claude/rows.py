@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.importers.source.lines import nanoseconds, object_or_empty
+from eventctx.importers.source.lines import (
+    count,
+    nanoseconds,
+    object_or_empty,
+    text_or_none,
+)
 from eventctx.importers.source.values import BROKEN, decode
 
 KNOWN_KINDS: Final = frozenset(
@@ -97,6 +102,24 @@ def in_nanoseconds(milliseconds: object) -> int | None:
     """A duration in the file's milliseconds, in nanoseconds; None for a value that is none."""
     sound = type(milliseconds) is int and 0 <= milliseconds <= _MOST_MILLISECONDS
     return milliseconds * 1_000_000 if sound else None  # type: ignore[operator]
+
+
+class Boundary(NamedTuple):
+    """What the line before a compaction's summary says of it; ``took`` is in nanoseconds."""
+
+    trigger: str | None = None
+    tokens: int | None = None
+    took: int | None = None
+
+
+def boundary_of(row: ClaudeRow) -> Boundary:
+    """What a ``compact_boundary`` line says; a field without a sound value is None."""
+    facts = object_or_empty(row.compactMetadata)
+    return Boundary(
+        text_or_none(facts.get("trigger")),
+        count(facts.get("preTokens")) or None,
+        in_nanoseconds(facts.get("durationMs")),
+    )
 
 
 def value_of(data: bytes) -> Any:

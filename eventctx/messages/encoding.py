@@ -206,4 +206,8 @@ def _encodes(text: str) -> bool:
 
 
 def _described(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if hasattr(value, "__await__"):
+        return f"a {type(value).__name__} that was not awaited (write `await` before it)"
     return f"a {type(value).__name__}"

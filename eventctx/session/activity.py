@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
+
+import msgspec
 
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.log.arguments import shown
 from eventctx.log.events import CATALOGUE, Event, PromptSubmit, UsageReported
 from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
 from eventctx.log.record import Body, Draft
-from eventctx.log.turn_recorder import TurnRecorder, TurnSpan
+from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.unended import presumed_end
 from eventctx.session.open_session import LeftOpen, OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
+
+if TYPE_CHECKING:
+    from eventctx.session.answers.answer import ApiReport
 
 MAX_REMEMBERED = 256
 """Turns and iterations for which the position of the last request is kept in memory."""
@@ -46,6 +51,10 @@ class Emitter(Protocol):
 
     def prepared_in(self, scope: Scope) -> int | None:
         """Return the position of the last request of a turn's iteration; None without one."""
+        ...
+
+    def first_usage(self, response_id: str | None) -> bool:
+        """Note that the usage of an answer is taken; return whether it is for the first time."""
         ...
 
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
@@ -89,6 +98,13 @@ def own(span: TurnSpan[Any]) -> None:
 def _is_owned(span_id: str) -> bool:
     span = _OWNED.get(span_id)
     return span is not None and not span.ended
+
+
+def _open_call(scope: Scope) -> TurnSpan[ModelRequest] | None:
+    """The model call of this process that is open in a scope; None outside of any."""
+    span = None if scope.span_id is None else _OWNED.get(scope.span_id)
+    found = span is not None and not span.ended and isinstance(span.of, ModelRequest)
+    return span if found else None
 
 
 def left_open_in(view: ViewState) -> LeftOpen:
@@ -175,6 +191,37 @@ class SessionEmitter:
         outside = prepared.get((scope.turn_id, None))
         return prepared.get((scope.turn_id, scope.iteration), outside)
 
+    async def take_usage(self, report: ApiReport, scope: Scope) -> None:
+        """Record the usage in an API's answer, unless somebody reported it already.
+
+        It is that of the model call whose block is open in ``scope``, else of the request that was
+        last prepared there.
+        """
+        call = _open_call(scope)
+        if call is not None:
+            of = call.of
+            of.finish_reason = of.finish_reason or report.finish_reason
+            of.response_id = of.response_id or report.response_id
+            of.model = of.model or report.model
+            taken, prepared = of.usage is not None, of.prepared
+        else:
+            prepared = self.prepared_in(scope)
+            taken = prepared in self._session.memory.usage_of
+        if report.usage is None or taken or not self.first_usage(report.response_id):
+            return
+        if call is not None:
+            call.of.usage = report.usage
+        counts = msgspec.structs.asdict(report.usage)
+        model = report.model if call is None else call.of.model
+        await self.emit(UsageReported(**counts, model=model, prepared=prepared), scope)
+
+    def first_usage(self, response_id: str | None) -> bool:
+        """Note that the usage of an answer is taken; return whether it is for the first time.
+
+        True for an answer without an id.
+        """
+        return response_id is None or _noted(self._session.memory.usage_of, response_id)
+
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event in its place without waiting for the disk.
 
@@ -193,6 +240,8 @@ class SessionEmitter:
         self, event: Event, scope: Scope, answer: str | None, time: int | None = None
     ) -> Draft:
         _check(event)
+        if isinstance(event, UsageReported) and event.prepared is not None:
+            _noted(self._session.memory.usage_of, event.prepared)
         return self._session.drafts.make(event, self._kept(event, answer), scope, time)
 
     def send(self) -> None:
@@ -208,6 +257,15 @@ class SessionEmitter:
         text = answer.encode("utf-8", "backslashreplace").decode()
         row = {"role": "tool", "tool_call_id": call_id, "content": text}
         return (body_of(self._session, row),)
+
+
+def _noted(known: dict[int | str, None], key: int | str) -> bool:
+    """Note a key among the last ``MAX_REMEMBERED``; return whether it is new."""
+    new = key not in known
+    known[key] = None
+    if len(known) > MAX_REMEMBERED:
+        del known[next(iter(known))]
+    return new
 
 
 def _check(event: object) -> None:

@@ -8,11 +8,11 @@ in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_addition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Literal
 
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log import events
 from eventctx.log.arguments import check_callable, check_optional_text, check_text, shown
 from eventctx.log.events import Event
@@ -37,6 +37,7 @@ from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
     from eventctx.search.recall import Recall, RecallTool
+    from eventctx.session.answers.sent_form import SdkObject
     from eventctx.session.host_turns import Following
     from eventctx.session.requests import RequestHandler
     from eventctx.session.result import CompactionResult
@@ -100,17 +101,39 @@ class Context:
     # -- the protocol ----------------------------------------------------------------------------
 
     async def add_message(
-        self, message: dict[str, Any], *, observation: bool | None = None
+        self, message: Mapping[str, Any] | SdkObject, *, observation: bool | None = None
     ) -> MessageReceipt:
         """Append a message; return its receipt, which knows its number, when it is on disk.
+
+        It is a dict in the form of your API, or an object of its SDK (``anthropic``, ``openai``,
+        whatever has ``model_dump`` or ``to_dict``), which may also stand in a dict:
+        ``{"role": "assistant", "content": response.content}``. Of a whole answer the message is
+        added, and its usage recorded, unless that was reported already.
 
         ``observation`` says whether a message in role user is the result of an action that the
         model wrote into its text; None leaves that to the setting ``observations``.
 
         Raises InvalidMessage (nothing is stored) and what the store raises.
         """
-        record, number = await self._transcript.add(message, observation)
+        try:
+            record, number = await self._transcript.add(message, observation)
+        except InvalidMessage as refused:
+            record, number = await self._add_incoming(message, observation, refused)
         return MessageReceipt(record.stream, record.position, record.digest, number)
+
+    async def _add_incoming(
+        self, message: object, observation: bool | None, refused: InvalidMessage
+    ) -> tuple[Record, int]:
+        """Add a message that was ``refused`` as it is, if an SDK's objects in it are the reason."""
+        from eventctx.session.answers.answer import incoming
+
+        found = incoming(message)
+        if found.message is message:
+            raise refused
+        added = await self._transcript.add(found.message, observation)
+        if found.report is not None:
+            await self._emitter.take_usage(found.report, self._session.drafts.scope)
+        return added
 
     async def get_messages_for_request(
         self,
@@ -163,14 +186,20 @@ class Context:
         """The whole transcript, each message with the time of its record in UTC nanoseconds."""
         return await self._transcript.timed_messages()
 
-    async def set_messages(self, messages: Sequence[dict[str, Any]]) -> None:
+    async def set_messages(self, messages: Sequence[Mapping[str, Any] | SdkObject]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.
 
+        They may be or hold objects of an SDK, as in ``add_message``; no usage is taken from them.
         Raises InvalidMessage (nothing changes), and WrongExpectedVersion when another process
         wrote records that this one has not seen.
         """
         _check_messages(messages)
-        await self._transcript.replace(messages)
+        try:
+            await self._transcript.replace(messages)
+        except InvalidMessage as refused:
+            from eventctx.session.answers.answer import plain
+
+            await self._transcript.replace(plain(messages, refused))
 
     @property
     def mirror(self) -> str | None:
@@ -178,7 +207,7 @@ class Context:
         return self._session.aggregate.mirror
 
     async def resume_messages(
-        self, messages: Sequence[dict[str, Any]], *, may_be_behind: bool = False
+        self, messages: Sequence[Mapping[str, Any] | SdkObject], *, may_be_behind: bool = False
     ) -> bool:
         """Take over the transcript that a host kept of this session, where it differs from ours.
 
@@ -191,7 +220,12 @@ class Context:
         """
         _check_messages(messages)
         checked("may_be_behind", may_be_behind, bool)
-        return await self._transcript.resume(messages, may_be_behind)
+        try:
+            return await self._transcript.resume(messages, may_be_behind)
+        except InvalidMessage as refused:
+            from eventctx.session.answers.answer import plain
+
+            return await self._transcript.resume(plain(messages, refused), may_be_behind)
 
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log.

@@ -40,7 +40,8 @@ class SessionMemory:
     """What a session knows that is not in the store, and that handlers of one session share.
 
     ``prepared`` are the positions of the last requests by turn and iteration, ``additions`` the
-    places of a host's additions by their SHA-256, ``overflowed_at`` is the position of the record
+    places of a host's additions by their SHA-256, ``usage_of`` the requests (by position) and
+    answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
     of the last overflow, -1 for none. ``ending`` are the ends under way of compactions that an
     error stopped. ``left_open`` is what was open when the session was first loaded, until a turn
     begins.
@@ -48,6 +49,7 @@ class SessionMemory:
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
     additions: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    usage_of: dict[int | str, None] = field(default_factory=dict)
     overflowed_at: int = -1
     ending: set[asyncio.Future[None]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)

@@ -64,9 +64,7 @@ class Transcript:
         self._session = session
         self._observations = observations
 
-    async def add(
-        self, message: dict[str, Any], observation: bool | None = None
-    ) -> tuple[Record, int]:
+    async def add(self, message: Any, observation: bool | None = None) -> tuple[Record, int]:
         """As ``Context.add_message``; returns the message's record and number."""
         body, facts = _body_and_facts(self._session, message)
         if observation is None and facts.human and self._may_observe(message):
@@ -144,7 +142,7 @@ class Transcript:
         self._session.grown()
         return found
 
-    def _made(self, messages: Sequence[dict[str, Any]]) -> list[_Made]:
+    def _made(self, messages: Sequence[Any]) -> list[_Made]:
         """The bodies of a list of messages, observations told from the message before each."""
         made: list[_Made] = []
         before: Facts | None = None
@@ -161,7 +159,7 @@ class Transcript:
 
     # -- replacing -------------------------------------------------------------------------------
 
-    async def replace(self, messages: Sequence[dict[str, Any]]) -> None:
+    async def replace(self, messages: Sequence[Any]) -> None:
         """As ``Context.set_messages``."""
         made = self._made(messages)
         appended = None
@@ -172,7 +170,7 @@ class Transcript:
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
             appended = await self._session.appends.append_exactly(version, draft)
 
-    async def resume(self, messages: Sequence[dict[str, Any]], may_be_behind: bool) -> bool:
+    async def resume(self, messages: Sequence[Any], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
         made = self._made(messages)
         while True:

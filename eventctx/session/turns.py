@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from eventctx.aio import finish, insist
-from eventctx.errors import TurnError
-from eventctx.log.arguments import check_optional_text, check_text
+from eventctx.errors import InvalidSetting, TurnError
+from eventctx.log.arguments import check_optional_text, check_text, shown
 from eventctx.log.events import PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
@@ -274,6 +274,35 @@ class ProviderCall(_Call):
         check_usage(counts)
         self._call.of.usage = Usage(**{name: count or 0 for name, count in counts.items()})
         await self._record(usage_record(self._call))
+
+    async def usage_from(self, response: object) -> None:
+        """Record the usage that an answer reports, why the model stopped, and the answer's id.
+
+        ``response`` is the answer of Anthropic's Messages API, or of OpenAI's chat completions or
+        responses, as its SDK returns it or as a dict; also the last chunk of a streamed completion.
+        Usage that ``add_message`` took from the same answer is not recorded twice. Raises
+        InvalidSetting for anything without usage.
+        """
+        from eventctx.session.answers.answer import report_of
+
+        found = report_of(response)
+        if found.usage is None:
+            raise InvalidSetting(
+                "usage_from: expected the answer of an Anthropic or OpenAI API with its usage, "
+                f"found {shown(response)}; for another API call usage(prompt, output)"
+            )
+        if found.model is not None:
+            self.model = found.model
+        self.finished(found.finish_reason, found.response_id)
+        if self._emitter.first_usage(found.response_id):
+            of = found.usage
+            await self.usage(
+                of.prompt,
+                of.output,
+                cache_read=of.cache_read,
+                cache_write=of.cache_write,
+                reasoning=of.reasoning,
+            )
 
     def finished(self, reason: str | None = None, response_id: str | None = None) -> None:
         """Note why the model stopped, and the provider's name for its answer.

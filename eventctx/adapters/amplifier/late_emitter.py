@@ -37,6 +37,10 @@ class LateEmitter:
         """Position of the request last prepared in a turn's iteration."""
         return None if self._emitter is None else self._emitter.prepared_in(scope)
 
+    def first_usage(self, response_id: str | None) -> bool:
+        """Note that the usage of an answer is taken; return whether it is for the first time."""
+        return self._emitter is None or self._emitter.first_usage(response_id)
+
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event without waiting for the disk."""
         if self._emitter is None:

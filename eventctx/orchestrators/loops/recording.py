@@ -35,6 +35,10 @@ class Unrecorded:
         """None, because requests have no positions."""
         return None
 
+    def first_usage(self, response_id: str | None) -> bool:
+        """True, because nothing is recorded twice."""
+        return True
+
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Do nothing."""
 

@@ -1,0 +1,355 @@
+"""What the real SDKs return goes into a context as it is, and back to their APIs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pydantic
+import pytest
+
+import eventctx
+from eventctx.errors import InvalidMessage, InvalidSetting
+from eventctx.log.codec import decode_event
+from tests.orchestrators.providers.kits import (
+    ANTHROPIC,
+    CHAT,
+    CHAT_CALL,
+    CHAT_EVENTS,
+    CHAT_TEXT,
+    CLAUDE_CALL,
+    CLAUDE_EVENTS,
+    CLAUDE_TEXT,
+    RESPONSE,
+    RESPONSE_CALL,
+    RESPONSE_EVENTS,
+    RESPONSES,
+    Kit,
+)
+from tests.orchestrators.providers.server import Server, json_reply, serving, streamed
+from tests.orchestrators.providers.strict import refused
+from tests.sessions import USER
+
+CALLS = [
+    {"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": "a.py", "last": None}}
+    for n in (1, 2)
+]
+THINKING = CLAUDE_TEXT["content"][0]
+PARALLEL = {**CLAUDE_CALL, "content": [THINKING, *CALLS]}
+
+
+@asynccontextmanager
+async def api(kit: Kit, *bodies: Any) -> AsyncIterator[tuple[Any, Server]]:
+    """The real client of an SDK, and the server that answers it: with these, then ``kit.text``."""
+    async with serving(Server(refused)) as server:
+        server.replies = [json_reply(body) if isinstance(body, dict) else body for body in bodies]
+        server.replies.append(json_reply(kit.text))
+        client = kit.connect(server.url)
+        try:
+            yield client, server
+        finally:
+            await client.close()
+
+
+def asked(kit: Kit, client: Any, rows: list[Any]) -> Any:
+    if kit is ANTHROPIC:
+        return client.messages.create(model="claude-x", max_tokens=99, messages=rows)
+    if kit is CHAT:
+        return client.chat.completions.create(model="gpt-x", messages=rows)
+    return client.responses.create(model="gpt-x", input=rows, store=False)
+
+
+async def reported(engine: eventctx.Engine, session: str = "s") -> list[tuple[int, int, int]]:
+    """Prompt, output and cached tokens of each usage in the log."""
+    found = []
+    async for record in engine.records(session):
+        if record.type == "usage:reported":
+            event: Any = decode_event(record)
+            found.append((event.prompt, event.output, event.cache_read))
+    return found
+
+
+# -- the idioms of each SDK --------------------------------------------------------------------
+
+
+async def test_the_content_of_claudes_answer_goes_in_and_back_byte_for_byte() -> None:
+    async with api(ANTHROPIC, PARALLEL) as (client, server), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        response = await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        await ctx.add_message({"role": "assistant", "content": response.content})
+        results = [
+            {
+                "type": "tool_result",
+                "tool_use_id": block.id,
+                "content": [{"type": "text", "text": "x"}],
+            }
+            for block in response.content
+            if block.type == "tool_use"
+        ]
+        await ctx.add_message({"role": "user", "content": results})
+        await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        assert server.requests[-1].body["messages"][1] == {
+            "role": "assistant",
+            "content": [THINKING, *CALLS],
+        }
+        assert (await ctx.get_messages())[1] == {"role": "assistant", "content": [THINKING, *CALLS]}
+
+
+async def test_a_whole_answer_of_claude_is_parted_into_its_message_and_its_usage() -> None:
+    async with api(ANTHROPIC, CLAUDE_TEXT) as (client, server), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        response = await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        await ctx.add_message(response)
+        thinking, text = CLAUDE_TEXT["content"]
+        stored = {
+            "role": "assistant",
+            "content": [thinking, {"type": "text", "text": text["text"]}],
+        }
+        assert (await ctx.get_messages())[1] == stored
+        assert await reported(engine) == [(130, 7, 100)]
+        await ctx.add_message(USER)
+        await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        assert server.requests[-1].body["messages"][1] == stored
+
+
+async def test_the_final_message_of_claudes_stream_goes_in() -> None:
+    async with (
+        api(ANTHROPIC, streamed(CLAUDE_EVENTS)) as (client, server),
+        eventctx.open() as engine,
+    ):
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        rows: Any = await ctx.get_messages_for_request()
+        async with client.messages.stream(model="claude-x", max_tokens=99, messages=rows) as stream:
+            async for _ in stream.text_stream:
+                pass
+            final = await stream.get_final_message()
+        await ctx.add_message(final)
+        assert await reported(engine) == [(130, 7, 100)]
+        await ctx.add_message(USER)
+        await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        assert server.requests[-1].body["messages"][1]["content"] == [
+            THINKING,
+            {"type": "text", "text": "Fair enough."},
+        ]
+
+
+@pytest.mark.parametrize("part", ["message", "choice", "answer"])
+async def test_a_chat_completion_goes_in_as_message_choice_or_whole(part: str) -> None:
+    async with api(CHAT, CHAT_CALL) as (client, server), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        response = await asked(CHAT, client, await ctx.get_messages_for_request())
+        choice = response.choices[0]
+        await ctx.add_message(
+            {"message": choice.message, "choice": choice, "answer": response}[part]
+        )
+        call = CHAT_CALL["choices"][0]["message"]["tool_calls"][0]
+        call = {key: value for key, value in call.items() if key != "index"}
+        stored = {"role": "assistant", "content": None, "tool_calls": [call]}
+        assert (await ctx.get_messages())[1] == stored
+        assert await reported(engine) == ([(130, 7, 100)] if part == "answer" else [])
+        await ctx.add_message({"role": "tool", "tool_call_id": "c1", "content": "x"})
+        await asked(CHAT, client, await ctx.get_messages_for_request())
+        assert server.requests[-1].body["messages"][1] == stored
+
+
+async def test_a_streamed_and_parsed_completion_goes_in() -> None:
+    async with api(CHAT, streamed(CHAT_EVENTS)) as (client, server), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        rows: Any = await ctx.get_messages_for_request()
+        async with client.chat.completions.stream(model="gpt-x", messages=rows) as stream:
+            async for _ in stream:
+                pass
+            final = await stream.get_final_completion()
+        await ctx.add_message(final)
+        assert await reported(engine) == [(130, 7, 100)]
+        await ctx.add_message(USER)
+        await asked(CHAT, client, await ctx.get_messages_for_request())
+        assert server.requests[-1].body["messages"][1]["content"] == "Fair enough."
+
+
+@pytest.mark.parametrize("in_stream", [False, True])
+async def test_items_of_a_response_go_in_one_by_one(in_stream: bool) -> None:
+    first = streamed(RESPONSE_EVENTS) if in_stream else json_reply(RESPONSE)
+    async with api(RESPONSES, first) as (client, server), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        rows: Any = await ctx.get_messages_for_request()
+        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
+            if in_stream:
+                events = await client.responses.create(
+                    model="gpt-x", input=rows, store=False, stream=True
+                )
+                (found,) = [e.response async for e in events if e.type == "response.completed"]
+            else:
+                found = await asked(RESPONSES, client, rows)
+            await call.usage_from(found)
+        for item in found.output:
+            await ctx.add_message(item)
+        assert await reported(engine) == [(130, 7, 100)]
+        await ctx.add_message(USER)
+        await asked(RESPONSES, client, await ctx.get_messages_for_request())
+        reasoning, text = RESPONSE["output"]
+        reasoning = {key: value for key, value in reasoning.items() if value is not None}
+        assert server.requests[-1].body["input"][1:3] == [reasoning, text]
+
+
+async def test_images_and_documents_beside_sdk_objects_stay_as_they_are() -> None:
+    picture = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    async with api(ANTHROPIC, CLAUDE_CALL) as (client, server), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": [{"type": "image", "source": picture}]})
+        response = await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        await ctx.add_message(response)
+        shown = {"type": "image", "source": picture}
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": [shown]}
+        await ctx.add_message({"role": "user", "content": [result]})
+        await asked(ANTHROPIC, client, await ctx.get_messages_for_request())
+        sent = server.requests[-1].body["messages"]
+        assert sent[0]["content"] == [shown]
+        assert sent[2]["content"] == [result]
+
+
+async def test_a_whole_transcript_of_sdk_objects_can_be_set() -> None:
+    async with api(ANTHROPIC, CLAUDE_TEXT) as (client, _), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        response = await asked(ANTHROPIC, client, [USER])
+        await ctx.set_messages([USER, {"role": "assistant", "content": response.content}])
+        await ctx.add_message(USER)
+        assert await ctx.resume_messages([USER, response, USER]) is False
+        assert len(await ctx.get_messages()) == 3
+        assert await reported(engine) == []
+
+
+# -- usage -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kit", [ANTHROPIC, CHAT], ids=lambda kit: kit.name)
+@pytest.mark.parametrize(
+    "order", ["call", "add", "call, add", "add, call", "after", "numbers, add"]
+)
+async def test_usage_is_recorded_once_however_it_is_taken(kit: Kit, order: str) -> None:
+    async with api(kit) as (client, _), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            await ctx.add_message(USER)
+            rows = await ctx.get_messages_for_request()
+            async with cycle.provider_call() as call:
+                response = await asked(kit, client, rows)
+                for step in order.split(", "):
+                    if step == "call":
+                        await call.usage_from(response)
+                    elif step == "numbers":
+                        await call.usage(130, 7, cache_read=100)
+                    elif step == "add":
+                        await ctx.add_message(response)
+            if order in ("call", "after"):
+                await ctx.add_message(response)
+        assert await reported(engine) == [(130, 7, 100)]
+        records = [record async for record in engine.records("s")]
+        ends: Any = next(decode_event(one) for one in records if one.type == "provider:response")
+        if order != "after":
+            assert ends.finish_reason in ("end_turn", "stop") or order == "numbers, add"
+        (used,) = [one for one in records if one.type == "usage:reported"]
+        event: Any = decode_event(used)
+        prepared = next(one for one in records if one.type == "context:request_prepared")
+        assert event.prepared == prepared.position
+        audit = await engine.audit("s")
+        assert audit.requests[0].reported is not None
+
+
+async def test_each_answer_counts_where_no_request_was_prepared() -> None:
+    again = {**CLAUDE_TEXT, "id": "msg_2"}
+    async with api(ANTHROPIC, CLAUDE_TEXT, again) as (client, _), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for _ in range(2):
+            await ctx.add_message(await asked(ANTHROPIC, client, [USER]))
+        assert await reported(engine) == [(130, 7, 100)] * 2
+
+
+@pytest.mark.parametrize("body", [CLAUDE_TEXT, CHAT_TEXT, RESPONSE], ids=["claude", "chat", "resp"])
+async def test_usage_is_read_from_a_plain_body_too(body: dict[str, Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
+            await call.usage_from(json.loads(json.dumps(body)))
+            assert call.model == body["model"]
+        assert await reported(engine) == [(130, 7, 100)]
+
+
+async def test_usage_from_something_else_is_refused_and_nothing_is_recorded() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
+            for wrong in (None, {}, "text", 3, {"usage": {}}, {"usage": "much"}, object()):
+                with pytest.raises(InvalidSetting, match="usage_from: expected the answer"):
+                    await call.usage_from(wrong)
+        assert await reported(engine) == []
+
+
+# -- other objects, and what is refused --------------------------------------------------------
+
+
+class Row(pydantic.BaseModel):
+    role: str = "user"
+    content: str
+    name: str | None = None
+
+
+class Custom:
+    def to_dict(self) -> dict[str, Any]:
+        return {"role": "user", "content": [Row(content="inside")]}
+
+
+class Failing:
+    def to_dict(self) -> dict[str, Any]:
+        raise RuntimeError("no")
+
+
+async def test_a_callers_own_models_go_in_with_their_defaults() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(Row(content="hello"))
+        await ctx.add_message(Custom())
+        assert await ctx.get_messages() == [
+            {"role": "user", "content": "hello"},
+            {"role": "user", "content": [{"role": "user", "content": "inside"}]},
+        ]
+
+
+async def test_what_holds_no_message_is_refused_with_what_to_do() -> None:
+    two = {**CHAT_TEXT, "choices": [{**CHAT_TEXT["choices"][0], "index": n} for n in (0, 1)]}
+    async with api(CHAT, two) as (client, _), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidMessage, match=r"2 choices"):
+            await ctx.add_message(await asked(CHAT, client, [USER]))
+        with pytest.raises(InvalidMessage, match=r"RuntimeError\('no'\)"):
+            await ctx.add_message({"role": "user", "content": [Failing()]})
+        with pytest.raises(InvalidMessage, match=r"\$\.content\[1\].*a set"):
+            await ctx.add_message({"role": "user", "content": [Row(content="x"), {1}]})
+        with pytest.raises(InvalidMessage, match="the class Row"):
+            await ctx.add_message({"role": "user", "content": Row})
+        pending = asked(CHAT, client, [USER])
+        with pytest.raises(InvalidMessage, match="was not awaited"):
+            await ctx.add_message(pending)
+        await pending
+        assert await ctx.get_messages() == []
+    async with api(RESPONSES, RESPONSE_CALL) as (client, _), eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidMessage, match=r"each item of response\.output"):
+            await ctx.add_message(await asked(RESPONSES, client, [USER]))
+        assert await reported(engine) == []
+
+
+async def test_plain_dicts_are_stored_as_they_are_also_with_an_apis_fields() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        body = {key: value for key, value in CLAUDE_TEXT.items() if key != "usage"}
+        await ctx.add_message(body)
+        assert await ctx.get_messages() == [body]

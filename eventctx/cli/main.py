@@ -17,7 +17,7 @@ _COMMANDS: Final = (
     ("import", "commands.imports", "Import transcripts of other programs, or exports."),
     ("watch", "commands.watch", "Import sessions while agents write them."),
     ("inspect", "inspect.command", "A page that shows what the model saw, at any point."),
-    ("sessions", "commands.sessions", "The sessions of the store."),
+    ("sessions", "commands.sessions", "The sessions of the store, the last used first."),
     ("log", "commands.log", "The records of a session, one a line."),
     ("transcript", "commands.transcript", "All that was said, now or at an earlier point."),
     ("view", "commands.transcript", "What the model was sent in a turn."),

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
-from eventctx.errors import DecodeError, LogCorrupted
-from eventctx.log.events import (
-    ABOUT_A_SESSION,
-    PostCompact,
-    RequestPrepared,
-    SessionLinked,
-    SessionStart,
-    known_as,
-)
 from eventctx.log.store import StreamInfo
-from eventctx.projections import transcript
-from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.timelines.key_frames import KEY_FRAME, timeline_at
+from eventctx.projections import session_sums
+from eventctx.projections.session_sums import SessionSums
 
-_COUNTED: Final = {
-    "prompt:submit": "turns",
-    "context:request_prepared": "requests",
-    "tool:pre": "tool_calls",
-}
-_READ: Final = ("context:post_compact", "session:start", "session:linked")
+LIVE: Final = 300 * 10**9
+"""Nanoseconds after its last record in which a session counts as live."""
 
 
 class SessionRow(msgspec.Struct, frozen=True):
     """A session as ``sessions`` lists it. ``parent`` is the session it was forked from.
 
     ``observed`` and ``reconstructed`` count the requests that are known so; eventctx prepared the
-    others.
+    others. ``model`` and ``tokens`` are those of the last request (``audit`` has the same figure).
     """
 
     session: str
@@ -54,118 +39,79 @@ class SessionRow(msgspec.Struct, frozen=True):
     format: str | None
     belongs_to: str | None
     link: str | None
+    model: str | None
+    tokens: int | None
+    tokens_estimated: bool
 
 
-class TimedRow(NamedTuple):
-    """A session's row, and the time of its last record in UTC nanoseconds (0: not dated)."""
+class ListedSession(SessionRow, frozen=True):
+    """A row of ``eventctx sessions``, with texts of the session.
 
-    row: SessionRow
-    last: int
+    ``title`` is the imported file's own, else the first words of a person; ``project`` the folder
+    that the file names. A session is ``live`` for five minutes after its last record.
+    """
 
-
-LONG: Final = 5 * KEY_FRAME
-"""Records from which a row is read from the timeline, which need not read them all again."""
-
-
-async def session_row(engine: Engine, info: StreamInfo, unread: Unread) -> TimedRow:
-    """The row of a session as far as it can be read."""
-    if info.head >= LONG and info.parent is None:
-        try:
-            state = await timeline_at(engine.store, info.stream)
-        except (DecodeError, LogCorrupted):
-            pass  # what can be read of it is counted below
-        else:
-            if state.audit.sizes.file.undated is None:
-                return await _row_of(engine, info, state)
-    return await _counted_row(engine, info, unread)
+    title: str | None
+    project: str | None
+    live: bool
 
 
-async def _row_of(engine: Engine, info: StreamInfo, state: TimelineState) -> TimedRow:
-    """The row of a long session whose records have times."""
-    known = Counter([one.known for one in state.audit.sizes.requests])
-    imported = state.beside.about.format is not None
-    compactions = [one for one in state.audit.compactions if one.outcome == "applied"]
-    parents = [one for one in state.beside.links if one.relation == "parent"]
-    changes = state.changes
-    listed = sum(last - first + 1 for first, last in changes.listed)
-    first = await _time_of(engine, info, backward=False)
-    last = await _time_of(engine, info, backward=True)
-    row = SessionRow(
-        session=info.stream,
-        records=info.head + 1,
-        messages=listed + len(changes.origins) - changes.listed_to,
-        turns=len(changes.time.began),
-        requests=len(changes.time.requests),
-        observed=known["observed"] if imported else 0,
-        reconstructed=known["reconstructed"] if imported else 0,
-        compactions=len(compactions),
-        started=iso(first) if first else None,
-        last=iso(last) if last else None,
-        parent=None,
-        forked_at=None,
-        format=state.beside.about.format,
-        belongs_to=parents[-1].session if parents else None,
-        link=parents[-1].kind if parents else None,
-    )
-    return TimedRow(row, last)
-
-
-async def _time_of(engine: Engine, info: StreamInfo, *, backward: bool) -> int:
-    """The time of the first or the last record that tells of the session's own activity."""
-    async for record in engine.store.read(info.stream, backward=backward, bodies=False):
-        if record.type not in ABOUT_A_SESSION:
-            return record.time
-    return 0
-
-
-async def _counted_row(engine: Engine, info: StreamInfo, unread: Unread) -> TimedRow:
-    """The row from all records, each of which may be one that cannot be read."""
-    lines = transcript.initial()
-    counts: Counter[str] = Counter()
-    first = last = 0
-    imported_at: int | None = None
-    kind: str | None = None
-    belongs_to = link = None
+async def session_sums_of(
+    engine: Engine, info: StreamInfo, unread: Unread, known: SessionSums | None = None
+) -> SessionSums:
+    """The sums of a session as far as it can be read, from those that are ``known`` of it on."""
+    if known is not None and (known.position, known.digest) == (info.head, info.digest):
+        return known
+    sums = session_sums.initial()
+    start = 0
+    if known is not None and 0 <= known.position < info.head:
+        start = known.position
     try:
-        async for record in engine.records(info.stream):
-            lines = unread.fold(transcript.evolve, lines, record)
-            if record.type not in ABOUT_A_SESSION and record.time != imported_at:
-                first = min(first or record.time, record.time)
-                last = max(last, record.time)
-            if record.type in _COUNTED:
-                counts[_COUNTED[record.type]] += 1
-                if kind is not None and record.type == "context:request_prepared":
-                    asked = unread.event(record)
-                    if isinstance(asked, RequestPrepared):
-                        counts[known_as(asked)] += 1
-            elif record.type in _READ:
-                event = unread.event(record)
-                match event:
-                    case PostCompact(outcome="applied"):
-                        counts["compactions"] += 1
-                    case SessionStart():
-                        kind = event.format
-                        if event.imported_at == record.time:  # the file has no times
-                            imported_at, first, last = event.imported_at, 0, 0
-                    case SessionLinked(relation="parent"):
-                        belongs_to, link = event.session, event.kind
+        async for record in engine.store.read(info.stream, start=start, bodies=False):
+            if start and record.position == start:
+                assert known is not None  # noqa: S101 - tells the type checker
+                if record.digest != known.digest:  # another session has this name by now
+                    return await session_sums_of(engine, info, unread)
+                sums = known
+                continue
+            sums = session_sums.counted(sums, record)
+            sums = unread.fold(session_sums.told, sums, record)
     except Exception as error:
         unread.session(info.stream, error)
-    row = SessionRow(
-        session=info.stream,
-        records=info.head + 1,
-        messages=len(lines.lines),
-        turns=counts["turns"],
-        requests=counts["requests"],
-        observed=counts["observed"],
-        reconstructed=counts["reconstructed"],
-        compactions=counts["compactions"],
-        started=iso(first) if first else None,
-        last=iso(last) if last else None,
-        parent=info.parent,
-        forked_at=info.forked_at,
-        format=kind,
-        belongs_to=belongs_to,
-        link=link,
-    )
-    return TimedRow(row, last)
+    return sums
+
+
+def row_of(info: StreamInfo, sums: SessionSums) -> SessionRow:
+    """The row of a session with these sums."""
+    return SessionRow(**_fields(info, sums))
+
+
+def listed(
+    info: StreamInfo, sums: SessionSums, title: str | None, project: str | None, now: int
+) -> ListedSession:
+    """The row with these texts at the time ``now`` (UTC nanoseconds)."""
+    live = 0 <= now - sums.last < LIVE
+    return ListedSession(**_fields(info, sums), title=title, project=project, live=live)
+
+
+def _fields(info: StreamInfo, sums: SessionSums) -> dict[str, Any]:
+    return {
+        "session": info.stream,
+        "records": info.head + 1,
+        "messages": sums.messages,
+        "turns": sums.turns,
+        "requests": sums.requests,
+        "observed": sums.observed,
+        "reconstructed": sums.reconstructed,
+        "compactions": sums.compactions,
+        "started": iso(sums.first) if sums.first else None,
+        "last": iso(sums.last) if sums.last else None,
+        "parent": info.parent,
+        "forked_at": info.forked_at,
+        "format": sums.format,
+        "belongs_to": sums.belongs_to,
+        "link": sums.link,
+        "model": sums.model,
+        "tokens": sums.tokens,
+        "tokens_estimated": sums.estimated,
+    }

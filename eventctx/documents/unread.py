@@ -31,6 +31,11 @@ class Unread:
         self.broken: list[Exception] = []
         self.asides: list[str] = []
 
+    @property
+    def count(self) -> int:
+        """How much was skipped so far."""
+        return self.later.total() + len(self.damaged) + len(self.broken) + len(self.asides)
+
     def event(self, record: Record) -> Any:
         """The event of a record; None, and noted, where this release cannot read it."""
         try:

@@ -20,7 +20,7 @@ from eventctx.documents.encoding import encode
 from eventctx.documents.records import record_rows
 from eventctx.documents.request_view import view_document, view_of
 from eventctx.documents.search import found_by, search_document
-from eventctx.documents.sessions import SessionRow, session_row
+from eventctx.documents.sessions import row_of, session_sums_of
 from eventctx.documents.stats import stats_of
 from eventctx.documents.transcript import transcript_document, transcript_of
 from eventctx.documents.unread import Unread
@@ -31,6 +31,7 @@ from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
+from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline.document import marks
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
@@ -74,7 +75,7 @@ class PageAnswers:
         self._timelines = Timelines(engine.store)
         self._apart = Apart(url)
         self._newest = NewestSessions(engine.store)
-        self._rows: dict[str, tuple[bytes, SessionRow]] = {}
+        self._sums: dict[str, SessionSums] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
         self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
 
@@ -145,12 +146,12 @@ class PageAnswers:
         rows = []
         listed = await self._newest.look()
         for info in listed:
-            known = self._rows.get(info.stream)
-            if known is None or known[0] != info.digest:
-                found = await self._apart.ask(partial(session_row, info=info, unread=Unread()))
-                known = self._rows[info.stream] = (info.digest, found.row)
-            rows.append(known[1])
-        _keep(self._rows, listed)
+            known = self._sums.get(info.stream)
+            if known is None or known.digest != info.digest:
+                asked = partial(session_sums_of, info=info, unread=Unread(), known=known)
+                known = self._sums[info.stream] = await self._apart.ask(asked)
+            rows.append(row_of(info, known))
+        _keep(self._sums, listed)
         return await self._shown(rows)
 
     async def _older(self, request: Request) -> Response:

@@ -60,7 +60,7 @@ def test_a_system_prompt_in_the_transcript_is_not_said_to_be_missing(
 def test_the_list_of_sessions_says_where_requests_were_inferred(run: Any, tmp_path: Path) -> None:
     store = imported(run, tmp_path, jsonl(ROWS))
     assert (
-        "Requests of 1 session were reconstructed by an importer"
+        "Requests of 1 session were inferred from the files of other programs"
         in run("sessions", "--store", store).out
     )
     (row,) = run("sessions", "--json", "--store", store).document

@@ -259,6 +259,8 @@ def test_stats_and_sessions_count_what_the_audits_and_traces_hold(recorded: Reco
     for row in sessions:
         assert row["requests"] == len(audits[row["session"]]["requests"])
         assert row["compactions"] == len(audits[row["session"]]["compactions"])
+        last = audits[row["session"]]["requests"][-1]
+        assert (row["tokens"], row["tokens_estimated"]) == (last["tokens"], last["estimated"])
     compactions = [row for one in audits.values() for row in one["compactions"]]
     saved = sum(row["tokens_before"] - row["tokens_after"] for row in compactions)
     assert stats["tokens_saved"] == saved

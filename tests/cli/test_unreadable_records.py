@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.documents import sessions
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
+from eventctx.projections import session_sums
 
 OF_ANY_TYPE = (
     "context:messages_set",
@@ -41,7 +41,7 @@ def _append(store: Path, kind: str, payload: bytes, version: int) -> None:
 @pytest.mark.parametrize("kind", OF_ANY_TYPE)
 def test_a_record_of_a_later_version_is_passed_over_with_a_word(run, store, kind):
     _append(store, kind, b'{"new":1}', 99)
-    listed = run("sessions", "--json", "--store", store)
+    listed = run("sessions", "--sort", "made", "--json", "--store", store)
     counted = run("stats", "--json", "--store", store)
     shown = run("log", "odd", "--store", store)
     assert [listed.code, counted.code, shown.code] == [0, 0, 0]
@@ -65,7 +65,7 @@ def test_the_log_as_json_keeps_the_payload_of_a_later_version(run, store):
 @pytest.mark.parametrize("kind", OF_ANY_TYPE)
 def test_a_damaged_payload_hides_nothing_else_and_is_told(run, store, kind):
     _append(store, kind, b'{"outcome":7,"number":"x","prompt":null,"order":5}', 1)
-    listed = run("sessions", "--json", "--store", store)
+    listed = run("sessions", "--sort", "made", "--json", "--store", store)
     assert [row["session"] for row in listed.document] == ["work", "odd"]
     shown = run("log", "odd", "--store", store)
     assert f"the payload is no {kind}" in shown.out
@@ -114,15 +114,15 @@ def test_a_request_of_a_later_version_is_no_internal_error(run, store, command):
 
 def test_a_session_that_breaks_the_listing_does_not_hide_the_others(run, store, monkeypatch):
     run("fork", "work", "other", "--at", 2, "--store", store)
-    real = sessions.transcript.evolve
+    real = session_sums.counted
 
     def broken(state, record):
         if record.stream == "work" and record.position == 7:
             raise IndexError("odd")
         return real(state, record)
 
-    monkeypatch.setattr(sessions.transcript, "evolve", broken)
-    done = run("sessions", "--json", "--store", store)
+    monkeypatch.setattr(session_sums, "counted", broken)
+    done = run("sessions", "--sort", "made", "--json", "--store", store)
     assert [row["session"] for row in json.loads(done.out)] == ["work", "other"]
     assert done.code == 4  # still a bug to report, after the list
     assert "IndexError: odd" in done.err and "while reading session 'work'" in done.err

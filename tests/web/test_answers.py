@@ -62,6 +62,13 @@ def test_every_answer_has_a_twin_on_the_command_line(revealed, run, target, comm
     assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
     printed = run(*command, "--json", "--store", path)
     assert printed.code == 0, printed.err
+    if target == "/api/sessions":  # the page shows no texts of a session that it does not open
+        texts = {"title", "project", "live"}
+        printed_rows = [
+            {k: v for k, v in row.items() if k not in texts} for row in printed.document
+        ]
+        assert reply.document == printed_rows
+        return
     assert reply.document == printed.document
 
 

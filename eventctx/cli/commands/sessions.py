@@ -2,152 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.passed_over import tell
-from eventctx.cli.output.plain import minute, number, one_line, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.screen import Bar, Column, JsonRows, Screen, progress
-from eventctx.documents.sessions import SessionRow, TimedRow, session_row
+from eventctx.cli.output.screen import JsonRows, Screen, progress
+from eventctx.cli.session_lists.table import show_sessions
+from eventctx.documents.session_list import (
+    Order,
+    Summed,
+    listed_sessions,
+    ordered,
+    summed_sessions,
+)
+from eventctx.documents.sessions import ListedSession
 from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
-from eventctx.log.naming import position_name
 
-_TOGETHER: Final = 1_000
-"""Rows that a person sees lined up with each other."""
+_ORDERS: Final[tuple[Order, ...]] = get_args(Order)
 
 
-@click.command("sessions", short_help="The sessions of the store.")
+@click.command("sessions", short_help="The sessions of the store, the last used first.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many.")
 @click.option(
-    "--after", metavar="SESSION", help="Only those that were made after this one: the next page."
+    "--sort",
+    type=click.Choice(_ORDERS),
+    help="By last activity (the default), by creation (the first one first), or the largest first.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="At most so many: a page.")
+@click.option("--project", metavar="TEXT", help="Only those whose project folder holds this text.")
+@click.option(
+    "--grep", metavar="TEXT", help="Only those with this text in title, project, model or name."
+)
+@click.option(
+    "--after",
+    metavar="SESSION",
+    help="Only those that were made after this one, in that order: the next page.",
+)
 @opening.reading
 def sessions_command(
-    after: str | None, limit: int | None, store: str | None, as_json: bool
+    limit: int | None,
+    sort: Order | None,
+    project: str | None,
+    grep: str | None,
+    after: str | None,
+    store: str | None,
+    as_json: bool,
 ) -> None:
-    """List the sessions of the store, in the order in which they were made.
+    """List the sessions of the store, the last used first.
 
-    They are read and printed as they come, so any number of them takes the same memory.
+    A title is that of the imported file, else the first words of a person. Model and tokens are
+    those of the last request; ~ marks an estimate. ● marks a session that is in use: its last
+    record is less than five minutes old. Every command takes the first letters of a session's name.
     """
-    run(_sessions(after, limit, store, as_json))
+    if after is not None and sort not in (None, "made"):
+        raise click.UsageError("--after goes on in the order of creation: use it with --sort made.")
+    chosen: Order = "made" if after is not None else sort or "last"
+    run(_sessions(after, limit, chosen, project, grep, store, as_json))
 
 
-async def _sessions(after: str | None, limit: int | None, store: str | None, as_json: bool) -> None:
+async def _sessions(
+    after: str | None,
+    limit: int | None,
+    order: Order,
+    project: str | None,
+    grep: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
     unread = Unread()
     async with opening.existing(store) as engine:
+        with progress("Reading sessions") as bar:
+            every = await summed_sessions(engine, unread, bar.at)
+        chosen = ordered(every, order)
         if after is not None:
-            after = (await opening.find_session(engine, after)).stream
-        found: Any = _rows(engine, after, limit, unread)
-        async with aclosing(found):
+            chosen = await _behind(engine, chosen, after)
+        rows: Any = listed_sessions(engine, chosen, project=project, grep=grep, limit=limit)
+        async with aclosing(rows):
             if as_json:
-                await _print(found)
+                document = JsonRows()
+                async for row in rows:
+                    document.put(row)
+                document.end()
             else:
-                await _show(found)
+                shown: list[ListedSession] = [row async for row in rows]
+                show_sessions(Screen(), shown, every)
     tell(unread)
 
 
-async def _rows(
-    engine: Engine, after: str | None, limit: int | None, unread: Unread
-) -> AsyncIterator[TimedRow]:
-    left = limit
-    async for info in engine.each_session(after=after):
-        yield await session_row(engine, info, unread)
-        left = None if left is None else left - 1
-        if left == 0:
-            return
-
-
-async def _print(found: AsyncIterator[TimedRow]) -> None:
-    rows = JsonRows()
-    async for timed in found:
-        rows.put(timed.row)
-    rows.end()
-
-
-async def _show(found: AsyncIterator[TimedRow]) -> None:
-    with progress("Reading sessions") as bar:
-        table = _Table(Screen(), bar)
-        async for timed in found:
-            table.put(timed)
-        table.end()
-
-
-class _Table:
-    """The rows for a person, a table as soon as there are enough of them to line up."""
-
-    def __init__(self, screen: Screen, bar: Bar) -> None:
-        self._screen = screen
-        self._bar = bar
-        self._rows: list[SessionRow] = []
-        self._times: list[int] = []
-        self._count = self._inferred = 0
-
-    def put(self, timed: TimedRow) -> None:
-        """Take the next session."""
-        self._rows.append(timed.row)
-        self._times.append(timed.last)
-        if len(self._rows) == _TOGETHER:
-            self._show()
-
-    def end(self) -> None:
-        """Show what is left, and what is to be said of all."""
-        self._bar.close()
-        if self._rows:
-            self._show()
-        if not self._count:
-            text = "The store holds no sessions yet; `eventctx import FILE` adds some."
-            self._screen.line(text)
-        if self._inferred:
-            words = (
-                f"Requests of {plural(self._inferred, 'session')} were reconstructed by an "
-                "importer; `audit SESSION` says what is not known of them."
-            )
-            self._screen.line((words, "dim"))
-
-    def _show(self) -> None:
-        self._bar.close()  # it would stand in the middle of the table
-        _show_rows(self._screen, self._rows, self._times, header=not self._count)
-        self._count += len(self._rows)
-        self._inferred += sum(row.reconstructed > 0 for row in self._rows)
-        self._rows, self._times = [], []
-
-
-def _show_rows(screen: Screen, rows: list[SessionRow], times: list[int], *, header: bool) -> None:
-    narrow = screen.live and screen.width < 110
-    columns = (
-        Column("session", fold=True, style="bold"),
-        Column("msgs" if narrow else "messages", right=True),
-        Column("turns", right=True),
-        Column("reqs" if narrow else "requests", right=True),
-        Column("comp" if narrow else "compactions", right=True),
-        Column("last (UTC)" if narrow else "last record (UTC)"),
-    )
-    screen.table(
-        columns,
-        [
-            (
-                one_line(_named(row)),
-                number(row.messages),
-                number(row.turns),
-                number(row.requests),
-                number(row.compactions),
-                minute(last)[: 10 if narrow else None] if last else "–",
-            )
-            for row, last in zip(rows, times, strict=True)
-        ],
-        header=header,
-    )
-
-
-def _named(row: SessionRow) -> str:
-    if row.parent is not None:
-        return f"{row.session} (fork of {row.parent} {position_name(row.forked_at or 0)})"
-    shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
-    role = "branch" if row.link == "branch" else "agent"
-    return row.session if shown else f"{row.session} ({role} of {row.belongs_to})"
+async def _behind(engine: Engine, sessions: list[Summed], after: str) -> list[Summed]:
+    name = (await opening.find_session(engine, after)).stream
+    names = [one.info.stream for one in sessions]
+    return sessions[names.index(name) + 1 :]

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
+from eventctx.documents.short_names import fits
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import (
     InvalidSessionId,
@@ -117,6 +118,7 @@ async def created(own: str | None) -> AsyncIterator[Engine]:
 async def find_session(engine: Engine, name: str) -> StreamInfo:
     """The session called ``name``, or the only one whose name begins with it.
 
+    A ``…`` in it stands for any characters, as screens cut long names.
     Raises StreamNotFound with similar names, InvalidSetting for an ambiguous beginning.
     """
     if _may_be_a_session(name):
@@ -165,7 +167,7 @@ class NamesBeginning:
         self.all += 1
         if len(self._looked) < _LOOKED:
             self._looked.append(info.stream)
-        if not self._name or not info.stream.startswith(self._name):
+        if not self._name or not fits(self._name, info.stream):
             return
         self.count += 1
         if len(self.names) < _NEAR:

@@ -1,0 +1,1 @@
+"""Sessions as a person names and chooses them."""

@@ -33,8 +33,6 @@ _SCHEMES: Final = ("http", "https", "grpc", "grpcs")
 _HOST: Final = re.compile(r"[^%]{1,253}")
 _NOT_IN_URLS: Final = re.compile(r"[\s\x00-\x1f\x7f]")
 _TRACES: Final = "/v1/traces"
-_ONE_CLOCK: Final = {conv.HOST_ID: conv.SCOPE, "ip": "127.0.0.1"}
-"""A made-up host, under the names that Jaeger's query service reads: the present and the first."""
 
 
 def resource_attributes() -> dict[str, Attribute]:
@@ -59,9 +57,7 @@ def sending_resource(service: str | None = None) -> Resource:
         found[conv.SERVICE_NAME] = conv.SCOPE
     if service is not None:
         found[conv.SERVICE_NAME] = service
-    # All times are those of one log. Jaeger suspects different clocks if it does not know a span's
-    # host, and warns of (or moves) every tool call, which begins after its parent model call ended.
-    return Resource({**_ONE_CLOCK, **found})
+    return Resource(found)
 
 
 class Sender:

@@ -2,8 +2,9 @@
 
 One record opens a span and another with the same span id closes it: turns, model calls, tool calls,
 planning phases and compactions. Every other record but an added message becomes an event on the
-innermost open span that it names. One state folds one stream, and of a fork only the fork's own
-records, since the spans of the inherited ones are the parent's.
+innermost open span that it names. A span hangs where its record does, except for tools
+(``parents``). One state folds one stream, and of a fork only the fork's own records, since the
+spans of the inherited ones are the parent's.
 
 Two kinds of record do not arrive where they belong, so the fold keeps them for a while. A prepared
 request comes before the model call that sends it, and waits for that call (``waiting``). A usage
@@ -44,6 +45,7 @@ from eventctx.log.ids import derive_span_id
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
 from eventctx.projections.trace import attributes as attrs
+from eventctx.projections.trace import parents
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes, Closing
 from eventctx.projections.trace.ids import TraceIds, locate, needs
@@ -52,6 +54,8 @@ from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give
 MAX_OPEN: Final = 256
 """Most open spans of one session; beyond that, the oldest is finished as ``unfinished``."""
 _MAX_WAITING: Final = 8
+_AROUND: Final = ("turn", "plan", "compact")
+"""Families of spans with others inside."""
 
 
 class SentRequest(msgspec.Struct, frozen=True):
@@ -73,7 +77,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``answered``: model calls that ended and wait for their usage.
     - ``waiting``: prepared requests that no model call has sent yet; ``sent``: the last ones that
       a call has sent, kept because a call that failed is made again.
-    - ``ids``: the trace ids.
+    - ``ids``: the trace ids; ``calls``: the last model calls, whose tools hang beside them.
     - ``plan``: position of the post_compact in force, if known.
     - ``compactions``: how many were seen; None if the fold did not see the stream's beginning.
     - ``digest``: of the last request's view.
@@ -90,6 +94,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     waiting: tuple[SentRequest, ...] = ()
     sent: tuple[SentRequest, ...] = ()
     ids: TraceIds = TraceIds()
+    calls: parents.Calls = ()
     plan: int | None = None
     compactions: int | None = None
     digest: str | None = None
@@ -181,7 +186,13 @@ def unfinished(state: TraceState) -> tuple[Span, ...]:
     Their outcome is ``unfinished``, except for model calls that ended and only wait for their
     usage.
     """
-    left = [give_up(span, state.time) for span in reversed(state.open.values())]
+    left: list[Span] = []
+    covers: dict[str, int] = {}
+    for span in reversed(state.open.values()):
+        latest = max(span.covers, covers.get(span.span_id, 0))
+        done = give_up(replace(span, covers=latest), state.time)
+        covers[span.parent_span_id or ""] = max(covers.get(span.parent_span_id or "", 0), done.end)
+        left.append(done)
     return (*state.answered, *left)
 
 
@@ -214,6 +225,7 @@ def _open(
     spans = dict(state.open)
     start = record.time
     turn = _turn(state, record.turn_id)
+    parent = record.parent_span_id
     if begins.family == "turn":
         state = replace(state, floor=record.time)
         for key, old in spans.items():
@@ -226,14 +238,19 @@ def _open(
             attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
             if state.digest is not None:
                 attributes[conv.COMPACTION_VIEW_BEFORE] = state.digest
-    elif begins.family == "tool" and turn is not None and conv.AGENT_NAME in turn.attributes:
-        attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
+    elif begins.family == "tool":
+        if turn is not None and conv.AGENT_NAME in turn.attributes:
+            attributes[conv.AGENT_NAME] = turn.attributes[conv.AGENT_NAME]
+        parent = parents.of_tool(state.calls, record, state.open, turn)
+        if parent != record.parent_span_id and record.parent_span_id is not None:
+            attributes[conv.PARENT_SPAN_ID] = record.parent_span_id
     elif isinstance(event, ProviderRequest):
+        state = replace(state, calls=parents.remember(state.calls, record))
         state = _release(state, _in_parallel(record))
         state, known = _take_prepared(state, record, event)
         attributes |= known
     span_id = record.span_id or ""
-    spans[span_id] = begin(record, begins, span_id, trace_id, start, attributes)
+    spans[span_id] = begin(record, begins, span_id, parent, trace_id, start, attributes)
     if len(spans) > MAX_OPEN:
         oldest = spans.pop(next(iter(spans)))
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
@@ -265,10 +282,16 @@ def _close(
         turn_id = span.turn_id
         state = _release(state, lambda done: done.attributes.get(conv.TURN_ID) != turn_id)
         state, span = _show_unsent(state, span)
+    if span.family in _AROUND:
+        inside = [one.start + 1 for one in spans.values() if one.parent_span_id == span.span_id]
+        span = replace(span, covers=max(span.covers, *inside)) if inside else span
     # A presumed end was recorded when the session went on, which may be days later.
     quiet = state.time if span.quiet_since is None else span.quiet_since
     end = quiet if ends.attributes[conv.OUTCOME] == "lost" else record.time
     done = finish(span, end, ends.status, ends.message, ends.attributes)
+    around = None if done.end == end else state.open.get(done.parent_span_id or "")
+    if around is not None:
+        state = _put(state, replace(around, covers=max(around.covers, done.end)))
     if span.family == "chat" and _awaits_usage(ends, span):
         answered = (*state.answered, done)
         surplus = answered[:-_MAX_WAITING]
@@ -376,7 +399,8 @@ def _compaction_alone(
     span_id = record.span_id
     if span_id is None or span_id in state.open:
         span_id = derive_span_id(record.stream, record.id)
-    return state, begin(record, begins, span_id, trace_id, record.time, attributes)
+    parent = record.parent_span_id
+    return state, begin(record, begins, span_id, parent, trace_id, record.time, attributes)
 
 
 # -- parts ---------------------------------------------------------------------------------------

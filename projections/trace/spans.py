@@ -65,7 +65,9 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
 
     ``start`` is in UTC nanoseconds. ``shown`` counts its events, ``dropped`` those beyond the
     limit. ``quiet_since`` is the time, in UTC nanoseconds, of the last record before another
-    turn began: the best guess at the end of a span that a crash left open.
+    turn began: the best guess at the end of a span that a crash left open. ``covers``: the end of
+    a child of no length, in UTC nanoseconds, which is made a nanosecond long and must not outlast
+    this span.
     """
 
     family: Family
@@ -81,17 +83,19 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     shown: int = 0
     dropped: int = 0
     quiet_since: int | None = None
+    covers: int = 0
 
 
 def begin(
     record: Record,
     begins: SpanStart,
     span_id: str,
+    parent: str | None,
     trace_id: str,
     start: int,
     attributes: Attributes,
 ) -> OpenSpan:
-    """Return the span that ``record`` begins; ``start`` is in UTC nanoseconds.
+    """Return the span that ``record`` begins, below ``parent``; ``start`` is in UTC nanoseconds.
 
     Its texts, such as the name of a tool, are cut to ``MAX_TEXT`` characters.
     """
@@ -101,7 +105,7 @@ def begin(
         begins.kind,
         trace_id,
         span_id,
-        record.parent_span_id,
+        parent,
         record.turn_id,
         start,
         _short(attributes),
@@ -148,7 +152,7 @@ def finish(
         span.parent_span_id,
         span.start,
         # Imported records often share a time, and backends treat a span of length 0 as damaged.
-        max(end, span.start + 1),
+        max(end, span.start + 1, span.covers),
         status,
         None if message is None else capped(message),
         attributes,

@@ -30,7 +30,7 @@ def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, 
     assert shapes[0] == "invoke_agent"
     assert shapes[1:4] == [
         "├─ chat model-1  1.1",
-        "│  └─ execute_tool read",
+        "├─ execute_tool read",
         "├─ chat model-1  1.2",
     ]
     audit = run("audit", "work", "--json", "--store", store).document
@@ -45,6 +45,20 @@ def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, 
         after = "~" * known["after_estimated"] + f"{row['tokens_after']:,}"
         assert f" {before} → {after} tokens" in line
     assert "compacted view" in done.out
+
+
+def test_a_call_outside_a_turn_and_its_tools_stand_under_one_head(run, tmp_path) -> None:
+    file, store = tmp_path / "agent.json", tmp_path / "agent.db"
+    use = {"type": "tool_use", "id": "c", "name": "read", "input": {}}
+    file.write_text(json.dumps([
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "x"}]},
+    ]))  # fmt: skip
+    assert run("import", file, "--store", store).code == 0
+    head, *tree = run("trace", "agent", "--store", store).out.splitlines()
+    assert head.startswith("outside a turn · not dated · trace ")
+    assert [line.split("  ")[0] for line in tree[:2]] == ["chat", "execute_tool read"]
+    assert not any(line.startswith("outside") for line in tree)
 
 
 def test_durations_of_a_file_without_times_are_not_recorded(run, tmp_path) -> None:

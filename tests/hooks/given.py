@@ -33,10 +33,12 @@ class Session:
         turn: str | None = "t1",
         iteration: int | None = None,
         bodies: tuple[Body, ...] = (),
+        at: int | None = None,
     ) -> Record:
+        """Add a record a second behind the one before it, or at a time (UTC nanoseconds)."""
         kind, version, payload = encode_event(event)
         return self.raw(
-            kind, payload, span, parent, turn, iteration, version=version, bodies=bodies
+            kind, payload, span, parent, turn, iteration, version=version, bodies=bodies, time=at
         )
 
     def raw(
@@ -50,13 +52,14 @@ class Session:
         *,
         version: int = 1,
         bodies: tuple[Body, ...] = (),
+        time: int | None = None,
     ) -> Record:
         at = next(self._positions)
         draft = Draft(
             at.to_bytes(16, "big"),
             kind,
             version,
-            START + at * SECOND,
+            START + at * SECOND if time is None else time,
             payload,
             bodies,
             turn,

@@ -32,9 +32,7 @@ async def live_session(
     Sent to ``url`` under the resource that sending from the log has, and ``resource``; all was
     sent when this returns the session's name.
     """
-    as_from_the_log = {"service.name": service, "host.id": "eventctx", "ip": "127.0.0.1"}
-    as_from_the_log.update(resource or {})
-    provider = TracerProvider(resource=Resource(as_from_the_log))
+    provider = TracerProvider(resource=Resource({"service.name": service, **(resource or {})}))
     provider.add_span_processor(BatchSpanProcessor(exporter_for(url)))
     sink, session = TraceSink(provider), f"live-{secrets.token_hex(4)}"
     async with eventctx.open(store, sinks=[sink]) as engine:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import eventctx
 from eventctx.cli.main import cli
 from eventctx.projections.trace.spans import Span
 from tests.services.jaeger import Jaeger
@@ -168,3 +169,33 @@ async def test_an_imported_session_is_in_jaeger_with_its_original_times_by_eithe
     assert answers[0] == answers[1]
     found = query.find(service, tags={"gen_ai.conversation.compacted": True})
     assert compaction.trace_id in {one["traceID"] for one in found}
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    ["claude-code/entire-26dcd5518fea.jsonl", "pi/large-session.jsonl", "openhands/cli447_case_a"],
+)
+async def test_jaeger_suspects_no_clock_in_a_recorded_session_whose_host_it_does_not_know(
+    jaeger: Jaeger,
+    tmp_path: Path,
+    recorded_sessions: Path,
+    recorded: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", f"recorded-{secrets.token_hex(4)}")
+    store, query = tmp_path / "s.db", JaegerQuery(jaeger.query)
+    imported = await asyncio.to_thread(
+        CliRunner().invoke,
+        cli,
+        ["import", str(recorded_sessions / recorded), "--complete", "--store", str(store)],
+    )
+    assert imported.exit_code == 0, imported.output
+    await asyncio.to_thread(trace, store, "--all", "--otlp", jaeger.http)
+    async with eventctx.open(store, create=False) as engine:
+        sessions = [info.stream async for info in engine.each_session()]
+    for session in sessions:
+        spans = await folded(store, session)
+        assert any(span.name.startswith("execute_tool") for span in spans)
+        for seen in seen_in(query, traces_of(spans)).values():
+            assert not [one.warnings for one in seen if one.warnings]
+            assert not any("host.id" in one.resource for one in seen)

@@ -31,22 +31,27 @@ _MESSAGE: Final = 200
 def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
     """Print the spans of one session; those whose parent is not among them are roots.
 
-    ``figures`` are the session's, as the counts for a compaction come only behind its span.
+    Roots of one turn, or of one trace outside a turn, stand under one head. ``figures`` are the
+    session's, as the counts for a compaction come only behind its span.
     """
     known = {span.span_id for span in spans}
     children: dict[str, list[Span]] = {}
-    roots: list[Span] = []
+    groups: dict[tuple[str, object], list[Span]] = {}
     for span in sorted(spans, key=lambda one: (one.start, one.attributes[conv.EVENT_SEQ])):
         if span.parent_span_id in known and span.parent_span_id is not None:
             children.setdefault(span.parent_span_id, []).append(span)
         else:
-            roots.append(span)
+            group = (span.trace_id, span.attributes.get(conv.TURN_ID))
+            groups.setdefault(group, []).append(span)
     tree = _Tree(children, figures, _turns(spans))
-    for place, root in enumerate(roots):
+    for place, (first, *more) in enumerate(groups.values()):
         if place:
             screen.blank()
-        _head(screen, root, dated=root.end - root.start > 1 or root.span_id not in children)
-        _branch(screen, root, tree, "", "", root.start)
+        alone = not more and first.span_id not in children
+        end = max(one.end for one in (first, *more))
+        _head(screen, first, dated=alone or end - first.start > 1)
+        for root in (first, *more):
+            _branch(screen, root, tree, "", "", first.start)
 
 
 class _Tree(NamedTuple):
@@ -85,7 +90,9 @@ def _branch(
     mark = "↓ " if style == _STYLES[conv.COMPACT] else ""
     parts: Parts = [(lead, "dim"), (mark + one_line(span.name), style)]
     parts.append((_name(span, tree.turns), "bold"))
-    parts.append((f"  +{duration(span.start - origin)}" if under or lead else "", "dim"))
+    parts.append(
+        (f"  +{duration(span.start - origin)}" if lead or span.start > origin else "", "dim")
+    )
     parts.append((f"  {_took(span)}", ""))
     parts += _notes(span, tree.figures)
     below = tree.children.get(span.span_id, ())

@@ -24,7 +24,7 @@ from eventctx.log.codec import Unknown
 from eventctx.log.events import Event
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
-from eventctx.projections.trace.ids import TraceIds, locate, needs
+from eventctx.projections.trace.ids import TraceIds, has_trace, locate, needs
 from eventctx.safe_text import escape_breaks
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
@@ -114,13 +114,13 @@ class LogSink:
             self._default = structlog.get_logger("eventctx")
         return self._default
 
-    def _locate(self, record: Record, event: Event | Unknown) -> str:
+    def _locate(self, record: Record, event: Event | Unknown) -> str | None:
         with self._lock:
             known = self._ids.get(record.stream)
             ids, trace_id = locate(known or _NO_IDS, record, event)
-            if ids.turns or ids.nested:
+            if ids.turns or ids.outside:
                 self._ids.keep(record.stream, ids)
-        return trace_id
+        return trace_id if has_trace(ids, record) else None
 
 
 def _takes(logger: Any, level: Level) -> bool:

@@ -2,9 +2,10 @@
 
 A line is flat. Its event is the record's type; ``session_id``, ``turn_id``, ``span_id``,
 ``parent_span_id``, ``iteration``, ``position``, ``trace_id`` and ``time`` (of the record, RFC 3339
-with nanoseconds) are always there; the payload's scalars follow by the rules of
-``projections.flat``. A payload field whose name is taken is prefixed with its event's family:
-``tool:pre`` has ``tool_name``. A line has the sizes of bodies, and their contents only if enabled.
+with nanoseconds) are always there, None where they do not apply; the payload's scalars follow by
+the rules of ``projections.flat``. A payload field whose name is taken is prefixed with its event's
+family: ``tool:pre`` has ``tool_name``. A line has the sizes of bodies, and their contents only if
+enabled.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from eventctx.log.codec import Unknown
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, read, scalars
-from eventctx.projections.trace.ids import TraceIds, locate
+from eventctx.projections.trace.ids import TraceIds, has_trace, locate
 
 Level = Literal["debug", "info", "warning"]
 
@@ -51,13 +52,17 @@ def line(
 ) -> dict[str, Any]:
     """Return a record's log line. ``trace_id`` is its trace's, if known; else it is derived.
 
+    A record that is in no trace has None.
+
     The line has ``body_bytes`` if the record was read with its bodies. ``redactor`` replaces
     secrets; None for no redaction. ``content``: with the text of the bodies, at most
     ``MAX_CONTENT`` characters of it.
     """
     event = read(record)
-    known = trace_id or locate(TraceIds(), record, event)[1]
-    return build(record, event, known, redactor, content)
+    if trace_id is None:
+        ids, derived = locate(TraceIds(), record, event)
+        trace_id = derived if has_trace(ids, record) else None
+    return build(record, event, trace_id, redactor, content)
 
 
 def lines(
@@ -70,7 +75,8 @@ def lines(
         if record.type == "session:fork":
             ids = TraceIds()  # a turn that was open at the fork belongs to the parent's trace
         ids, trace_id = locate(ids, record, event)
-        yield build(record, event, trace_id, redactor, content)
+        known = trace_id if has_trace(ids, record) else None
+        yield build(record, event, known, redactor, content)
 
 
 def level_of(fields: dict[str, Any]) -> Level:
@@ -91,11 +97,11 @@ def level_for(kind: str, failed: bool) -> Level:
 def build(
     record: Record,
     event: Event | Unknown,
-    trace_id: str,
+    trace_id: str | None,
     redactor: Redactor | None,
     content: bool,
 ) -> dict[str, Any]:
-    """Return the line of a record, from its decoded event and its trace id."""
+    """Return the line of a record, from its decoded event and its trace id, if it has a trace."""
     fields: dict[str, Any] = {
         "event": record.type,
         "session_id": record.stream,

@@ -158,6 +158,9 @@ async def test_lines_spans_and_metrics_equal_those_of_the_log_also_behind_a_rest
     live = first.spans("s") | second.spans("s")
     assert live == whole
     assert second.spans("child") == folded(logs["child"], content=content)
+    sent = [*live.values(), *second.spans("child").values()]
+    named = {entry["trace_id"] for entry in captured}
+    assert named == {None, *(span["trace"] for span in sent)}
     assert {span["attributes"]["eventctx.outcome"] for span in whole.values()} >= {
         "ok", "error", "cancelled",
     }  # fmt: skip

@@ -261,7 +261,7 @@ def _compacted(event: events.PostCompact, record: Record) -> Closing:
     return closed
 
 
-_OPENINGS: Final[dict[type, Callable[[Any], SpanStart]]] = {
+_OPENINGS: Final[dict[type[Any], Callable[[Any], SpanStart]]] = {
     events.PromptSubmit: _turn,
     events.ProviderRequest: _chat,
     events.ToolPre: _tool,
@@ -282,3 +282,5 @@ _CLOSINGS: Final[dict[type, Callable[[Any, Record], Closing]]] = {
 
 SPANS: Final = frozenset((*_OPENINGS, *_CLOSINGS))
 """The events that begin or end a span."""
+OPENS: Final = frozenset(str(kind.__struct_config__.tag) for kind in _OPENINGS)
+"""The types of record that begin a span; a post_compact does if no pre_compact did."""

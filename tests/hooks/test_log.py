@@ -174,6 +174,41 @@ def test_a_logger_that_drops_debug_gets_only_what_it_would_keep():
     assert len(out.calls) == 5
 
 
+def test_a_line_names_the_trace_of_a_span_and_none_where_no_span_has_one():
+    session = Session()
+    session.add(ev.SessionStart(library="l"), turn=None)
+    session.add(ev.MessageAdded(), turn=None)
+    session.add(prepared(), span(9), turn=None)
+    session.add(PRE, span(2), HOST_SPAN, turn=None)
+    session.add(ev.ProviderRequest(model="m"), span(3), span(2), turn=None)
+    session.add(ev.MessageAdded(), span(3), span(2), turn=None)
+    session.add(ev.ProviderResponse(model="m"), span(3), span(2), turn=None)
+    session.add(ev.UsageReported(prompt=1, output=1), span(3), span(2), turn=None)
+    session.add(ev.Pinned(numbers=(1,)), span(8), span(2), turn=None)
+    session.add(compacted(), span(2), HOST_SPAN, turn=None)
+    session.add(compacted(), turn=None)
+    session.add(ev.Unpinned(numbers=(1,)), span(7), span(6), turn=None)
+    session.add(ev.PromptSubmit(number=1), span(4))
+    session.add(ev.MessageAdded())
+    session.add(ev.PromptComplete(), span(4))
+    session.add(ev.SessionEnd(), turn=None)
+    captured = live(session)
+    named = [entry["trace_id"] for entry in captured]
+    assert named == [entry["trace_id"] for entry in lines(session.records)]
+    at_session = [at for at, trace_id in enumerate(named) if trace_id is None]
+    assert at_session == [0, 1, 2, 11, 15]
+    assert set(named) - {None} == {one.trace_id for one in fold_spans(session.records)}
+    assert len(set(named[3:10])) == 1
+
+
+def test_a_single_line_of_the_session_names_no_trace():
+    session = Session()
+    start = session.add(ev.SessionStart(library="l"), turn=None)
+    assert line(start)["trace_id"] is None
+    assert line(start, HOST_TRACE)["trace_id"] == HOST_TRACE
+    assert line(session.add(ev.Pinned(numbers=(1,))))["trace_id"] == derive_trace_id("s1", "t1")
+
+
 def test_an_ambient_trace_is_known_even_when_only_warnings_are_kept():
     out = CapturingLogger()
     logger = structlog.wrap_logger(

@@ -283,11 +283,12 @@ class ProviderRequest(Event, frozen=True, tag="provider:request"):
 
 
 class ProviderResponse(Event, frozen=True, tag="provider:response"):
-    """The model answered."""
+    """The model answered. ``provider`` is set where only the answer names it."""
 
     model: str | None = None
     response_id: str | None = None
     finish_reason: str | None = None
+    provider: str | None = None
 
 
 class ProviderError(Event, frozen=True, tag="provider:error"):

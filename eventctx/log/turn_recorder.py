@@ -50,7 +50,8 @@ class ModelRequest(msgspec.Struct):
     """A model call. Its fields are set as they become known.
 
     ``prepared`` is the position of the request that it sends; ``output_exact`` is false for a
-    ``usage`` that was counted before the answer was complete.
+    ``usage`` that was counted before the answer was complete. ``answered_by`` is the provider where
+    only the answer names it.
     """
 
     model: str | None = None
@@ -60,6 +61,7 @@ class ModelRequest(msgspec.Struct):
     output_exact: bool = True
     finish_reason: str | None = None
     response_id: str | None = None
+    answered_by: str | None = None
 
 
 Operation = events.PromptSubmit | events.PlanStart | ModelRequest | events.ToolPre
@@ -92,7 +94,10 @@ def end_of(of: Operation, outcome: SpanOutcome) -> Event:
             message = outcome.message or ""
             return events.ProviderError(error_type=failed, message=message, status=status)
         return events.ProviderResponse(
-            model=of.model, response_id=of.response_id, finish_reason=of.finish_reason
+            model=of.model,
+            response_id=of.response_id,
+            finish_reason=of.finish_reason,
+            provider=of.answered_by,
         )
     if status != "ok":
         message = outcome.message or ""

@@ -80,7 +80,11 @@ class ModelAnswer(msgspec.Struct, frozen=True):
 
 
 class Summarizer(Protocol):
-    """An async function that calls a model of the user's choice."""
+    """An async function that calls a model of the user's choice.
+
+    Texts in its attributes ``model`` and ``provider``, if it has them, name what it calls; those of
+    a ModelAnswer go before them.
+    """
 
     async def __call__(self, request: SummaryRequest, /) -> str | ModelAnswer:
         """Return the summary's text, or a ModelAnswer whose value is the text.

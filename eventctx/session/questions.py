@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from eventctx.log.arguments import shown
 from eventctx.log.plan import numbers_in
@@ -51,6 +51,8 @@ from eventctx.session.turns import ProviderCall, adviser_call
 MAX_QUERY = 2_000
 """Characters of a message that a memory search uses: a longer query would match anything."""
 
+_MAX_NAME: Final = 1_000
+"""Longest name of a model or a provider, in characters."""
 
 ModelAsk = AskSummary | AskScores | AskMemory
 """Questions that a model, a user's function or a search answers."""
@@ -104,7 +106,7 @@ class PolicyQuestions:
             max_tokens=ask.max_tokens,
             hint=hint,
         )
-        text = await self._called(lambda: summarizer(request), scope, "summarizer")
+        text = await self._called(summarizer, request, scope, "summarizer")
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
         first, last = await self._times(ask)
@@ -163,7 +165,7 @@ class PolicyQuestions:
         request = ScoreRequest(
             self._session.stream, tuple([ref.number for ref in refs]), _decoded(refs, texts), hint
         )
-        given = await self._called(lambda: scorer(request), scope, "scorer")
+        given = await self._called(scorer, request, scope, "scorer")
         return Scores(checked_scores(given, request.numbers))
 
     async def _memory(self, ask: AskMemory, view: ViewState) -> Memory:
@@ -203,12 +205,15 @@ class PolicyQuestions:
         messages = decode_bodies(list(known.values()))
         return MessageTexts(dict(zip(known, messages, strict=True)))
 
-    async def _called(self, call: Callable[[], Awaitable[Any]], scope: Scope, who: str) -> Any:
+    async def _called(
+        self, adviser: Callable[[Any], Awaitable[Any]], request: Any, scope: Scope, who: str
+    ) -> Any:
         """Await a model call inside a span of its own, and return its answer."""
-        span = adviser_call(self._emitter, scope)
+        model, provider = _name_in(adviser, "model"), _name_in(adviser, "provider")
+        span = adviser_call(self._emitter, scope, model, provider)
         try:
             async with span:
-                answering: Any = call()
+                answering: Any = adviser(request)
                 if not inspect.isawaitable(answering):
                     raise TypeError("expected an async function, found one that answers at once")
                 value = await asyncio.wait_for(answering, self._advisers.timeout)
@@ -234,8 +239,16 @@ class PolicyQuestions:
         return min(found, default=None), max(found, default=None)
 
 
+def _name_in(given: object, attribute: str) -> str | None:
+    """The name of a model or provider that an adviser or its answer gives; None without one."""
+    name = getattr(given, attribute, None)
+    fits = isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name.isprintable()
+    return name if fits else None
+
+
 async def _report(span: ProviderCall, answer: ModelAnswer) -> None:
-    span.model = answer.model
+    span.model = _name_in(answer, "model") or span.model
+    span.provider = _name_in(answer, "provider") or span.provider
     if answer.prompt is not None:
         await span.usage(
             answer.prompt,

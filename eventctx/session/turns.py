@@ -237,8 +237,14 @@ class ProviderCall(_Call):
 
     @property
     def provider(self) -> str | None:
-        """The provider's name."""
-        return self._call.of.provider
+        """The provider's name. Set it where only the answer names it."""
+        return self._call.of.provider or self._call.of.answered_by
+
+    @provider.setter
+    def provider(self, name: str | None) -> None:
+        check_optional_text("provider", name)
+        if name != self._call.of.provider:
+            self._call.of.answered_by = name
 
     @property
     def model(self) -> str | None:
@@ -314,9 +320,12 @@ class ProviderCall(_Call):
         self._call.of.finish_reason, self._call.of.response_id = reason, response_id
 
 
-def adviser_call(emitter: Emitter, around: Scope) -> ProviderCall:
+def adviser_call(
+    emitter: Emitter, around: Scope, model: str | None, provider: str | None
+) -> ProviderCall:
     """A model call that sends no view, such as a summarizer's in the span of a compaction."""
-    span = IterationRecorder(around.ids, lambda _: emitter.new_span_id()).model_call()
+    cycle = IterationRecorder(around.ids, lambda _: emitter.new_span_id())
+    span = cycle.model_call(model, provider)
     return ProviderCall(emitter, around, span, sends_view=False)
 
 

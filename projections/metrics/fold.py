@@ -236,6 +236,8 @@ def _answered(state: MetricState, record: Record, event: Event | Unknown) -> Met
     attributes = call.attributes
     if isinstance(event, events.ProviderError):
         attributes = attributes | {conv.ERROR_TYPE: _error_type(event)}
+    elif isinstance(event, events.ProviderResponse) and event.provider is not None:
+        attributes = attributes | {conv.PROVIDER_NAME: _named(event.provider)}
     took = (record.time - call.start) / _SECOND
     calls = tuple([one._replace(ended=True) if one is call else one for one in state.calls])
     found = [Measurement(names.OPERATION_DURATION, took, attributes)]

@@ -163,6 +163,11 @@ def in_force(plan: int | None) -> Attributes:
     return {conv.CONVERSATION_COMPACTED: True, conv.COMPACTION_LAST_ID: plan}
 
 
+def chat_name(model: object) -> str:
+    """The name of a model call's span; ``model`` is the model's name, if it is known."""
+    return f"{conv.CHAT} {model}" if model else conv.CHAT
+
+
 def event_attributes(record: Record, event: events.Event | Unknown) -> Attributes:
     """The attributes of a record that is shown as an event on a span."""
     found: Attributes = {conv.EVENT_SEQ: record.position, **scalars(event, _of_event)}
@@ -190,11 +195,15 @@ def _chat(event: events.ProviderRequest) -> SpanStart:
         known[conv.REQUEST_MODEL] = event.model
     if event.provider is not None:
         known[conv.PROVIDER_NAME] = event.provider
-    return SpanStart("chat", _named(conv.CHAT, event.model), known, "client")
+    return SpanStart("chat", chat_name(event.model), known, "client")
 
 
 def _tool(event: events.ToolPre) -> SpanStart:
-    known: Attributes = {conv.OPERATION: conv.EXECUTE_TOOL, conv.TOOL_NAME: event.name}
+    known: Attributes = {
+        conv.OPERATION: conv.EXECUTE_TOOL,
+        conv.TOOL_NAME: event.name,
+        conv.TOOL_TYPE: conv.FUNCTION,
+    }
     if event.call_id is not None:
         known[conv.TOOL_CALL_ID] = event.call_id
     return SpanStart("tool", _named(conv.EXECUTE_TOOL, event.name), known)
@@ -213,6 +222,8 @@ def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
     known: Attributes = {}
     if event.model is not None:
         known[conv.RESPONSE_MODEL] = event.model
+    if event.provider is not None:
+        known[conv.PROVIDER_NAME] = event.provider
     if event.response_id is not None:
         known[conv.RESPONSE_ID] = event.response_id
     if event.finish_reason is not None:

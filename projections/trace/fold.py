@@ -285,6 +285,9 @@ def _close(
     if span.family in _AROUND:
         inside = [one.start + 1 for one in spans.values() if one.parent_span_id == span.span_id]
         span = replace(span, covers=max(span.covers, *inside)) if inside else span
+    if span.family == "chat" and conv.REQUEST_MODEL not in span.attributes:
+        # An adviser's model is known from its answer alone.
+        span = replace(span, name=attrs.chat_name(ends.attributes.get(conv.RESPONSE_MODEL)))
     # A presumed end was recorded when the session went on, which may be days later.
     quiet = state.time if span.quiet_since is None else span.quiet_since
     end = quiet if ends.attributes[conv.OUTCOME] == "lost" else record.time

@@ -212,6 +212,11 @@ DEMAND_SAMPLES: list[events.Event] = [
 ]
 """Event types and fields that came with the demands of a person."""
 
+ADVISER_SAMPLES: list[events.Event] = [
+    events.ProviderResponse(model="small-1", provider="example"),
+]
+"""The field that came with the provider of a summarizer, which only its answer names."""
+
 
 def _write(name: str, data: bytes) -> None:
     path = HERE / name
@@ -281,5 +286,6 @@ if __name__ == "__main__":
     _write_events("events-v1-host-texts.jsonl", HOST_TEXT_SAMPLES)
     _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
     _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
+    _write_events("events-v1-advisers.jsonl", ADVISER_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

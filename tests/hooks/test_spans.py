@@ -473,6 +473,7 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
         "gen_ai.tool.call.id",
         "gen_ai.tool.call.result",
         "gen_ai.tool.name",
+        "gen_ai.tool.type",
         "gen_ai.usage.cache_creation.input_tokens",
         "gen_ai.usage.cache_read.input_tokens",
         "gen_ai.usage.cache_write.input_tokens",

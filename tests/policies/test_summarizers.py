@@ -17,6 +17,7 @@ from eventctx.policies.advisers import ModelAnswer, SummaryRequest
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.policy import AskSummary, Budget, PolicyState, Visible
 from eventctx.policies.summarize import Summarize
+from eventctx.projections.trace.fold import fold as spans
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
@@ -387,3 +388,34 @@ async def test_two_requests_at_once_end_in_one_summary_each_of_its_own_compactio
         assert outcomes == ["applied", "skipped"]
         found = await names(engine)
         assert found.count("context:pre_compact") == found.count("context:post_compact") == 2
+
+
+class Named(Scripted):
+    """A summarizer that says which model it calls."""
+
+    model = "small-1"
+    provider = "example"
+
+
+@pytest.mark.parametrize(
+    ("summarizer", "known"),
+    [
+        (Scripted(ModelAnswer("Fine.", model="m", provider="acme")), ("chat m", None, "m", "acme")),
+        (Named(ModelAnswer("Fine.")), ("chat small-1", "small-1", "small-1", "example")),
+        (Named("Fine."), ("chat small-1", "small-1", "small-1", "example")),
+        (Named(ModelAnswer("Fine.", provider="b")), ("chat small-1", "small-1", "small-1", "b")),
+        (Named(ModelAnswer("Fine.", 5, 5)), ("chat small-1", "small-1", "small-1", "example")),  # type: ignore[arg-type]
+        (Scripted("Fine."), ("chat", None, None, None)),
+        (Named(OSError("gone")), ("chat small-1", "small-1", None, "example")),
+    ],
+)
+async def test_the_chat_of_a_summarizer_has_its_model_and_provider(
+    summarizer: Scripted, known: tuple[str | None, ...]
+) -> None:
+    async with eventctx.open() as engine:
+        ctx = await opened(engine, summarizer, messages=8)
+        await ctx.compact()
+        records = [record async for record in engine.records("s")]
+    (chat,) = [one for one in spans(records) if one.name.startswith("chat")]
+    names = ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.provider.name")
+    assert (chat.name, *[chat.attributes.get(name) for name in names]) == known

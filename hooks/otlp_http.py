@@ -52,7 +52,7 @@ class Http:
         try:
             response = self._session.post(
                 self._url,
-                data=gzip.compress(request),
+                data=gzip.compress(request, 6),
                 headers=self._headers,
                 timeout=seconds,
                 allow_redirects=False,

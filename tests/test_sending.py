@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.otlp import Sender
 from eventctx.projections.trace.spans import Span
 from tests.cli.conftest import Outcome, write
-from tests.services.receiver import Accept, Partial, Receiver, Refuse, Say
+from tests.services.receiver import Accept, Hang, Partial, Receiver, Refuse, Say
 
 SPAN = Span("n", "internal", "a" * 32, "b" * 16, None, 1, 2, "unset", None, {"k": 1}, ())
 
@@ -250,6 +254,24 @@ def test_the_first_error_is_told_before_the_last_one_and_how_much_arrived() -> N
     assert failed.value.reason == f"{first}; at last: 401 Unauthorized: and now no key"
     assert failed.value.arrived == 5
     assert "5 spans had arrived before" in str(failed.value)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there, Ctrl-C is no signal of one process")
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_ctrl_c_ends_it_while_a_collector_hangs_and_says_how_much_arrived(
+    store: Path, protocol: str
+) -> None:
+    with Receiver() as receiver:
+        receiver.always(Hang(600))
+        command = [sys.executable, "-m", "eventctx.cli", "trace", "work", "--store", str(store)]
+        url = url_of(receiver, protocol)
+        with subprocess.Popen([*command, "--otlp", url], stderr=subprocess.PIPE) as going:
+            receiver.wait_for_exports(1, 60)
+            going.send_signal(signal.SIGINT)
+            _, err = going.communicate(timeout=60)
+    assert going.returncode == 130
+    lines = [f"eventctx: 0 spans had arrived at {url}", "eventctx: stopped"]
+    assert [line for line in err.decode().splitlines() if line] == lines
 
 
 # -- sizes ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,10 +22,12 @@ from opentelemetry.trace import TraceFlags
 from eventctx.errors import InvalidSetting
 from eventctx.hooks import counting as module
 from eventctx.hooks.counting import CountingExporter, configure_tracing
+from eventctx.hooks.otlp import exporter_for
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import TraceSink
 from eventctx.hooks.tracer import span_context
 from tests.hooks.given import Session, whole_turn
+from tests.services.receiver import Partial, Receiver, Refuse, Say
 
 NAME = "eventctx.hooks.counting.CountingExporter"
 
@@ -147,6 +150,83 @@ def test_what_arrives_after_it_was_given_up_is_not_counted_again(
     later = Hooks()
     counting.attach(later)
     assert later.stats().dropped == {}
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as listening:
+        yield listening
+
+
+def told(receiver: Receiver, protocol: str) -> str:
+    return receiver.http if protocol == "http" else receiver.grpc.replace("http:", "grpc:")
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_spans_that_a_collector_rejects_of_a_batch_are_counted_with_its_reason(
+    receiver: Receiver, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.always(Partial(2, "too old"))
+    hooks, sink = Hooks(), configure_tracing(told(receiver, protocol))
+    spans = traced(hooks, sink)
+    sink.detach(hooks)
+    assert hooks.stats().dropped == {NAME: 2 * len(receiver.exports)}
+    assert len(receiver.spans) == spans - 2 * len(receiver.exports) > 0
+    assert caplog.messages == [f"2 not delivered, hook {NAME}: too old"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Say(200, b"<title>Jaeger UI</title>", "text/html"), "a page with the title 'Jaeger UI'"),
+        (Say(302, headers=(("Location", "/login"),)), "answers 302 Found and sends to /login"),
+        (Refuse(413), "413 Request Entity Too Large"),
+    ],
+    ids=["page", "redirect", "too large"],
+)
+def test_spans_whose_request_got_no_otlp_answer_are_counted_and_logged_once_with_the_reason(
+    receiver: Receiver, answer: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.always(answer)
+    hooks, sink = Hooks(), configure_tracing(receiver.http)
+    spans = traced(hooks, sink)
+    sink.detach(hooks)
+    assert hooks.stats().dropped == {NAME: spans}
+    assert len(caplog.messages) == 1
+    assert why in caplog.messages[0]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_a_batch_of_a_processor_goes_in_requests_that_a_receiver_takes(
+    receiver: Receiver, protocol: str, providers: list[TracerProvider]
+) -> None:
+    counting = CountingExporter(exporter_for(told(receiver, protocol)))
+    providers.append(TracerProvider())
+    providers[0].add_span_processor(BatchSpanProcessor(counting, schedule_delay_millis=60_000))
+    tracer = providers[0].get_tracer("host")
+    for _ in range(60):
+        tracer.start_span("large", attributes={"text": "x" * 100_000}).end()
+    assert providers[0].force_flush()
+    assert [len(export.spans) for export in receiver.exports] == [41, 19]
+    assert len(receiver.spans) == 60
+
+
+def test_lost_spans_of_other_libraries_are_not_counted_but_logged(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.always(Refuse(400))
+    counting, hooks = CountingExporter(exporter_for(receiver.http)), Hooks()
+    counting.attach(hooks)
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(counting))
+    caplog.set_level(logging.DEBUG, "eventctx.hooks")
+    for _ in range(2):
+        provider.get_tracer("http").start_span("GET").end()
+    provider.shutdown()
+    assert hooks.stats().dropped == {}
+    logged = [(one.levelname, one.getMessage()) for one in caplog.records if "eventctx" in one.name]
+    why = "1 spans of other libraries not delivered: 400 Bad Request: refused by the test"
+    assert logged == [("WARNING", why), ("DEBUG", why)]
 
 
 def test_spans_of_others_and_spans_that_are_not_sampled_are_not_ours_to_count() -> None:

@@ -138,23 +138,24 @@ async def _export(
     engine: Engine, infos: Sessions, selection: _Selection, targets: dict[str, Any]
 ) -> None:
     # Imported here, because a tree on the terminal needs no OpenTelemetry.
-    from eventctx.cli.output.trace_outputs import BATCH, outputs
+    from eventctx.cli.output.trace_outputs import BATCH, BATCH_TEXT, outputs, text_of
 
     summaries: list[str] = []
     with outputs(**targets) as found:
         sessions, total = await _count(infos)
         with progress("Tracing", total) as bar:
             batch: list[Span] = []
-            before = 0
+            before = text = 0
             async for info in infos():
                 if sessions > 1:
                     bar.name(f"Tracing {info.stream}")
                 report = _behind(before, bar.at)
                 async for span in selection.spans(engine, info.stream, report):
                     batch.append(span)
-                    if len(batch) == BATCH:
+                    text += text_of(span)
+                    if len(batch) == BATCH or text >= BATCH_TEXT:
                         await _put(found, batch)
-                        batch = []
+                        batch, text = [], 0
                 before += _own_records(info)
             await _put(found, batch)
         summaries.extend([await output.finish() for output in found])

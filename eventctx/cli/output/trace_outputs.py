@@ -24,6 +24,15 @@ BATCH: Final = 512
 """Spans in one export and in one line of a file; OpenTelemetry's own batch processor has 512."""
 
 
+BATCH_TEXT: Final = 4_000_000
+"""Characters of text after which a batch is full: with contents, 512 spans may have 250 million."""
+
+
+def text_of(span: Span) -> int:
+    """The characters of a span's texts, by which its size is judged."""
+    return sum(len(value) for value in span.attributes.values() if isinstance(value, str))
+
+
 class Output(Protocol):
     """A destination of spans, with a summary at the end."""
 

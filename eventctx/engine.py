@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from eventctx.aio import run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
@@ -54,7 +54,7 @@ from eventctx.session.sessions import (
     mirror_of,
     sign,
 )
-from eventctx.session.settings import by_own_name, check_advised, choose
+from eventctx.session.settings import SessionSettings, by_own_name, check_advised, choose
 from eventctx.stores.location import EXPECTED, default_book, open_store
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Engine:
         summarizer: Summarizer | None = None,
         scorer: Scorer | None = None,
         tokenizer: Tokenizer | None = None,
-        **settings: Any,
+        **settings: Unpack[SessionSettings],
     ) -> Context:
         """The context manager of a session, which is created if it is new.
 
@@ -690,7 +690,7 @@ class Engine:
         reason: str | None = None,
         keep: str | None = None,
         force: bool = False,
-        **settings: Any,
+        **settings: Unpack[SessionSettings],
     ) -> CompactionResult:
         """The result of ``compact``, also under another policy or settings. Nothing is written.
 
@@ -850,7 +850,13 @@ def open_engine(
     lock_timeout: float = 5.0,
     read_only: bool = False,
     receipts: bool | str | os.PathLike[str] = True,
-    **options: Any,
+    hooks: Hooks | None = None,
+    sinks: Sequence[Sink] = (),
+    current_span: CurrentSpan | None = None,
+    clock: Callable[[], int] = time.time_ns,
+    random: Callable[[int], bytes] = random_bytes,
+    most_open_sessions: int = MOST_OPEN_SESSIONS,
+    open_session_bytes: int = OPEN_SESSION_BYTES,
 ) -> Opening:
     """Open a store: ``memory://``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``, a path.
 
@@ -862,7 +868,7 @@ def open_engine(
     ``lock_timeout`` is in seconds. With ``read_only`` nothing is written,
     neither to the store nor beside it: every write raises StoreReadOnly, receipts are compared and
     not noted, and the index of a search is a temporary one. ``receipts`` is the path of the book of
-    receipts; True puts it into the user's state folder, False keeps none. ``options`` are those of
+    receipts; True puts it into the user's state folder, False keeps none. All others are those of
     ``Engine``. An engine that is dropped without ``close`` warns (ResourceWarning), writes what is
     queued, and ends its threads.
 
@@ -887,7 +893,17 @@ def open_engine(
             place = default_book(path) if receipts is True else Path(receipts)
             book = ReceiptBook(place, read_only=read_only)
         try:
-            engine = Engine(store, receipts=book, **options)
+            engine = Engine(
+                store,
+                hooks=hooks,
+                sinks=sinks,
+                current_span=current_span,
+                clock=clock,
+                random=random,
+                receipts=book,
+                most_open_sessions=most_open_sessions,
+                open_session_bytes=open_session_bytes,
+            )
         except BaseException:
             await store.close()
             raise

@@ -63,6 +63,9 @@ class Random:
                 return block[:16]
         return os.urandom(size)
 
+    def __repr__(self) -> str:
+        return "random_bytes"
+
 
 random_bytes: Final = Random()
 """The process's source of random bytes."""

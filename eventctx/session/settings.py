@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
 from msgspec import Meta
@@ -76,6 +76,53 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def limit(self) -> int:
         """The budget in tokens of a request for which neither caller nor provider gives one."""
         return self.max_tokens_fallback if self.max_tokens is None else self.max_tokens
+
+
+class SessionSettings(TypedDict, total=False):
+    """What ``Engine.session`` takes by name, for editors and type checkers.
+
+    The settings of ``Settings``, their other names, and those of the policies by name.
+    """
+
+    max_tokens: int | None
+    max_tokens_fallback: int
+    compact_threshold: float
+    target_usage: float
+    auto_compact: bool
+    on_overflow: Literal["raise", "send_floor"]
+    reserve_tokens: int
+    export_on_compact: bool
+    storage_path: str
+    adviser_timeout: float
+    observations: Observing
+
+    compaction_threshold: float
+    compaction_strategy: str | Policy
+    target: float
+
+    fan_in: int
+    fresh_tail_count: int
+    function: Callable[..., Any]
+    importance_weight: float
+    index_share: float
+    index_tokens: int
+    keep_recent: int
+    keep_recent_share: float
+    keep_turns: int | None
+    learnings: Sequence[str]
+    learnings_fraction: float
+    max_messages: int | None
+    memory: bool
+    memory_fraction: float
+    policies: Sequence[Policy | str | tuple[str, Mapping[str, Any]]]
+    protected_recent: float
+    protected_tool_results: int
+    recency_weight: float
+    size_weight: float
+    summary_tokens: int
+    system_reserve: int
+    tool_definitions_reserve: int
+    truncate_chars: int
 
 
 NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Settings))

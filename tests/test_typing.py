@@ -1,0 +1,71 @@
+"""Type checkers accept what is right and refuse a misspelt setting, by the package's own types."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+
+from eventctx.policies.named import POLICIES, settings_of_policy
+from eventctx.session.settings import ALIASES, NAMES, SessionSettings, Settings
+
+ROOT = Path(__file__).parent.parent
+USES = ROOT / "tests" / "typing_cases" / "uses.py"
+
+
+def refused() -> set[int]:
+    """The lines of the cases that a checker must refuse, from 1."""
+    lines = USES.read_text(encoding="utf-8").splitlines()
+    return {number for number, line in enumerate(lines, 1) if line.endswith("# refused")}
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_mypy_refuses_what_is_misspelt_and_nothing_else() -> None:
+    output = run("mypy", "--no-error-summary", "--hide-error-context", str(USES))
+    errors = [line for line in output.splitlines() if ": error:" in line]
+    assert {int(line.split(":")[1]) for line in errors} == refused(), output
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("basedpyright") is None, reason="basedpyright is not installed"
+)
+def test_pyright_refuses_what_is_misspelt_and_nothing_else(tmp_path: Path) -> None:
+    config = tmp_path / "pyrightconfig.json"
+    options = {"include": [str(USES)], "typeCheckingMode": "standard"}
+    config.write_text(json.dumps(options), encoding="utf-8")
+    output = run(
+        *("basedpyright", "--outputjson", "--pythonpath", sys.executable, "-p", str(config))
+    )
+    found = json.loads(output)["generalDiagnostics"]
+    lines = {one["range"]["start"]["line"] + 1 for one in found if one["severity"] == "error"}
+    assert lines == refused(), output
+
+
+def test_the_typed_settings_are_those_of_sessions_and_policies() -> None:
+    of_policies = {name for policy in POLICIES for name in settings_of_policy(policy)}
+    # A policy is given by its own argument, and a scorer's choice by giving a scorer.
+    known = {*NAMES, *ALIASES, *of_policies} - {"policy", "scorer"}
+    assert set(SessionSettings.__annotations__) == known
+
+
+def test_the_typed_settings_have_the_types_of_the_sessions_own() -> None:
+    typed = get_type_hints(SessionSettings)
+    for field in msgspec.structs.fields(Settings):
+        assert typed[field.name] == get_type_hints(Settings)[field.name], field.name
+    for name in ("compaction_threshold", "target"):
+        assert typed[name] == typed[ALIASES[name]]
+    assert get_origin(typed["policies"]) is not None
+    assert str in get_args(typed["compaction_strategy"])

@@ -1,0 +1,55 @@
+"""Uses of the API for type checkers: a line with ``# refused`` must be one they refuse.
+
+Nothing here is run.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from anthropic.types import Message, MessageParam
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+
+import eventctx
+
+
+async def settings() -> None:
+    async with eventctx.open("contexts.db", lock_timeout=1.0, most_open_sessions=9) as engine:
+        await engine.session("s", max_tokens=100_000, policy="truncate", keep_recent=5)
+        await engine.session("s", compaction_threshold=0.8, on_overflow="send_floor")
+        await engine.session("s", polcy="truncate")  # refused
+        await engine.session("s", max_token=100_000)  # refused
+        await engine.session("s", max_tokens="many")  # refused
+        await engine.session("s", on_overflow="shrug")  # refused
+        await engine.session("s", 100_000)  # refused
+        await engine.dry_run("s", keep_recent=3)
+        await engine.dry_run("s", keep_recnt=3)  # refused
+    eventctx.open("contexts.db", sinks=print)  # refused
+    eventctx.open("contexts.db", most_open_session=9)  # refused
+    eventctx.open("contexts.db", durability="fast")  # refused
+    eventctx.open(None)  # refused
+
+
+async def objects(
+    ctx: eventctx.Context,
+    message: MessageParam,
+    response: Message,
+    completion: ChatCompletion,
+    output: Response,
+    rows: list[dict[str, Any]],
+) -> None:
+    receipt = await ctx.add_message({"role": "user", "content": "hello"})
+    await ctx.pin(receipt.number)
+    await ctx.add_message(message)
+    await ctx.add_message(response)
+    await ctx.add_message({"role": "assistant", "content": response.content})
+    await ctx.add_message(completion)
+    await ctx.add_message(completion.choices[0].message)
+    for item in output.output:
+        await ctx.add_message(item)
+    await ctx.set_messages(rows)
+    await ctx.set_messages([message, response])
+    await ctx.add_message("hello")  # refused
+    await ctx.add_message(3)  # refused
+    sent: Sequence[dict[str, Any]] = await ctx.get_messages_for_request()
+    await ctx.set_messages(sent)

@@ -5,6 +5,7 @@ A command's module is loaded when the command runs, so that ``eventctx --help`` 
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import click
@@ -48,7 +49,11 @@ _COMMANDS: Final = (
 """A command's name, its module in this folder, and its line in the help of the program."""
 
 
-@click.group(cls=ProgramOfCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=ProgramOfCommands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option(
     "--store",
     metavar="URL",
@@ -60,9 +65,16 @@ _COMMANDS: Final = (
 def cli(context: click.Context, store: str | None) -> None:
     """Replay, trace and audit what an LLM agent's model was sent.
 
-    Begin with `eventctx demo`, or `eventctx import FILE` with a session of your own.
+    Begin with `eventctx` alone: it looks for sessions of Claude Code, Codex, pi and Amplifier, asks
+    before it reads them, and says what to type. `eventctx demo` shows a sample.
     """
     context.obj = {"store": store}
+    if context.invoked_subcommand is None:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise click.exceptions.NoArgsIsHelpError(context)
+        from eventctx.cli.session_lists.first_look import look
+
+        look()
 
 
 for _name, _module, _line in _COMMANDS:

@@ -12,6 +12,7 @@ from eventctx.cli.output.known import session_in_words
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
+from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
 from eventctx.projections.audit import AuditRow, CompactionRow
@@ -37,13 +38,14 @@ _WIDE: Final = 120
 
 
 @click.command("audit", short_help="Every request: what was kept, shortened and dropped.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--turn", type=int, metavar="N", help="Only the requests of turn N.")
 @opening.reading
-def audit_command(session: str, turn: int | None, store: str | None, as_json: bool) -> None:
+def audit_command(session: str | None, turn: int | None, store: str | None, as_json: bool) -> None:
     """Show every request of SESSION: what was kept, shortened, summarised and dropped.
 
-    A row per request, the compactions in between where they happened.
+    A row per request, the compactions in between where they happened. Without SESSION: the last
+    one used.
     """
     audit, file = run(_audit(session, turn, store))
     if as_json:
@@ -52,9 +54,11 @@ def audit_command(session: str, turn: int | None, store: str | None, as_json: bo
         show_audit(Screen(), audit, file=file)
 
 
-async def _audit(session: str, turn: int | None, store: str | None) -> tuple[Audit, ImportedFile]:
+async def _audit(
+    session: str | None, turn: int | None, store: str | None
+) -> tuple[Audit, ImportedFile]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session)
         return await audit_of(engine, info.stream, turn)
 
 

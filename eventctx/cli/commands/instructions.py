@@ -12,6 +12,7 @@ from eventctx.cli.output.known import show_known
 from eventctx.cli.output.numbers import demand, message_number, one_request, position, request
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.cli.session_lists.default import session_or_last
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName, demand_name, message_name, position_name
@@ -21,7 +22,7 @@ from eventctx.queries.instructions.answers import Instruction, Instructions
 
 
 @click.command("instructions", short_help="What a person demanded, and what is still told.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--absent", is_flag=True, help="Only those that the model is not told.")
 @click.option(
     "--turn", type=request, metavar="N[.I]", help="In the last request of turn N, or in N.I."
@@ -39,7 +40,7 @@ from eventctx.queries.instructions.answers import Instruction, Instructions
 @opening.on_fork
 @opening.reading
 def instructions_command(
-    session: str,
+    session: str | None,
     absent: bool,
     turn: RequestName | None,
     position: int | None,
@@ -54,13 +55,16 @@ def instructions_command(
     A demand is a sentence that asks for or forbids something, told by English words such as
     "never" or "make sure"; `#12.1` is the first one of message #12. It is in view word by word
     (verbatim), in the summary or the index word by word, cut from its message, or absent. Without
-    options it is about the view as it stands now. JSON holds all requests.
+    options it is about the view as it stands now, without SESSION about the last one used. JSON
+    holds all requests.
 
     --take-back writes to the store: a demand that was taken back no longer counts as absent, and a
     compaction need not keep it. Nothing is guessed from words. An imported session changes by
     import alone: use --fork.
     """
     if take_back is not None:
+        if session is None:
+            raise click.UsageError("--take-back writes to a session: name it.")
         if absent or turn is not None or position is not None:
             raise click.UsageError("--take-back goes with --by and --fork only.")
         _take_back(session, take_back, by, fork, store, as_json)
@@ -83,11 +87,11 @@ def instructions_command(
 
 
 async def _instructions(
-    session: str, which: RequestName, store: str | None
+    session: str | None, which: RequestName, store: str | None
 ) -> tuple[Instructions, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session)
         found = await engine.instructions(info.stream, **which._asdict())
         mirror = await engine.mirror_of(info.stream)
         return found, mirror, await figures_of(engine.store, info.stream)

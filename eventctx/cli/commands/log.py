@@ -23,6 +23,7 @@ from eventctx.cli.output.records import (
     type_style,
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
+from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.records import record_document
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
@@ -45,7 +46,7 @@ _LINE_CHARACTERS = 400
 
 
 @click.command("log", short_help="The records of a session, one a line.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--from", "start", type=position, metavar="POSITION", help="First position to show.")
 @click.option("--to", "stop", type=position, metavar="POSITION", help="Last position to show.")
 @click.option(
@@ -63,10 +64,11 @@ _LINE_CHARACTERS = 400
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on showing records as they are written.")
 @opening.reading
-def log_command(session: str, store: str | None, as_json: bool, **options: Any) -> None:
+def log_command(session: str | None, store: str | None, as_json: bool, **options: Any) -> None:
     """Show the records of SESSION: position, time, turn and iteration, type, what it says.
 
     Of a message, its beginning; `transcript` shows all. With --json, one JSON object a line.
+    Without SESSION: the last one used.
     """
     _check_types(options["types"])
     try:
@@ -88,7 +90,7 @@ def _check_types(types: tuple[str, ...]) -> None:
 
 
 async def _log(
-    session: str,
+    session: str | None,
     store: str | None,
     as_json: bool,
     *,
@@ -102,7 +104,7 @@ async def _log(
     if start < 0 or (stop is not None and stop < start):
         raise InvalidSetting(f"positions: expected 0 <= from <= to, found {start} to {stop}")
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session)
         if start > info.head and not follow:
             raise InvalidSetting(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "

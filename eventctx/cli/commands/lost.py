@@ -12,6 +12,7 @@ from eventctx.cli.output.lost_items import show_items
 from eventctx.cli.output.lost_summary import answer
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
+from eventctx.cli.session_lists.default import session_or_last
 from eventctx.projections.figures import Figures
 from eventctx.queries.figures import figures_of
 from eventctx.queries.lost.answers import Lost
@@ -20,7 +21,7 @@ LIMIT = 10
 
 
 @click.command("lost", short_help="What left the view: instructions, files, commands.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--compaction", type=int, metavar="N", help="After the N-th applied compaction.")
 @click.option("--turn", type=int, metavar="N", help="In the last request of turn N.")
 @click.option("--all", "everything", is_flag=True, help="List what is whole, too.")
@@ -34,7 +35,7 @@ LIMIT = 10
 )
 @opening.reading
 def lost_command(
-    session: str,
+    session: str | None,
     compaction: int | None,
     turn: int | None,
     everything: bool,
@@ -47,7 +48,7 @@ def lost_command(
     Instructions of a person, files that were touched, commands and their failures, decisions of
     the model, and results that it used again. Each is whole, shortened (cut, but still there), in
     the summary (found in its text), or gone. "used again" counts later messages that needed it.
-    JSON holds all items.
+    Without SESSION: the last one that was compacted. JSON holds all items.
     """
     if compaction is not None and turn is not None:
         raise click.UsageError("expected at most one of --compaction and --turn, found both.")
@@ -67,9 +68,9 @@ def lost_command(
 
 
 async def _lost(
-    session: str, compaction: int | None, turn: int | None, store: str | None
+    session: str | None, compaction: int | None, turn: int | None, store: str | None
 ) -> tuple[str, Lost, Figures]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session, "compacted")
         found = await engine.lost(info.stream, compaction=compaction, turn=turn)
         return info.stream, found, await figures_of(engine.store, info.stream)

@@ -20,6 +20,7 @@ from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
+from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.times import iso_or
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
@@ -37,16 +38,17 @@ _PREVIOUS = ("p", "\x1b[D", "\x1b[A", "k", "h", "\x7f")
 
 
 @click.command("replay", short_help="Step through a session.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option("--to", "stop", type=position, metavar="POSITION", help="Stop at this position.")
 @click.option("--plain", is_flag=True, help="Print the steps, also on a terminal.")
 @opening.reading
 def replay_command(
-    session: str, stop: int | None, plain: bool, store: str | None, as_json: bool
+    session: str | None, stop: int | None, plain: bool, store: str | None, as_json: bool
 ) -> None:
     """Step through SESSION: each message, request and compaction, with the view's size after it.
 
     On a terminal an interactive stepper; in a pipe one line a step; with --json one object a line.
+    Without SESSION: the last one used.
     """
     if stop is not None and stop < 0:
         raise InvalidSetting(f"position: expected 0 or more, found --to {stop}")
@@ -54,10 +56,10 @@ def replay_command(
 
 
 async def _replay(
-    session: str, stop: int | None, plain: bool, store: str | None, as_json: bool
+    session: str | None, stop: int | None, plain: bool, store: str | None, as_json: bool
 ) -> None:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "

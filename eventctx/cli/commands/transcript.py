@@ -15,6 +15,7 @@ from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.proof import show_proof
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.output.sent import show_beside, show_sent_messages, show_tools
+from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.request_view import view_document, view_of
 from eventctx.documents.transcript import transcript_document, transcript_of
 from eventctx.log.naming import (
@@ -37,7 +38,7 @@ _full = click.option(
 
 
 @click.command("transcript", short_help="All that was said, now or at an earlier point.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option(
     "--at", type=position_of_record, metavar="POSITION", help="As it was after this position."
 )
@@ -51,7 +52,7 @@ _full = click.option(
 @_full
 @opening.reading
 def transcript_command(
-    session: str,
+    session: str | None,
     at: int | None,
     turn: int | None,
     audience: Audience,
@@ -59,12 +60,15 @@ def transcript_command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Show the whole transcript of SESSION, now or at an earlier point; never compacted."""
+    """Show the whole transcript of SESSION, now or at an earlier point; never compacted.
+
+    Without SESSION: the last one used.
+    """
     run(_transcript(session, at, turn, audience, full, store, as_json))
 
 
 async def _transcript(
-    session: str,
+    session: str | None,
     at: int | None,
     turn: int | None,
     audience: Audience,
@@ -73,7 +77,7 @@ async def _transcript(
     as_json: bool,
 ) -> None:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session)
         messages = _shown_to(audience, await transcript_of(engine, info, at, turn))
     if as_json:
         put_document(transcript_document(messages))
@@ -118,7 +122,7 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 
 
 @click.command("view", short_help="What the model was sent in a turn.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.option(
     "--turn", type=request, metavar="N[.I]", help="The turn; its last request, or that of N.I."
 )
@@ -135,7 +139,7 @@ def _show_message(screen: Screen, one: Message, full: bool) -> None:
 @_full
 @opening.reading
 def view_command(
-    session: str,
+    session: str | None,
     turn: RequestName | None,
     iteration: int | None,
     position: int | None,
@@ -157,7 +161,7 @@ def view_command(
 
 
 async def _view(
-    session: str,
+    session: str | None,
     name: RequestName,
     verify: bool,
     full: bool,
@@ -165,7 +169,7 @@ async def _view(
     as_json: bool,
 ) -> None:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await session_or_last(engine, session)
         answer = await view_of(engine, info.stream, name, proves=verify)
     view, known = answer.view, answer.figures
     if as_json:

@@ -31,7 +31,13 @@ _DATE: Final = pattern(r"[-@](?:\d{8}|\d{4}-\d\d-\d\d)$")
 _AGES: Final = ((365 * 86400, "y"), (30 * 86400, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
 
 
-def show_sessions(screen: Screen, rows: Sequence[ListedSession], every: Sequence[Summed]) -> None:
+def show_sessions(
+    screen: Screen,
+    rows: Sequence[ListedSession],
+    every: Sequence[Summed],
+    *,
+    footnotes: bool = True,
+) -> None:
     """Show ``rows``, which are some of ``every`` session of the store."""
     if not every:
         screen.line("The store holds no sessions yet; `eventctx import FILE` adds some.")
@@ -44,7 +50,7 @@ def show_sessions(screen: Screen, rows: Sequence[ListedSession], every: Sequence
     else:
         _in_pipe(screen, rows)
     inferred = sum(row.reconstructed > 0 for row in rows)
-    if inferred:
+    if inferred and footnotes:
         words = (
             f"Requests of {plural(inferred, 'session')} were inferred from the files of other "
             "programs, which do not hold what was sent; `eventctx audit SESSION` says what is "
@@ -102,7 +108,7 @@ def _on_terminal(screen: Screen, rows: Sequence[ListedSession], every: Sequence[
     ]
     table = []
     for row in rows:
-        when = row.last[:16].replace("T", " ") if wide and row.last else _age(last[row.session])
+        when = row.last[:16].replace("T", " ") if wide and row.last else age(last[row.session])
         cells = [one_line(short[row.session]), one_line(_titled(row))]
         if middle:
             cells += [_cut(_folder(row.project), _MOST_PROJECT), _cut(_model(row), _MOST_MODEL)]
@@ -119,7 +125,7 @@ def _on_terminal(screen: Screen, rows: Sequence[ListedSession], every: Sequence[
     screen.table(columns, table)
 
 
-def _age(last: int) -> str:
+def age(last: int) -> str:
     """How long ago a record was written, in the largest unit; a dash where no one knows."""
     if not last:
         return "–"

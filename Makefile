@@ -14,7 +14,7 @@ PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench profile scale install clean python
+.PHONY: demo test test-fast faults check bench profile scale docs install clean python
 
 # The package alone: seconds.
 $(VENV)/.package: pyproject.toml
@@ -92,6 +92,15 @@ profile: $(VENV)/.bench
 # The figures and the tables of docs/explanation/scale.md: about ten minutes.
 scale: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks.scale
+
+$(VENV)/.docs: $(VENV)/.package
+	$(PIP_INSTALL) -e ".[docs]"
+	@touch $@
+
+# The documentation as a site, in build/site/html; SERVE=1 serves it on port 8000 until Ctrl-C.
+docs: $(VENV)/.docs
+	$(BIN)/python -m tests.site build/site
+	$(if $(SERVE),$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site/html)
 
 # The interpreter that was chosen, for scripts.
 python:

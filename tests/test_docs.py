@@ -289,9 +289,11 @@ def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
     assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
 
 
-def test_every_page_can_be_reached_from_the_readme() -> None:
-    linked = {(ROOT / link).resolve() for link in _LINK.findall((ROOT / "README.md").read_text())}
-    assert [_name(page) for page in PAGES[1:] if page.resolve() not in linked] == []
+def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:
+    index = DOCS / "index.md"
+    linked = {(DOCS / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
+    assert [_name(page) for page in PAGES if page.resolve() not in {index, *linked}] == []
+    assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 def _anchors(page: Path) -> set[str]:

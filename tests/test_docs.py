@@ -53,7 +53,7 @@ from eventctx.stores import sqlite_schema
 from eventctx.stores.postgres import schema as postgres_schema
 from tests.benchmarks.page import plots
 from tests.benchmarks.profile import page as profiled
-from tests.browser import pictures
+from tests.browser import jaeger_pictures, pictures
 from tests.test_imports import FLOORS
 
 ROOT = Path(__file__).parent.parent
@@ -285,6 +285,7 @@ def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
         )
         assert picture.stat().st_size <= pictures.MOST_BYTES, picture.name
     made = {pictures.FOLDER / one.file for one in pictures.PICTURES}
+    made |= {jaeger_pictures.FOLDER / name for name in jaeger_pictures.FILES}
     made |= {plots.FOLDER / name for name in (*plots.PICTURES, *profiled.PICTURES)}
     assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
 

@@ -124,7 +124,7 @@ class Player:
 
     async def _begin_turn(self) -> None:
         await self._end_turn()
-        self._turn = await self._turn_blocks.enter_async_context(self._context.turn())
+        self._turn = await self._turn_blocks.enter_async_context(self._context.turn(agent="demo"))
         self._announce = True
 
     async def _end_turn(self) -> None:

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 import eventctx
 from eventctx.log import events as ev
+from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
 from eventctx.projections.trace import bodies as trace_bodies
 from eventctx.projections.trace import traced
 from eventctx.projections.trace.fold import fold as plain_fold
 from eventctx.projections.trace.genai_messages import MARGIN, MAX_PART, genai_message
+from eventctx.projections.trace.message_lists import MAX_CONTENT
 from eventctx.projections.trace.spans import Span
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import killed, process, records_of, until_two_tools_run
@@ -213,6 +215,78 @@ async def test_the_summary_is_on_its_compaction_and_the_summarizers_call_takes_n
     assert not any(OUTPUT in span.attributes for span in inner)
     answers = [str(span.attributes[OUTPUT]) for span in spans if span.name == "chat main"]
     assert [f"answer {number}" in text for number, text in enumerate(answers)] == [True] * 12
+
+
+def messages_of(span: Span, name: str) -> list[str]:
+    """The text of each message in an attribute of a span."""
+    return [
+        "".join(str(part.get("content", part)) for part in message["parts"])
+        for message in json.loads(str(span.attributes.get(name, "[]")))
+    ]
+
+
+async def compactions(engine: eventctx.Engine, clean: Any = same) -> list[Span]:
+    spans = with_contents(await recorded(engine), clean)
+    return [span for span in spans if span.attributes["gen_ai.operation.name"] == "compact"]
+
+
+async def test_what_left_the_view_is_a_compactions_input_and_the_summary_its_output() -> None:
+    async def summarize(*args: Any, **kwargs: Any) -> str:
+        return "They spoke of KEY files."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarize, max_tokens=3_000)
+        for number in range(72):
+            words = {"role": "user", "content": f"{number}. KEY " + "word " * 250}
+            await ctx.add_message(words)
+            await ctx.get_messages_for_request()
+        first, *others = await compactions(engine, lambda text: text.replace("KEY", "-"))
+        events = [record async for record in engine.records("s") if "post_compact" in record.type]
+    numbers = [
+        number
+        for run in decode_event(events[0]).plan.runs
+        if run.disposition in ("dropped", "summarised")
+        for number in range(run.first, run.last + 1)
+    ]
+    assert numbers
+    assert [text.split(".")[0] for text in messages_of(first, INPUT)] == [str(n) for n in numbers]
+    (summary,) = messages_of(first, OUTPUT)
+    assert "They spoke of - files." in summary
+    # It stays at the next one, until a summary of summaries takes its place.
+    assert [summary in messages_of(one, INPUT) for one in others].count(True) == 1
+    assert summary not in messages_of(others[0], INPUT)
+    assert not any(summary in messages_of(one, OUTPUT) for one in others)
+    assert "KEY" not in str([first.attributes, others[0].attributes])
+
+
+async def test_a_compaction_that_only_drops_has_no_output_and_a_skipped_one_nothing() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="truncate", max_tokens=100_000)
+        await ctx.add_message({"role": "user", "content": "Begin."})
+        await ctx.compact()
+        for number in range(60):
+            await ctx.add_message({"role": "user", "content": f"{number}."})
+        await ctx.compact()
+        skipped, dropped = await compactions(engine)
+    assert skipped.attributes["eventctx.outcome"] == "skipped"
+    assert not {INPUT, OUTPUT} & skipped.attributes.keys()
+    assert messages_of(dropped, INPUT)[0] == "0."
+    assert len(messages_of(dropped, INPUT)) == dropped.attributes["gen_ai.compaction.event_count"]
+    assert OUTPUT not in dropped.attributes
+
+
+async def test_of_too_many_messages_that_left_the_view_the_newest_are_shown() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="truncate", keep_recent=2, max_tokens=10**7)
+        for number in range(40):
+            await ctx.add_message({"role": "user", "content": f"{number}. " + "x" * 15_000})
+        await ctx.compact()
+        (one,) = await compactions(engine)
+    assert len(str(one.attributes[INPUT])) <= MAX_CONTENT + 1_000
+    words, *shown = messages_of(one, INPUT)
+    left = one.attributes["gen_ai.compaction.event_count"] - len(shown)
+    assert words == f"[{left} earlier messages are left out of this span; they are in the log]"
+    assert shown[-1].startswith("37. ")
 
 
 async def test_every_text_passes_through_what_redacts_it_before_it_is_cut() -> None:

@@ -11,14 +11,20 @@ import msgspec
 
 import eventctx
 from eventctx.cli.output import trace_outputs
+from eventctx.hooks import delivery, tracer
 from eventctx.hooks import trace as live
-from eventctx.hooks import tracer
 from eventctx.log import events as ev
 from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.log.wire import WireForm
 from eventctx.projections import flat
-from eventctx.projections.trace import compaction_attributes, genai_messages, semconv, spans, traced
-from eventctx.projections.trace import content as trace_content
+from eventctx.projections.trace import (
+    compaction_attributes,
+    genai_messages,
+    message_lists,
+    semconv,
+    spans,
+    traced,
+)
 from eventctx.projections.trace import fold as trace
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, span
@@ -242,11 +248,16 @@ def test_the_limits_are_those_of_the_code() -> None:
         "a text in an attribute, also an error's": [flat.MAX_TEXT],
         "runs of message numbers in an attribute": [compaction_attributes.MAX_RUNS],
         "a text in a content": [genai_messages.MAX_PART],
-        "a content": [trace_content.MAX_CONTENT],
+        "a content": [message_lists.MAX_CONTENT],
         "open spans of a session": [trace.MAX_OPEN],
         "sessions that a `TraceSink` follows": [live.MAX_SESSIONS],
         "traces whose sampling is remembered": [tracer.MAX_TRACES],
-        "spans in one export of `eventctx trace`": [trace_outputs.BATCH],
+        "spans in one batch of `eventctx trace`": [
+            trace_outputs.BATCH, trace_outputs.BATCH_TEXT // 10**6,
+        ],
+        "bytes of one request, encoded": [
+            (delivery.MOST_BYTES + 4096) >> 20, (2**22 - delivery.MOST_BYTES) >> 10,
+        ],
     }  # fmt: skip
 
 

@@ -265,7 +265,7 @@ def _failed_call(family: Family, event: events.ProviderError | events.ToolError)
 
 
 def _compacted(event: events.PostCompact, record: Record) -> Closing:
-    known = at_end(event, record.position, record.digest.hex())
+    known = at_end(event, record)
     closed = _ended("compact", event.outcome, event.error, known)
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"

@@ -13,12 +13,16 @@ from typing import Final
 
 from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.plan import Plan
+from eventctx.log.record import Record
 from eventctx.projections.flat import DISPOSITIONS, Scalar, capped
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.compaction_sentence import beginning, sentence
 
 MAX_RUNS: Final = 100
 """Runs of message numbers in one attribute; a count of those left out follows."""
+
+_KEPT_WHOLE: Final = ("keep_recent", "fresh_tail_count")
+"""Settings of policies that say how many of the last messages stay."""
 
 CompactionAttributes = dict[str, Scalar | tuple[str, ...]]
 
@@ -43,12 +47,13 @@ def at_start(event: PreCompact | PostCompact) -> CompactionAttributes:
         for name, value in event.settings.items():
             if value is not None:
                 found[f"setting.{name}"] = value
-        return {conv.COMPACTION_SENTENCE: beginning(event), **_prefixed(found)}
-    return _prefixed(found)
+        said = {conv.COMPACTION_SENTENCE: beginning(event), **_prefixed(found)}
+        return said | _as_adk_begins(event)
+    return _prefixed(found) | _as_adk_begins(event)
 
 
-def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttributes:
-    """The attributes known at its end; ``position`` and ``digest`` (hex) are its record's."""
+def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
+    """The attributes known at its end; ``record`` is the event's."""
     before, after = event.tokens_before, event.tokens_after
     found: CompactionAttributes = {
         "outcome": event.outcome,
@@ -76,12 +81,15 @@ def at_end(event: PostCompact, position: int, digest: str) -> CompactionAttribut
         found |= _decided(event.plan)
     named = {
         conv.COMPACTION_SENTENCE: sentence(event),
-        conv.COMPACTION_ID: position,
+        conv.COMPACTION_ID: record.position,
         **_prefixed(found),
-        conv.COMPACTION_DIGEST: digest,
+        conv.COMPACTION_DIGEST: record.digest.hex(),
     }
     if event.outcome == "applied":
         named[conv.CONVERSATION_COMPACTED] = True
+        named[conv.ADK_RESULT] = record.id.hex()
+    if event.plan is not None:
+        named |= _as_adk_decided(event, event.plan)
     return named
 
 
@@ -98,6 +106,28 @@ def numbers_text(runs: Iterable[tuple[int, int]]) -> str:
     )
     left = len(joined) - MAX_RUNS
     return f"{text} and {left} more runs" if left > 0 else text
+
+
+def _as_adk_begins(event: PreCompact | PostCompact) -> CompactionAttributes:
+    found: CompactionAttributes = {conv.ADK_TRIGGER: event.trigger}
+    if event.threshold is not None:
+        found[conv.ADK_THRESHOLD] = event.threshold
+    settings = event.settings if isinstance(event, PreCompact) else {}
+    for name in _KEPT_WHOLE:
+        kept = settings.get(name)
+        if type(kept) is int:
+            found[conv.ADK_RETENTION] = kept
+    return found
+
+
+def _as_adk_decided(event: PostCompact, plan: Plan) -> CompactionAttributes:
+    gone = [run for run in plan.runs if run.disposition in ("dropped", "summarised", "merged")]
+    count = sum([run.last - run.first + 1 for run in gone])
+    found: CompactionAttributes = {conv.ADK_EVENT_COUNT: count}
+    wrote = any(one.kind == "summary" and one.at is None for one in plan.insertions)
+    if wrote and event.trigger != "imported":  # whose file does not name its summarizer
+        found[conv.ADK_SUMMARIZER] = event.fallback or event.strategy
+    return found
 
 
 def _interceptors(event: PreCompact) -> CompactionAttributes:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventctx.errors import EventctxError
-from eventctx.log.events import Erased, PostCompact, RequestPrepared
+from eventctx.log.events import Erased, RequestPrepared
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
@@ -29,13 +29,13 @@ from eventctx.projections.trace import bodies as trace_bodies
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
 from eventctx.projections.trace.bodies import Texts
-from eventctx.projections.trace.genai_messages import Clean, genai_message, plain_text
+from eventctx.projections.trace.compaction_content import contents
+from eventctx.projections.trace.genai_messages import Clean, genai_message
+from eventctx.projections.trace.message_lists import MAX_CONTENT, NOT_KEPT, array, newest, to_json
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.state import ViewState
 
-MAX_CONTENT: Final = 262_144
-"""Most characters of one attribute; beyond it, a request's oldest messages are left out."""
 _REMEMBERED: Final = 128
 _BOUNDARIES: Final = frozenset(("provider:request", "tool:pre", "prompt:complete", "session:end"))
 
@@ -83,6 +83,9 @@ def evolve(
     ``finished`` are the spans that the fold of spans finished with this record.
     """
     out: list[Span] = []
+    # A plan takes messages out of the view, so look at what they are before it does.
+    compacted = record.type == "context:post_compact"
+    told = contents(state.view, state.texts, record, state.clean) if compacted else {}
     state = _absorbed(state, record)
     if record.type == "session:fork":  # the view goes on; spans that wait are the parent's
         state = ContentState(state.clean, state.view, state.texts)
@@ -100,6 +103,8 @@ def evolve(
             state, requests=_remembering(state.requests, record.position, _request(state, record))
         )
     for span in finished:
+        if told and span.attributes.get(conv.OPERATION) == conv.COMPACT:
+            span = replace(span, attributes=span.attributes | told)
         state = _finished(state, span, record, out)
     return state, out
 
@@ -152,16 +157,9 @@ def _request(state: ContentState, record: Record) -> Attributes:
     found = [trace_bodies.shown(state.texts, entry, state.clean) for entry in entries]
     if entries and not any(found):
         return {}  # read without bodies
-    texts = [_NOT_KEPT if text is None else text for text in found]
+    texts = [text or NOT_KEPT for text in found]
     systems = next((at for at, text in enumerate(texts) if not _is_system(text)), len(texts))
-    kept, size = len(texts), 0
-    while kept > systems and size + len(texts[kept - 1]) <= MAX_CONTENT:
-        kept -= 1
-        size += len(texts[kept])
-    shown = texts[kept:]
-    if kept > systems:
-        shown.insert(0, _left_out(kept - systems))
-    attributes: Attributes = {conv.INPUT_MESSAGES: _array(shown)}
+    attributes: Attributes = {conv.INPUT_MESSAGES: array(newest(texts[systems:]))}
     if systems:
         parts = [
             part for text in texts[:systems] for part in msgspec.json.decode(text).get("parts", ())
@@ -187,12 +185,12 @@ def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState
             state = _result(state, call_id, part["response"], out)
     turn_id = record.turn_id
     if facts.kind == "assistant":
-        state = _answer(state, record, _json(message))
+        state = _answer(state, record, to_json(message))
         if turn_id is not None:
-            replies = _remembering(state.replies, turn_id, (_json(message),))
+            replies = _remembering(state.replies, turn_id, (to_json(message),))
             state = replace(state, replies=replies)
     elif facts.human and turn_id is not None:
-        prompts = (*state.prompts.get(turn_id, ()), _json(message))
+        prompts = (*state.prompts.get(turn_id, ()), to_json(message))
         state = replace(state, prompts=_remembering(state.prompts, turn_id, prompts))
     return state
 
@@ -203,7 +201,7 @@ def _answer(state: ContentState, record: Record, answer: str) -> ContentState:
         span = state.waiting[place]
         if _is_chat(span) and _key_of(span) == (record.turn_id, record.iteration):
             earlier = str(span.attributes.get(conv.OUTPUT_MESSAGES, "[]"))
-            more = _array([*([earlier[1:-1]] if earlier != "[]" else []), _final(answer, span)])
+            more = array([*([earlier[1:-1]] if earlier != "[]" else []), _final(answer, span)])
             span = replace(span, attributes={**span.attributes, conv.OUTPUT_MESSAGES: more})
             waiting = (*state.waiting[:place], span, *state.waiting[place + 1 :])
             return replace(state, waiting=waiting)
@@ -248,8 +246,6 @@ def _finished(state: ContentState, span: Span, record: Record, out: list[Span]) 
         out += [one for one in state.waiting if one.attributes.get(conv.TURN_ID) == mine]
         rest = [one for one in state.waiting if one.attributes.get(conv.TURN_ID) != mine]
         state = replace(state, waiting=tuple(rest))
-    elif operation == conv.COMPACT:
-        span = _with_summary(state, span, record)
     if span.parent_span_id in state.compacting:
         out.append(span)
         return state
@@ -286,7 +282,7 @@ def _with_content(state: ContentState, span: Span) -> Span:
         found |= state.requests.get(_whole(known.get(f"{conv.REQUEST}seq")), {})
         answers = state.answers.get(span.span_id) or state.answers.get(_key_of(span))
         if answers:
-            found[conv.OUTPUT_MESSAGES] = _array(_final(answer, span) for answer in answers)
+            found[conv.OUTPUT_MESSAGES] = array(_final(answer, span) for answer in answers)
     elif operation == conv.EXECUTE_TOOL:
         call_id = str(known.get(conv.TOOL_CALL_ID))
         for name, texts in ((conv.TOOL_ARGUMENTS, state.calls), (conv.TOOL_RESULT, state.results)):
@@ -295,10 +291,10 @@ def _with_content(state: ContentState, span: Span) -> Span:
     elif operation == conv.INVOKE_AGENT:
         turn_id = str(known.get(conv.TURN_ID))
         if turn_id in state.prompts:
-            found[conv.INPUT_MESSAGES] = _array(state.prompts[turn_id])
+            found[conv.INPUT_MESSAGES] = array(state.prompts[turn_id])
         if turn_id in state.replies:
             replies = [_final(answer, span) for answer in state.replies[turn_id]]
-            found[conv.OUTPUT_MESSAGES] = _array(replies)
+            found[conv.OUTPUT_MESSAGES] = array(replies)
     return replace(span, attributes=known | found) if found else span
 
 
@@ -311,22 +307,6 @@ def _with_kept_answer(state: ContentState, span: Span, record: Record) -> Span:
         if part["type"] == "tool_call_response":
             return replace(span, attributes={**span.attributes, conv.TOOL_RESULT: part["response"]})
     return span
-
-
-def _with_summary(state: ContentState, span: Span, record: Record) -> Span:
-    event = read(record)
-    if not isinstance(event, PostCompact) or event.plan is None:
-        return span
-    texts = [
-        plain_text(decode_body(data).get("content"), state.clean)
-        for one in event.plan.insertions
-        if one.kind == "summary"
-        and (data := state.texts.bodies.get((_at(one.at, record), one.body))) is not None
-    ]
-    if not texts:
-        return span
-    summary = "\n".join(texts)[:MAX_CONTENT]
-    return replace(span, attributes={**span.attributes, conv.COMPACTION_SUMMARY: summary})
 
 
 # -- parts ---------------------------------------------------------------------------------------
@@ -348,10 +328,6 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else -1
 
 
-def _at(at: int | None, record: Record) -> int:
-    return record.position if at is None else at
-
-
 def _final(answer: str, span: Span) -> str:
     """An answer with its finish reason; an empty one if the provider reported none.
 
@@ -359,33 +335,11 @@ def _final(answer: str, span: Span) -> str:
     """
     reasons = span.attributes.get(conv.FINISH_REASONS)
     reason = reasons[0] if isinstance(reasons, tuple) and reasons else ""
-    return f'{answer[:-1]},"finish_reason":{_json(reason)}}}'
+    return f'{answer[:-1]},"finish_reason":{to_json(reason)}}}'
 
 
 def _is_system(text: str) -> bool:
     return text.startswith(('{"role":"system"', '{"role":"developer"'))
-
-
-def _left_out(count: int) -> str:
-    words = f"[{count} earlier messages are left out of this span; they are in the log]"
-    return _json({"role": "system", "parts": [{"type": "text", "content": words}]})
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-_NOT_KEPT: Final = _json(
-    {
-        "role": "user",
-        "parts": [{"type": "text", "content": "[a message left out of this span; the log has it]"}],
-    }
-)
-"""Stands for a message whose text was dropped while it was out of view."""
-
-
-def _array(texts: Iterable[str]) -> str:
-    return f"[{','.join(texts)}]"
 
 
 def _remembering(known: dict[K, V], key: K, value: V) -> dict[K, V]:

@@ -3,7 +3,8 @@
 The conventions are in development and no package on PyPI has all of them, so the names that we use
 are defined here, as of open-telemetry/semantic-conventions-genai, main @ e07f4eba (2026-10-02). A
 test compares their spelling with that source. The conventions have no compaction span, only
-``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``.
+``gen_ai.conversation.compacted``, so its other attributes are under ``eventctx.``, some of them
+also under the names of Google's ADK.
 """
 
 from __future__ import annotations
@@ -80,6 +81,14 @@ COMPACTION_VIEW_BEFORE: Final = "verify.view_before"
 """Digest of the last request before a compaction; the next chat has the first one's after it."""
 COMPACTION_DIGEST: Final = "verify.record"
 """Digest of the post_compact in the chain. Nobody reads digests, so their names come last."""
+# Google's ADK (adk-python 2.13.0, and its Go and Dart versions) has these for its own compactions;
+# Jaeger's GenAI view shows what begins with gen_ai. We send those that are true of ours.
+ADK_TRIGGER: Final = "gen_ai.compaction.trigger"
+ADK_SUMMARIZER: Final = "gen_ai.compaction.summarizer_type"
+ADK_EVENT_COUNT: Final = "gen_ai.compaction.event_count"
+ADK_THRESHOLD: Final = "gen_ai.compaction.token_threshold"
+ADK_RETENTION: Final = "gen_ai.compaction.event_retention_size"
+ADK_RESULT: Final = "gen_ai.compaction.result_event_id"
 REQUEST_DIGEST: Final = "eventctx.request.digest"
 
 INSTRUCTIONS_ABSENT: Final = "eventctx.instructions.absent"

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id, is_span_id, is_trace_id, new_span_id
+from eventctx.log.plan import Insertion, Run
 from eventctx.projections.trace import semconv
 from eventctx.projections.trace.compaction_attributes import MAX_RUNS, numbers_text
 from eventctx.projections.trace.fold import MAX_OPEN, TraceState, evolve, fold, initial, unfinished
@@ -215,6 +216,47 @@ def test_a_compaction_in_a_list_sorted_by_name_begins_with_its_sentence_and_ends
     names = sorted([*one.attributes, *beside])
     assert names[0] == "compaction"
     assert names[-2:] == ["verify.record", "verify.view_before"]
+
+
+def as_adk(one: Span) -> dict[str, object]:
+    lead = "gen_ai.compaction."
+    return {k.removeprefix(lead): v for k, v in one.attributes.items() if k.startswith(lead)}
+
+
+def test_a_compaction_has_googles_names_for_what_is_true_of_it_and_no_others():
+    session = Session()
+    begun = replace(PRE, threshold=900, settings={"keep_recent": 4, "older": 1})
+    session.add(begun, span(2))
+    run = Run(2, 5, "merged", "duplicate")
+    plan = replace(compacted().plan, runs=(Run(0, 1, "dropped", "older"), run))
+    record = session.add(replace(compacted(), threshold=900, plan=plan), span(2))
+    assert as_adk(only(session)) == {
+        "trigger": "threshold",
+        "token_threshold": 900,
+        "event_retention_size": 4,
+        "event_count": 6,
+        "result_event_id": record.id.hex(),
+    }
+
+
+def test_the_policy_is_named_as_the_summarizer_where_it_put_in_a_new_summary():
+    def summarizer(at: int | None, **more: object) -> object:
+        session = Session()
+        plan = replace(compacted().plan, insertions=(Insertion("summary", 0, at),))
+        session.add(replace(compacted(), plan=plan, **more), span(2))
+        return as_adk(only(session)).get("summarizer_type")
+
+    assert summarizer(None) == "sliding"
+    assert summarizer(None, fallback="ladder") == "ladder"
+    assert summarizer(0) is None
+    assert summarizer(None, trigger="imported") is None
+
+
+def test_a_compaction_that_changed_nothing_has_no_result_by_googles_names_either():
+    session = Session()
+    session.add(PRE, span(2))
+    session.add(compacted("skipped"), span(2))
+    assert as_adk(only(session)) == {"trigger": "threshold"}
 
 
 def test_compacted_is_true_on_every_chat_under_a_plan_and_never_false():
@@ -458,6 +500,12 @@ def test_attribute_names_are_spelt_as_upstream_and_ours_apart():
     )
     assert sorted(name for name in names if name.startswith("gen_ai.")) == [
         "gen_ai.agent.name",
+        "gen_ai.compaction.event_count",
+        "gen_ai.compaction.event_retention_size",
+        "gen_ai.compaction.result_event_id",
+        "gen_ai.compaction.summarizer_type",
+        "gen_ai.compaction.token_threshold",
+        "gen_ai.compaction.trigger",
         "gen_ai.conversation.compacted",
         "gen_ai.conversation.id",
         "gen_ai.input.messages",

@@ -175,6 +175,7 @@ async def with_contents() -> list[Span]:
                         pass
                     done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "text"}
                     await ctx.add_message({"role": "user", "content": [done]})
+        await ctx.compact()
         state, found = traced.initial(str), []
         async for record in engine.records("s", bodies=True):
             state = traced.evolve(state, record)

@@ -181,7 +181,7 @@ def _of_event(kind: str, field: str) -> str:
 
 
 def _turn(event: events.PromptSubmit) -> SpanStart:
-    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT}
+    known: Attributes = {conv.OPERATION: conv.INVOKE_AGENT, conv.TURN_COMPACTIONS: 0}
     if event.agent is not None:
         known[conv.AGENT_NAME] = event.agent
     if event.number is not None:

@@ -33,6 +33,7 @@ from eventctx.projections.trace.compaction_content import contents
 from eventctx.projections.trace.genai_messages import Clean, genai_message
 from eventctx.projections.trace.message_lists import MAX_CONTENT, NOT_KEPT, array, newest, to_json
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.title import Title, title_of
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.state import ViewState
 
@@ -54,6 +55,7 @@ class ContentState(msgspec.Struct, frozen=True):
     - ``answers``: answers as JSON, by span id, and by turn and iteration.
     - ``calls``, ``results``: tool calls' arguments and results, by call id.
     - ``prompts``: messages of the person, by turn; ``replies``: the last answer, by turn.
+    - ``title``: that of the session, for the roots of its traces.
     - ``compacting``: span ids of compactions. No message answers a summarizer's call in one.
     """
 
@@ -68,6 +70,7 @@ class ContentState(msgspec.Struct, frozen=True):
     prompts: dict[str, tuple[str, ...]] = {}
     replies: dict[str, tuple[str, ...]] = {}
     compacting: tuple[str, ...] = ()
+    title: Title | None = None
 
 
 def initial(clean: Clean) -> ContentState:
@@ -88,7 +91,7 @@ def evolve(
     told = contents(state.view, state.texts, record, state.clean) if compacted else {}
     state = _absorbed(state, record)
     if record.type == "session:fork":  # the view goes on; spans that wait are the parent's
-        state = ContentState(state.clean, state.view, state.texts)
+        state = ContentState(state.clean, state.view, state.texts, title=state.title)
     if record.type in _BOUNDARIES:
         state = _released(state, record, out)
     elif record.type == "context:pre_compact" and record.span_id is not None:
@@ -118,6 +121,9 @@ def unfinished(state: ContentState, spans: Iterable[Span]) -> list[Span]:
 
 
 def _absorbed(state: ContentState, record: Record) -> ContentState:
+    title = title_of(state.title, record, state.clean)
+    if title is not state.title:
+        state = replace(state, title=title)
     texts = trace_bodies.keep(state.texts, record)
     try:
         view = request_view.evolve(state.view, record)
@@ -143,7 +149,12 @@ def _erased(state: ContentState, record: Record) -> ContentState:
     ]
     texts = trace_bodies.erase(state.texts, event)
     return ContentState(
-        state.clean, state.view, texts, tuple(stripped), compacting=state.compacting
+        state.clean,
+        state.view,
+        texts,
+        tuple(stripped),
+        compacting=state.compacting,
+        title=state.title,
     )
 
 
@@ -278,6 +289,9 @@ def _with_content(state: ContentState, span: Span) -> Span:
     known = span.attributes
     found: Attributes = {}
     operation = known.get(conv.OPERATION)
+    root = operation == conv.INVOKE_AGENT or span.parent_span_id is None
+    if root and state.title is not None and state.title.text is not None:
+        found[conv.SESSION_TITLE] = state.title.text
     if operation == conv.CHAT:
         found |= state.requests.get(_whole(known.get(f"{conv.REQUEST}seq")), {})
         answers = state.answers.get(span.span_id) or state.answers.get(_key_of(span))

@@ -271,8 +271,11 @@ def _close(
         if event.trigger != "imported" or not event.duration:
             began = min(span.start, began)
         span = with_event(replace(span, start=began), record, event)
-        if event.outcome == "applied" and event.plan is not None:
-            state = replace(state, plan=record.position)
+        if event.outcome == "applied":
+            saved = event.tokens_before - event.tokens_after
+            counts = {conv.TURN_COMPACTIONS: 1, conv.TURN_SAVED: saved}
+            state = _count(state, record.turn_id, counts)
+            state = state if event.plan is None else replace(state, plan=record.position)
     if span is None or span.family != ends.family:
         return _show(state, record, event)
     spans = dict(state.open)
@@ -304,20 +307,27 @@ def _close(
     return replace(state, finished=(*state.finished, done))
 
 
+def _count(state: TraceState, turn_id: str | None, counts: dict[str, int]) -> TraceState:
+    """Add to the counts on the span of a turn, if it is open."""
+    turn = _turn(state, turn_id)
+    if turn is None:
+        return state
+    sums = dict(turn.attributes)
+    for name, count in counts.items():
+        before = sums.get(name, 0)
+        sums[name] = before + count if isinstance(before, int) else count
+    return _put(state, replace(turn, attributes=sums))
+
+
 def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
     """Add a call's usage to its chat span, and to the sum on its turn."""
     usage = attrs.usage(event)
-    turn = _turn(state, record.turn_id)
-    if turn is not None:
-        sums: Attributes = {}
-        for name in (conv.INPUT_TOKENS, conv.OUTPUT_TOKENS):
-            old, new = turn.attributes.get(name, 0), usage.get(name)
-            if isinstance(old, int) and isinstance(new, int):
-                sums[name] = old + new
-        if not event.output_exact:
-            without = turn.attributes.get(conv.INEXACT_OUTPUTS, 0)
-            sums[conv.INEXACT_OUTPUTS] = without + 1 if isinstance(without, int) else 1
-        state = _put(state, replace(turn, attributes=turn.attributes | sums))
+    counts = {conv.INPUT_TOKENS: event.prompt} if event.prompt else {}
+    if event.output_exact:
+        counts[conv.OUTPUT_TOKENS] = event.output
+    else:
+        counts[conv.INEXACT_OUTPUTS] = 1
+    state = _count(state, record.turn_id, counts)
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
         return _put(state, replace(span, attributes=span.attributes | usage))
@@ -331,12 +341,7 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
 
 def _measured(state: TraceState, record: Record, event: PromptMeasured) -> TraceState:
     """Add to what the turn took by the measure of the program that ran it."""
-    turn = _turn(state, record.turn_id)
-    if turn is None:
-        return state
-    before = turn.attributes.get(conv.TURN_DURATION, 0)
-    took = event.duration + (before if isinstance(before, int) else 0)
-    return _put(state, replace(turn, attributes=turn.attributes | {conv.TURN_DURATION: took}))
+    return _count(state, record.turn_id, {conv.TURN_DURATION: event.duration})
 
 
 def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> TraceState:

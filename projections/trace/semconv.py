@@ -53,6 +53,10 @@ COMPACT: Final = "compact"
 OURS: Final = "eventctx."
 TURN_ID: Final = "eventctx.turn.id"
 TURN_NUMBER: Final = "eventctx.turn.number"
+TURN_COMPACTIONS: Final = "eventctx.turn.compactions"
+"""Compactions that were applied in a turn."""
+TURN_SAVED: Final = "eventctx.turn.estimated_tokens.saved"
+"""Tokens by which they made views smaller, as we count them."""
 TURN_DURATION: Final = "eventctx.turn.duration"
 """Nanoseconds that an imported turn's program measured; its span may also hold a wait."""
 ITERATION: Final = "eventctx.iteration"
@@ -100,10 +104,11 @@ SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 COMPACTION_SUMMARY: Final = "eventctx.compaction.summary"
+SESSION_TITLE: Final = "eventctx.session.title"
 CONTENT: Final = frozenset(
     (
         *(INPUT_MESSAGES, OUTPUT_MESSAGES, SYSTEM_INSTRUCTIONS),
-        *(TOOL_ARGUMENTS, TOOL_RESULT, COMPACTION_SUMMARY),
+        *(TOOL_ARGUMENTS, TOOL_RESULT, COMPACTION_SUMMARY, SESSION_TITLE),
     )
 )
 """Attributes that hold contents, as JSON text; spans have them only if contents are enabled."""

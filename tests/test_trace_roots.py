@@ -1,0 +1,152 @@
+"""What the root of a trace tells, so that a list of search results can be told apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import eventctx
+from eventctx.hooks.redact import DEFAULT
+from eventctx.log import events as ev
+from eventctx.projections.trace import traced
+from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.title import MAX_TITLE
+from tests.hooks.given import PRE, Session, compacted, span
+
+TITLE = "eventctx.session.title"
+KEY = "sk-ant-api03-" + "a1B2" * 12
+
+
+async def roots(engine: eventctx.Engine, session: str = "s", clean: Any = str) -> list[Span]:
+    state, found = traced.initial(clean), list[Span]()
+    async for record in engine.records(session, bodies=True):
+        state = traced.evolve(state, record)
+        found = [] if record.type == "session:fork" else [*found, *state.finished]
+    return [one for one in found if one.parent_span_id is None]
+
+
+async def turns_of(ctx: eventctx.Context, *texts: str) -> None:
+    for text in texts:
+        async with ctx.turn():
+            await ctx.add_message({"role": "user", "content": text})
+
+
+# -- compactions ---------------------------------------------------------------------------------
+
+
+def test_a_turn_counts_its_applied_compactions_and_the_tokens_that_they_saved() -> None:
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    for number, outcome in enumerate(("applied", "skipped", "applied", "failed"), 2):
+        session.add(PRE, span(number), span(1))
+        session.add(compacted(outcome), span(number), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    session.add(PRE, span(8), turn=None)
+    session.add(compacted("applied"), span(8), turn=None)
+    found = {one.span_id: one.attributes for one in fold(session.records)}
+    event = compacted("applied")
+    saved = event.tokens_before - event.tokens_after
+    assert saved > 0
+    assert found[span(1)]["eventctx.turn.compactions"] == 2
+    assert found[span(1)]["eventctx.turn.estimated_tokens.saved"] == 2 * saved
+    assert "eventctx.turn.compactions" not in found[span(8)]
+
+
+def test_a_turn_without_one_counts_none_and_saved_nothing() -> None:
+    session = Session()
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.add(ev.PromptComplete(), span(1))
+    (turn,) = fold(session.records)
+    assert turn.attributes["eventctx.turn.compactions"] == 0
+    assert "eventctx.turn.estimated_tokens.saved" not in turn.attributes
+
+
+# -- titles --------------------------------------------------------------------------------------
+
+
+async def test_the_title_is_the_beginning_of_the_first_words_of_a_person() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "system", "content": "Be brief."})
+        await turns_of(ctx, "Fix the\n  clock " + "now " * 50, "And the bell")
+        first, second = await roots(engine)
+        records = [record async for record in engine.records("s")]
+    title = first.attributes[TITLE]
+    assert isinstance(title, str)
+    assert title.startswith("Fix the clock now now ")
+    assert (len(title), title[-1]) == (MAX_TITLE, "…")
+    assert second.attributes[TITLE] == title
+    assert all(TITLE not in one.attributes for one in fold(records)), "contents are off"
+
+
+async def test_only_roots_have_it_also_that_of_a_compaction_outside_of_a_turn() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=2_000)
+        async with ctx.turn() as turn, turn.iteration() as cycle:
+            for number in range(8):
+                await ctx.add_message({"role": "user", "content": f"Task {number} " + "x " * 400})
+            await ctx.get_messages_for_request()
+            async with cycle.provider_call("m"):
+                pass
+        await ctx.compact(budget=600)
+        state, found = traced.initial(str), list[Span]()
+        async for record in engine.records("s", bodies=True):
+            state = traced.evolve(state, record)
+            found += state.finished
+    titled = {one.name for one in found if TITLE in one.attributes}
+    assert titled == {"invoke_agent", "compact workset"}
+    assert all((TITLE in one.attributes) == (one.parent_span_id is None) for one in found)
+
+
+async def test_a_secret_in_it_is_redacted_before_it_is_cut() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await turns_of(ctx, "x" * (MAX_TITLE - 10) + f" {KEY}")
+        (turn,) = await roots(engine, clean=DEFAULT.text)
+    assert KEY[:12] not in str(turn.attributes[TITLE])
+
+
+async def test_once_erased_it_is_gone_live_and_from_the_log_and_no_other_takes_its_place() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await turns_of(ctx, "My name is Ann", "Go on")
+        assert [one.attributes[TITLE] for one in await roots(engine)] == ["My name is Ann"] * 2
+        seen = traced.initial(str)
+        async for record in engine.records("s", bodies=True):
+            seen = traced.evolve(seen, record)
+        await engine.erase("s", [0])
+        await turns_of(ctx, "And then")
+        later = [one async for one in engine.records("s", bodies=True)][seen_records(seen) :]
+        live = list[Span]()
+        for record in later:
+            seen = traced.evolve(seen, record)
+            live += seen.finished
+        assert [TITLE in one.attributes for one in live] == [False]
+        assert all(TITLE not in one.attributes for one in await roots(engine))
+
+
+def seen_records(state: traced.Traced) -> int:
+    assert state.content is not None
+    return state.content.view.position + 1
+
+
+async def test_a_harness_gives_no_title_and_a_fork_has_its_parents() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "<system-reminder>x</system-reminder>"})
+        await turns_of(ctx, "Fix the clock")
+        head = (await engine.store.head("s")).head  # type: ignore[union-attr]
+        await engine.fork("s", head, "child")
+        await turns_of(await engine.session("child"), "Fix the bell")
+        (own,) = await roots(engine, "child")
+    assert own.attributes[TITLE] == "Fix the clock"
+
+
+async def test_messages_that_came_as_a_list_have_one_too() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        rows = [{"role": "system", "content": "Be"}, {"role": "user", "content": "Fix the clock"}]
+        await ctx.set_messages(rows)
+        await turns_of(ctx, "Fix the bell")
+        (own,) = await roots(engine)
+    assert own.attributes[TITLE] == "Fix the clock"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -148,14 +149,17 @@ class ExporterEnvironment(NamedTuple):
 
 
 def environment(protocol: Literal["HTTP", "GRPC"]) -> ExporterEnvironment:
-    """The settings for one protocol. Raises InvalidSetting for a provider that is not installed."""
+    """The settings for one protocol.
+
+    Raises InvalidSetting for a file that cannot be read, and a provider that is not installed.
+    """
     from opentelemetry.util.re import parse_env_headers
 
     return ExporterEnvironment(
         parse_env_headers(_of_traces("HEADERS") or "", liberal=True),
-        _of_traces("CERTIFICATE"),
-        _of_traces("CLIENT_CERTIFICATE"),
-        _of_traces("CLIENT_KEY"),
+        _file("CERTIFICATE"),
+        _file("CLIENT_CERTIFICATE"),
+        _file("CLIENT_KEY"),
         (_of_traces("COMPRESSION") or "none").strip().lower(),
         _provided(f"OTEL_PYTHON_EXPORTER_OTLP_{protocol}"),
     )
@@ -164,6 +168,19 @@ def environment(protocol: Literal["HTTP", "GRPC"]) -> ExporterEnvironment:
 def _of_traces(name: str) -> str | None:
     found = os.environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}")
     return found or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") or None
+
+
+def _file(name: str) -> str | None:
+    path = _of_traces(name)
+    if path is not None:
+        try:
+            Path(path).open("rb").close()
+        except OSError as error:
+            raise InvalidSetting(
+                f"OTEL_EXPORTER_OTLP_{name}: expected a file that can be read, found {path!r}: "
+                f"{error.strerror}"
+            ) from error
+    return path
 
 
 def _provided(prefix: str) -> Any:

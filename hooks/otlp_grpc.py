@@ -13,7 +13,6 @@ from typing import Any, Final
 import grpc
 from google.rpc.error_details_pb2 import RetryInfo
 
-from eventctx.errors import InvalidSetting
 from eventctx.hooks.otlp_answers import (
     ExportAnswer,
     ExporterEnvironment,
@@ -85,13 +84,7 @@ def _channel(target: str, insecure: bool, found: ExporterEnvironment, compressio
 
 
 def _read(path: str | None) -> bytes | None:
-    try:
-        return None if path is None else Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidSetting(
-            f"OTLP: expected a certificate or key at {path}, as OTEL_EXPORTER_OTLP_* says; "
-            f"found none that can be read: {error.strerror}"
-        ) from error
+    return None if path is None else Path(path).read_bytes()
 
 
 def _failed(error: Any, seconds: float) -> ExportAnswer:

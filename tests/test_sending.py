@@ -23,6 +23,7 @@ from eventctx.errors import ExportFailed, InvalidSetting
 from eventctx.hooks.otlp import Sender
 from eventctx.projections.trace.spans import Span
 from tests.cli.conftest import Outcome, write
+from tests.services.certificates import make_certificates
 from tests.services.receiver import Accept, Hang, Partial, Receiver, Refuse, Say
 
 SPAN = Span("n", "internal", "a" * 32, "b" * 16, None, 1, 2, "unset", None, {"k": 1}, ())
@@ -324,6 +325,74 @@ def test_a_receiver_to_which_everything_is_too_large_is_not_asked_for_every_span
         with pytest.raises(ExportFailed, match=r"413|larger than max"):
             Sender(url_of(receiver, protocol)).send(spans(500))
         assert len(receiver.exports) == 1
+
+
+def test_a_batch_is_full_by_its_texts_too(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventctx.cli.output.trace_outputs.BATCH_TEXT", 1)
+    file = tmp_path / "t.jsonl"
+    done = run("trace", "work", "--otlp-file", file, "--store", store)
+    count = run("trace", "work", "--json", "--store", store).out.count("\n")
+    assert f"{count} spans" in done.err
+    assert file.read_text().count("\n") == count > 1
+
+
+# -- OpenTelemetry's environment variables -------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_headers_are_those_of_the_environment(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-tenant=all")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "X-Tenant=agents,x-key=a%20b")
+    with Receiver() as receiver:
+        Sender(url_of(receiver, protocol)).send([SPAN])
+        (export,) = receiver.exports
+    assert (export.headers["x-tenant"], export.headers["x-key"]) == ("agents", "a b")
+    assert export.headers["user-agent"].startswith("eventctx/")
+
+
+@pytest.mark.parametrize("url", ["grpcs://127.0.0.1:1", "https://127.0.0.1:1"])
+def test_a_certificate_that_is_not_there_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/no/such.pem")
+    with pytest.raises(InvalidSetting, match=r"CERTIFICATE: expected a file .* '/no/such.pem'"):
+        Sender(url)
+
+
+@pytest.mark.parametrize("url", ["grpcs://127.0.0.1:1", "https://127.0.0.1:1"])
+def test_a_credential_provider_that_is_not_installed_is_named(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for protocol in ("GRPC", "HTTP"):
+        name = f"OTEL_PYTHON_EXPORTER_OTLP_{protocol}_TRACES_CREDENTIAL_PROVIDER"
+        monkeypatch.setenv(name, "nobody")
+    with pytest.raises(InvalidSetting, match=r"expected the name of an installed .* 'nobody'"):
+        Sender(url)
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_certificates_are_those_of_the_environment(
+    protocol: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_certificates(tmp_path)
+    with Receiver(tmp_path) as receiver:
+        url = url_of(receiver, protocol).replace("http:", "https:").replace("grpc:", "grpcs:")
+        with pytest.raises(ExportFailed, match=r"certificate|CERTIFICATE|[Hh]andshake"):
+            Sender(url, timeout=2).send([SPAN])
+        for name, file in (
+            ("CERTIFICATE", "ca.pem"),
+            ("CLIENT_CERTIFICATE", "server.pem"),
+            ("CLIENT_KEY", "server-key.pem"),
+        ):
+            monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(tmp_path / file))
+        sender = Sender(url)
+        sender.send([SPAN])
+        sender.finish()
+        assert len(receiver.spans) == 1
 
 
 def spans(count: int, first: int = 0, attributes: dict[str, Any] | None = None) -> list[Span]:

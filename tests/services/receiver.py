@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gzip
 import socket
+import ssl
 import threading
 import zlib
 from collections import deque
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import grpc
@@ -115,7 +117,9 @@ class Export(NamedTuple):
 class Receiver:
     """Listens on two free ports of 127.0.0.1 between `start` and `stop`, or within ``with``."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Path | None = None) -> None:
+        """Listen with TLS, to clients with a certificate, if there is a folder of certificates."""
+        self._certificates = certificates
         self._changed = threading.Condition()
         self._exports: list[Export] = []
         self._kept: list[ReceivedSpan] = []
@@ -130,12 +134,16 @@ class Receiver:
 
     def start(self) -> Receiver:
         """Begin to listen; returns itself."""
-        self._http = _HttpServer(self._take)
+        self._http = _HttpServer(self._take, self._certificates)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         self._grpc = grpc.server(ThreadPoolExecutor(8, "receiver"))
         add_TraceServiceServicer_to_server(_GrpcService(self._take), self._grpc)
-        self._grpc_port = self._grpc.add_insecure_port("127.0.0.1:0")
+        if self._certificates is None:
+            self._grpc_port = self._grpc.add_insecure_port("127.0.0.1:0")
+        else:
+            credentials = _credentials(self._certificates)
+            self._grpc_port = self._grpc.add_secure_port("127.0.0.1:0", credentials)
         self._grpc.start()
         return self
 
@@ -248,6 +256,13 @@ class Receiver:
         return answer
 
 
+def _credentials(folder: Path) -> Any:
+    key, server, authority = (
+        (folder / name).read_bytes() for name in ("server-key.pem", "server.pem", "ca.pem")
+    )
+    return grpc.ssl_server_credentials([(key, server)], authority, require_client_auth=True)
+
+
 _Take = Callable[[str, ExportTraceServiceRequest, Mapping[str, str]], Answer]
 
 
@@ -288,11 +303,18 @@ class _HttpServer(ThreadingHTTPServer):
     # Connections are kept open, so their threads end only when the server closes them.
     daemon_threads = False
 
-    def __init__(self, take: _Take) -> None:
+    def __init__(self, take: _Take, certificates: Path | None) -> None:
         self.take = take
         self._open: set[socket.socket] = set()
         self._guard = threading.Lock()
         super().__init__(("127.0.0.1", 0), _HttpHandler)
+        if certificates is not None:
+            context = ssl.create_default_context(
+                ssl.Purpose.CLIENT_AUTH, cafile=str(certificates / "ca.pem")
+            )
+            context.load_cert_chain(certificates / "server.pem", certificates / "server-key.pem")
+            context.verify_mode = ssl.CERT_REQUIRED
+            self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._guard:

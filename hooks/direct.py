@@ -77,7 +77,10 @@ def _limits_nothing(tracer: Tracer) -> bool:
     if limits is None:
         return False
     lengths = (limits.max_span_attribute_length, limits.max_attribute_length)
-    counts = (limits.max_span_attributes, limits.max_events, limits.max_event_attributes)
+    counts = (
+        *(limits.max_span_attributes, limits.max_events, limits.max_event_attributes),
+        *(limits.max_links, limits.max_link_attributes),
+    )
     return all(length is None for length in lengths) and all(
         count is None or count >= _ATTRIBUTES for count in counts
     )

@@ -9,6 +9,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import (
+    Link,
     SpanContext,
     SpanKind,
     Status,
@@ -18,7 +19,7 @@ from opentelemetry.trace import (
 )
 
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.spans import Span, SpanLink
 from eventctx.version import __version__
 
 SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -47,7 +48,7 @@ def readable(
         of,
         attributes,
         [Event(event.name, event.attributes, event.time) for event in span.events],
-        (),
+        [_link(one) for one in span.links] if span.links else (),
         _KINDS[span.kind],
         None,
         Status(StatusCode.ERROR, span.message) if span.status == "error" else _UNSET,
@@ -55,3 +56,8 @@ def readable(
         span.end,
         _SCOPE,
     )
+
+
+def _link(link: SpanLink) -> Link:
+    to = SpanContext(int(link.trace_id, 16), int(link.span_id, 16), False, SAMPLED)
+    return Link(to, link.attributes)

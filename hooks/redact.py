@@ -25,7 +25,7 @@ from eventctx.hooks.secret_forms.known import PREFIXES
 from eventctx.hooks.secret_forms.named import NAMES
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.spans import Span, SpanEvent
+from eventctx.projections.trace.spans import Span, SpanEvent, SpanLink
 
 MAX_PASSES: Final = 4
 MAX_REMEMBERED: Final = 64
@@ -171,15 +171,19 @@ class Redactor:
         return value
 
     def span(self, span: Span) -> Span:
-        """Return the span with its name, message, attributes and events' attributes redacted."""
-        events = span.events
+        """Return the span with its name, message, attributes, events and links redacted."""
+        events, links = span.events, span.links
         return replace(
             span,
             name=self.text(span.name),
             message=None if span.message is None else self.text(span.message),
             attributes=self.fields(span.attributes),
             events=tuple([self._event(event) for event in events]) if events else events,
+            links=tuple([self._link(link) for link in links]) if links else links,
         )
+
+    def _link(self, link: SpanLink) -> SpanLink:
+        return SpanLink(link.trace_id, link.span_id, self.fields(link.attributes))
 
     def _event(self, event: SpanEvent) -> SpanEvent:
         attributes = event.attributes

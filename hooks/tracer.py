@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.spans import OpenSpan, Span
+from eventctx.projections.trace.spans import OpenSpan, Span, SpanLink
 from eventctx.version import __version__
 
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ class RecordTracer:
             context,
             _KINDS[span.kind],
             attributes=span.attributes,
+            links=[_link(one) for one in span.links],
             start_time=span.start,
         )
         for event in span.events:
@@ -247,6 +248,10 @@ class RecordTracer:
         flush = getattr(self._provider or otel.get_tracer_provider(), "force_flush", None)
         if flush is not None:
             flush()
+
+
+def _link(link: SpanLink) -> otel.Link:
+    return otel.Link(span_context(link.trace_id, link.span_id, _SAMPLED), link.attributes)
 
 
 def span_context(trace_id: str, span_id: str, flags: TraceFlags) -> SpanContext:

@@ -58,6 +58,10 @@ def as_sent(one: ReadableSpan) -> dict[str, Any]:
         "status": (one.status.status_code.name.lower(), one.status.description),
         "attributes": dict(one.attributes),
         "events": [(event.name, event.timestamp, dict(event.attributes)) for event in one.events],
+        "links": [
+            (f"{link.context.trace_id:032x}", f"{link.context.span_id:016x}", dict(link.attributes))
+            for link in one.links
+        ],
     }
 
 
@@ -70,6 +74,7 @@ def as_folded(one: Span) -> dict[str, Any]:
         "status": (one.status, one.message if one.status == "error" else None),
         "attributes": dict(one.attributes),
         "events": [(event.name, event.time, dict(event.attributes)) for event in one.events],
+        "links": [(link.trace_id, link.span_id, dict(link.attributes)) for link in one.links],
     }
 
 

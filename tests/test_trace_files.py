@@ -58,7 +58,7 @@ AnyTag = Text | Flag | Whole | Real
 
 
 class Reference(Strict):
-    ref_type: Annotated[str, Meta(pattern="^CHILD_OF$")]
+    ref_type: Annotated[str, Meta(pattern="^(CHILD_OF|FOLLOWS_FROM)$")]
     trace_id: TraceId = msgspec.field(name="traceID")
     span_id: SpanId = msgspec.field(name="spanID")
 
@@ -107,6 +107,10 @@ def everything() -> list[Span]:
     whole_turn(session)
     whole_turn(session, "t2", 0x200)
     session.add(ev.PromptSubmit(number=3), span(0x300), turn="t3")
+    session.add(ev.ProviderRequest(), span(0x302), span(0x300), turn="t3")
+    session.add(ev.ProviderResponse(), span(0x302), span(0x300), turn="t3")
+    session.add(ev.ToolPre(name="quick"), span(0x303), span(0x302), turn="t3")
+    session.add(ev.ToolPost(name="quick"), span(0x303), span(0x302), turn="t3")
     session.add(ev.ToolPre(name="slow"), span(0x301), span(0x300), turn="t3")
     session.add(
         ev.ToolError(name="slow", error_type="CancelledError", status="cancelled"),
@@ -135,10 +139,9 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
     found = {one.span_id: one for trace in file.data for one in trace.spans}
     assert len(found) == len(spans)
     for trace in file.data:
-        own = {one.span_id for one in trace.spans}
         for one in trace.spans:
             assert one.trace_id == trace.trace_id
-            assert {reference.span_id for reference in one.references} <= own
+            assert {reference.span_id for reference in one.references} <= found.keys()
             assert trace.processes[one.process_id].service_name == "eventctx"
     for span_ in spans:
         one = found[span_.span_id]
@@ -150,6 +153,10 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
             tag = json.dumps(value, separators=(",", ":")) if isinstance(value, tuple) else value
             assert tags[name] == tag
         assert tags["span.kind"] == span_.kind
+        assert [(one.ref_type, one.trace_id, one.span_id) for one in one.references] == [
+            *([("CHILD_OF", span_.trace_id, span_.parent_span_id)] if span_.parent_span_id else []),
+            *[("FOLLOWS_FROM", link.trace_id, link.span_id) for link in span_.links],
+        ]
         assert ("error" in tags) == (span_.status == "error")
         assert [log.fields[0].value for log in one.logs] == [event.name for event in span_.events]
 
@@ -191,6 +198,7 @@ def test_an_otlp_line_says_what_opentelemetrys_own_encoder_says() -> None:
         if one["status"] == {}:
             del one["status"]
     assert ours(spans) == expected
+    assert {len(one.links) for one in spans} == {0, 1}
 
 
 _VALUES = st.one_of(

@@ -53,6 +53,10 @@ def everything() -> list[Span]:
         for _ in range(spans.MAX_EVENTS + 1):
             add(ev.Pinned(numbers=(0,)), own)
 
+    session.add(ev.PromptSubmit(number=1), ROOT, turn="inherited")
+    session.add(ev.SessionFork(parent="mother", at=0), turn=None)
+    link = ev.SessionLinked(session="mother", relation="parent", call_id="c")
+    session.add(link, turn=None)
     add(ev.PromptSubmit(number=1, agent="helper"), ROOT, None, None)
     prepared = add(a_request(), ROOT)
     add(ev.ProviderRequest(model="m", provider="p", prepared=prepared), CALL)
@@ -194,6 +198,17 @@ async def attributes_of_spans() -> dict[str, tuple[set[str], set[str]]]:
     return found
 
 
+def links_documented() -> dict[str, str]:
+    table = PAGE.read_text(encoding="utf-8").partition("\n## Links\n")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `([^`]+)` \| (\S+) \| .+ \|$", table, flags=re.MULTILINE))
+
+
+def test_every_attribute_of_a_link_is_documented_with_its_type() -> None:
+    links = [link for one in everything() for link in one.links]
+    found = {name: TYPES[type(value)] for one in links for name, value in one.attributes.items()}
+    assert found == links_documented()
+
+
 def as_documented(name: str) -> str:
     name = re.sub(rf"({'|'.join(flat.DISPOSITIONS)})(?=\.\w+$)", "DISPOSITION", name)
     return re.sub(r"(?<=\.setting\.).+", "NAME", name)
@@ -217,7 +232,7 @@ async def test_every_attribute_is_documented_with_its_type_and_spans_and_nothing
 
 
 def test_every_name_that_the_code_spells_out_is_documented() -> None:
-    in_docs = documented()
+    in_docs = {*documented(), *links_documented()}
     for name, value in vars(semconv).items():
         if isinstance(value, str) and name.isupper() and value.startswith(OURS_OR_THEIRS):
             assert value in in_docs or value.endswith("."), name

@@ -38,6 +38,7 @@ from eventctx.log.events import (
     RequestPrepared,
     SessionEnd,
     SessionFork,
+    SessionLinked,
     SessionStart,
     UsageReported,
 )
@@ -45,11 +46,19 @@ from eventctx.log.ids import derive_span_id
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
 from eventctx.projections.trace import attributes as attrs
-from eventctx.projections.trace import parents
+from eventctx.projections.trace import links, parents
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes, Closing
 from eventctx.projections.trace.ids import TraceIds, locate, needs
-from eventctx.projections.trace.spans import OpenSpan, Span, begin, finish, give_up, with_event
+from eventctx.projections.trace.spans import (
+    OpenSpan,
+    Span,
+    SpanLink,
+    begin,
+    finish,
+    give_up,
+    with_event,
+)
 
 MAX_OPEN: Final = 256
 """Most open spans of one session; beyond that, the oldest is finished as ``unfinished``."""
@@ -78,6 +87,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``waiting``: prepared requests that no model call has sent yet; ``sent``: the last ones that
       a call has sent, kept because a call that failed is made again.
     - ``ids``: the trace ids; ``calls``: the last model calls, whose tools hang beside them.
+    - ``lineage``: where spans may link to.
     - ``plan``: position of the post_compact in force, if known.
     - ``compactions``: how many were seen; None if the fold did not see the stream's beginning.
     - ``digest``: of the last request's view.
@@ -95,6 +105,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     sent: tuple[SentRequest, ...] = ()
     ids: TraceIds = TraceIds()
     calls: parents.Calls = ()
+    lineage: links.Lineage = links.Lineage()
     plan: int | None = None
     compactions: int | None = None
     digest: str | None = None
@@ -114,8 +125,9 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     event = read(record)
     if type(event) not in _STEERING and state.started and not needs(record):
         return _shown(state, record, event)
-    if record.type == "session:fork":
-        state = TraceState()  # the records before it are in the parent's traces
+    if isinstance(event, SessionFork):
+        # The spans of the records before it are in the parent's traces.
+        state = TraceState(lineage=links.forked(state.lineage, record, event))
     ids, trace_id = locate(state.ids, record, event)
     compactions = state.compactions
     if not state.started and (record.position == 0 or record.type == "session:fork"):
@@ -148,13 +160,16 @@ def evolve(state: TraceState, record: Record) -> TraceState:
         return _measured(state, record, event)
     if isinstance(event, Cleared):
         state = replace(state, plan=None)
+    if isinstance(event, SessionLinked):
+        state = replace(state, lineage=links.linked(state.lineage, event))
     return _show(state, record, event)
 
 
 _STEERING: Final = frozenset(
     (
         *attrs.SPANS,
-        *(UsageReported, RequestPrepared, PromptMeasured, Cleared, SessionFork, SessionEnd),
+        *(UsageReported, RequestPrepared, PromptMeasured, Cleared),
+        *(SessionFork, SessionLinked, SessionEnd),
     )
 )
 """Events that begin, end or change a span. All others are only shown as events on a span."""
@@ -226,7 +241,9 @@ def _open(
     start = record.time
     turn = _turn(state, record.turn_id)
     parent = record.parent_span_id
+    linked: tuple[SpanLink, ...] = ()
     if begins.family == "turn":
+        attributes |= state.lineage.attributes
         state = replace(state, floor=record.time)
         for key, old in spans.items():
             if old.quiet_since is None:
@@ -244,17 +261,23 @@ def _open(
         parent = parents.of_tool(state.calls, record, state.open, turn)
         if parent != record.parent_span_id and record.parent_span_id is not None:
             attributes[conv.PARENT_SPAN_ID] = record.parent_span_id
+            linked = links.of_tool(record, parent, trace_id)
     elif isinstance(event, ProviderRequest):
         state = replace(state, calls=parents.remember(state.calls, record))
         state = _release(state, _in_parallel(record))
         state, known = _take_prepared(state, record, event)
         attributes |= known
+        linked = links.of_chat(state.lineage, attributes, trace_id)
+    if turn is not None and (origins := links.of_child(state.lineage, turn, parent)):
+        linked += origins
+        spans[turn.span_id] = replace(turn, carried=True)
     span_id = record.span_id or ""
-    spans[span_id] = begin(record, begins, span_id, parent, trace_id, start, attributes)
+    begun = begin(record, begins, span_id, parent, trace_id, start, attributes)
+    spans[span_id] = replace(begun, links=linked) if linked else begun
     if len(spans) > MAX_OPEN:
         oldest = spans.pop(next(iter(spans)))
         state = replace(state, finished=(*state.finished, give_up(oldest, before)))
-    state = replace(state, open=spans)
+    state = replace(state, open=spans, lineage=links.begun(state.lineage, record, trace_id))
     return _show(state, record, event) if begins.family == "compact" else state
 
 
@@ -275,7 +298,10 @@ def _close(
             saved = event.tokens_before - event.tokens_after
             counts = {conv.TURN_COMPACTIONS: 1, conv.TURN_SAVED: saved}
             state = _count(state, record.turn_id, counts)
-            state = state if event.plan is None else replace(state, plan=record.position)
+            if event.plan is not None:
+                applied = (record.position, span.trace_id, span.span_id)
+                lineage = replace(state.lineage, compaction=applied)
+                state = replace(state, plan=record.position, lineage=lineage)
     if span is None or span.family != ends.family:
         return _show(state, record, event)
     spans = dict(state.open)

@@ -33,7 +33,7 @@ def encode_span(span: Span, version: str) -> EncodedSpan:
             "traceID": span.trace_id,
             "spanID": span.span_id,
             "operationName": span.name,
-            "references": [] if span.parent_span_id is None else [_child_of(span)],
+            "references": _references(span),
             "startTime": start,
             "duration": max(span.end // _MICROSECOND - start, 0),
             "tags": _tags(span, version),
@@ -65,8 +65,12 @@ def file_parts(
     yield b'\n],"total":0,"limit":0,"offset":0,"errors":null}\n'
 
 
-def _child_of(span: Span) -> dict[str, Any]:
-    return {"refType": "CHILD_OF", "traceID": span.trace_id, "spanID": span.parent_span_id}
+def _references(span: Span) -> list[dict[str, Any]]:
+    """The parent first, then the links; the format has no place for their attributes."""
+    named = [("FOLLOWS_FROM", link.trace_id, link.span_id) for link in span.links]
+    if span.parent_span_id is not None:
+        named.insert(0, ("CHILD_OF", span.trace_id, span.parent_span_id))
+    return [{"refType": kind, "traceID": trace, "spanID": own} for kind, trace, own in named]
 
 
 def _tags(span: Span, version: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import msgspec
 
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attribute
-from eventctx.projections.trace.spans import Span, SpanEvent
+from eventctx.projections.trace.spans import Span, SpanEvent, SpanLink
 
 _KINDS: Final = {"internal": 1, "client": 3}
 _ERROR: Final = {"code": 2}
@@ -47,6 +47,7 @@ def export_line(spans: Iterable[Span], resource: Mapping[str, Attribute], versio
 def _span(span: Span) -> str:
     parent = "" if span.parent_span_id is None else f',"parentSpanId":{_json(span.parent_span_id)}'
     events = "" if not span.events else f',"events":[{",".join(map(_event, span.events))}]'
+    links = "" if not span.links else f',"links":[{",".join(map(_link, span.links))}]'
     status = ""
     if span.status == "error":
         message = {} if span.message is None else {"message": span.message}
@@ -55,7 +56,14 @@ def _span(span: Span) -> str:
         f'{{"traceId":{_json(span.trace_id)},"spanId":{_json(span.span_id)},"flags":{_LOCAL},'
         f'"name":{_text(span.name)},"kind":{_KINDS[span.kind]},'
         f'"startTimeUnixNano":"{span.start}","endTimeUnixNano":"{span.end}",'
-        f'"attributes":{_attributes(span.attributes)}{parent}{events}{status}}}'
+        f'"attributes":{_attributes(span.attributes)}{parent}{events}{links}{status}}}'
+    )
+
+
+def _link(link: SpanLink) -> str:
+    return (
+        f'{{"traceId":{_json(link.trace_id)},"spanId":{_json(link.span_id)},"flags":{_LOCAL},'
+        f'"attributes":{_attributes(link.attributes)}}}'
     )
 
 

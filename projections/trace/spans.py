@@ -33,6 +33,14 @@ class SpanEvent(msgspec.Struct, frozen=True, gc=False):
     attributes: Attributes
 
 
+class SpanLink(msgspec.Struct, frozen=True, gc=False):
+    """A reference to a span of this or another trace; ids are lowercase hex."""
+
+    trace_id: str
+    span_id: str
+    attributes: Attributes
+
+
 class Span(msgspec.Struct, frozen=True, gc=False):
     """A finished span. ``start`` and ``end`` are UTC nanoseconds, ids lowercase hex.
 
@@ -51,6 +59,7 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     message: str | None
     attributes: Attributes
     events: tuple[SpanEvent, ...]
+    links: tuple[SpanLink, ...] = ()
 
 
 class SpanEventList(msgspec.Struct, frozen=True, gc=False):
@@ -67,7 +76,7 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     limit. ``quiet_since`` is the time, in UTC nanoseconds, of the last record before another
     turn began: the best guess at the end of a span that a crash left open. ``covers``: the end of
     a child of no length, in UTC nanoseconds, which is made a nanosecond long and must not outlast
-    this span.
+    this span. ``carried``: whether a span inside this turn has the links of its session.
     """
 
     family: Family
@@ -84,6 +93,8 @@ class OpenSpan(msgspec.Struct, frozen=True, gc=False):
     dropped: int = 0
     quiet_since: int | None = None
     covers: int = 0
+    links: tuple[SpanLink, ...] = ()
+    carried: bool = False
 
 
 def begin(
@@ -157,6 +168,7 @@ def finish(
         None if message is None else capped(message),
         attributes,
         tuple(shown),
+        span.links,
     )
 
 

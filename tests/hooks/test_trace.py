@@ -63,12 +63,21 @@ def as_folded(sent: ReadableSpan) -> dict[str, object]:
         "status": sent.status.status_code.name.lower(),
         "attributes": dict(sent.attributes or {}),
         "events": [(one.name, one.timestamp, dict(one.attributes or {})) for one in sent.events],
+        "links": [
+            (
+                otel.format_trace_id(one.context.trace_id),
+                otel.format_span_id(one.context.span_id),
+                dict(one.attributes or {}),
+            )
+            for one in sent.links
+        ],
     }
 
 
 def as_plain(one: Span) -> dict[str, object]:
     expected = {name: getattr(one, name) for name in one.__struct_fields__ if name != "message"}
     expected["events"] = [(event.name, event.time, event.attributes) for event in one.events]
+    expected["links"] = [(link.trace_id, link.span_id, link.attributes) for link in one.links]
     return expected
 
 

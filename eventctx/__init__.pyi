@@ -70,6 +70,7 @@ from eventctx.session.evidence.deleting import ExpiredSession as ExpiredSession
 from eventctx.session.evidence.erasing import ErasureResult as ErasureResult
 from eventctx.session.result import CompactionResult as CompactionResult
 from eventctx.session.settings import Settings as Settings
+from eventctx.session.settings import SettingsForgotten as SettingsForgotten
 from eventctx.session.settings import UnknownSetting as UnknownSetting
 from eventctx.session.turns import Iteration as Iteration
 from eventctx.session.turns import PlanPhase as PlanPhase

@@ -52,6 +52,7 @@ from eventctx.session.sessions import (
     fork,
     link,
     mirror_of,
+    remembered_of,
     sign,
 )
 from eventctx.session.settings import SessionSettings, by_own_name, check_advised, choose
@@ -164,6 +165,8 @@ class Engine:
         """The context manager of a session, which is created if it is new.
 
         There is one per session and engine; a second call returns it, and refuses other settings.
+        Without a policy and settings, an existing session has those it was made with, as far as its
+        log holds them (else SettingsForgotten warns).
         ``settings`` are those of ``Settings`` and, for a policy given by name, of the policy;
         unknown ones cause a warning. ``summarizer`` and ``scorer`` are called by the policies that
         need them, ``tokenizer`` counts the texts of messages added from here on. Raises
@@ -695,10 +698,10 @@ class Engine:
         """The result of ``compact``, also under another policy or settings. Nothing is written.
 
         ``policy`` and ``settings`` are as for ``session``; without any, those of the session as
-        it is open in this engine. The budget is ``max_tokens`` if given, else that of the last
-        request. A policy's questions get placeholders for answers. Raises StreamNotFound,
-        InvalidSetting, and, as ``compact`` without ``force``, ContextOverflow and CompactionRefused
-        for a ``max_tokens`` that is too small.
+        it is open in this engine, or as it was made. The budget is ``max_tokens`` if given, else
+        that of the last request. A policy's questions get placeholders for answers. Raises
+        StreamNotFound, InvalidSetting, and, as ``compact`` without ``force``, ContextOverflow and
+        CompactionRefused for a ``max_tokens`` that is too small.
         """
         from eventctx.session.compaction_run import CompactionCause
 
@@ -707,9 +710,13 @@ class Engine:
         checked("keep", keep, str | None)
         checked("force", force, bool)
         made, chosen = choose(policy, settings)
-        opening = self._sessions.opening(session)
-        if opening is not None and policy is None and not settings:
-            made, chosen = opening.settings, opening.policy
+        if policy is None and not settings:
+            opening = self._sessions.opening(session)
+            if opening is not None:
+                made, chosen = opening.settings, opening.policy
+            else:
+                unset = SessionOpening(chosen, made)
+                made, chosen = await remembered_of(self.store, session, unset)
         limit = made.limit if "max_tokens" in by_own_name(settings) else None
         cause = CompactionCause("manual", "caller", reason, keep)
         rim = (self._clock, self._random)

@@ -8,6 +8,7 @@ asked for again, without reading or writing anything.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -25,6 +26,7 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.log import events
+from eventctx.log.arguments import shown
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan
@@ -44,7 +46,7 @@ from eventctx.session.open_session import OpenSession
 from eventctx.session.repository import load, make_session, open_session
 from eventctx.session.residents import Residents
 from eventctx.session.scope import Scope
-from eventctx.session.settings import Settings
+from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
 
 if TYPE_CHECKING:
     from eventctx.log.signatures import Signer
@@ -135,6 +137,10 @@ class Sessions:
         policy, settings = opening.policy, opening.settings
         recorded = {**recorded_settings(policy), **msgspec.to_builtins(settings)}
         found = await self.take_up(session, {**recorded, "policy": policy.name}, opening.tokenizer)
+        was_there = found.memory.left_open.head >= 0
+        if was_there and not opening.chooses_policy:
+            settings, policy = await remembered_of(self._environment.store, session, opening)
+            opening = self._shared(opening._replace(settings=settings, policy=policy))
         with self._making:
             self._openings[session] = opening
             self._keep(found)
@@ -257,11 +263,53 @@ def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) ->
                 "(engine.close_session), or leave it out"
             )
     if wanted.chooses_policy and (wanted.settings, wanted.policy) != (found.settings, found.policy):
+        differing = _differing(found.settings, wanted.settings)
+        if wanted.policy != found.policy:
+            differing += _differing(found.policy, wanted.policy)
         raise InvalidSetting(
-            f"session {session!r} is open with {found.policy} and {found.settings}, found "
-            f"{wanted.policy} and {wanted.settings}; close the engine first, or leave out the "
-            "settings"
+            f"session {session!r} is open with "
+            + ", ".join([f"{name}={shown(is_now)}" for name, is_now, _ in differing])
+            + ", found "
+            + ", ".join([f"{name}={shown(asked)}" for name, _, asked in differing])
+            + "; close the session first (engine.close_session), or leave out the settings"
         )
+
+
+def _differing(found: object, wanted: object) -> list[tuple[str, object, object]]:
+    """The fields in which two settings or policies of one class differ, with both values."""
+    if type(found) is not type(wanted) or not isinstance(found, msgspec.Struct):
+        return [("policy", getattr(found, "name", found), getattr(wanted, "name", wanted))]
+    pairs = [
+        (field.name, getattr(found, field.name), getattr(wanted, field.name))
+        for field in msgspec.structs.fields(found)
+    ]
+    return [one for one in pairs if one[1] != one[2]]
+
+
+async def remembered_of(
+    store: EventStore, session: str, opening: SessionOpening, stacklevel: int = 4
+) -> tuple[Settings, Policy]:
+    """The settings and policy with which a session, or the parent of a fork, was made.
+
+    Warns of what the log could not keep, and of a policy whose function is not given.
+    """
+    async for record in store.read(session, start=0, stop=0, bodies=False):
+        start = decode_event(record)
+        if isinstance(start, events.SessionStart):
+            settings, policy, lost = remembered(start.settings)
+            try:
+                check_advised(policy, opening.summarizer, opening.scorer)
+            except InvalidSetting as error:
+                policy, lost = opening.policy, str(error)
+            if lost is not None:
+                warnings.warn(
+                    f"session {session!r} goes on with the policy {policy.name!r}: {lost}; give "
+                    "policy= and its settings again",
+                    SettingsForgotten,
+                    stacklevel,
+                )
+            return settings, policy
+    return opening.settings, opening.policy
 
 
 async def fork(

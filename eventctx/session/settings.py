@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
@@ -21,8 +22,15 @@ from eventctx.messages.observations import Observing
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
-from eventctx.policies.named import POLICIES, default_policy, policy_named, settings_of_policy
+from eventctx.policies.named import (
+    DEFAULT,
+    POLICIES,
+    default_policy,
+    policy_named,
+    settings_of_policy,
+)
 from eventctx.policies.policy import Policy, is_policy
+from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import make_budget
 
 ALIASES: Final = {
@@ -38,6 +46,10 @@ SAFETY_MARGIN: Final = 1_000
 
 class UnknownSetting(UserWarning):
     """A setting that nothing reads; the session works without it."""
+
+
+class SettingsForgotten(UserWarning):
+    """A session is opened without settings, and the log does not hold those it was made with."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,6 +173,30 @@ def choose(
         )
     warn_of_unknown(others, known, stacklevel)
     return Settings(**own), policy
+
+
+def remembered(recorded: Mapping[str, Any]) -> tuple[Settings, Policy, str | None]:
+    """The settings and policy that a session was made with, as ``session:start`` recorded them.
+
+    The text is None, or says what the log could not keep: then a default takes its place.
+    """
+    try:
+        settings = Settings(**{name: recorded[name] for name in NAMES if name in recorded})
+    except InvalidSetting as error:
+        return Settings(), policy_named(DEFAULT), str(error)
+    name = recorded.get("policy")
+    if not isinstance(name, str):
+        return settings, policy_named(DEFAULT), None  # an imported session has none
+    if name in POLICIES:
+        own = [one for one in settings_of_policy(name) if one in recorded and one not in NAMES]
+        with suppress(InvalidSetting, TypeError):
+            usual = policy_named(name)  # raises where the policy has no defaults
+            was = recorded_settings(usual)
+            changed = {one: recorded[one] for one in own if recorded[one] != was[one]}
+            # Of a sequence only its size or its names are recorded.
+            if not any(isinstance(getattr(usual, one), tuple) for one in changed):
+                return settings, policy_named(name, changed), None
+    return settings, policy_named(DEFAULT), f"the log does not hold the whole policy {name!r}"
 
 
 def by_own_name(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,10 +32,11 @@ from tests.services.jaeger_query import JaegerQuery, QueryRefused
 
 UI: Final = "EVENTCTX_JAEGER_UI"
 RELEASE: Final = "2.20"
-SEARCH, TURN, TAGS, TIMES = FILES = (
+SEARCH, TURN, TAGS, MESSAGES, TIMES = FILES = (
     "jaeger-search.png",
     "jaeger-turn.png",
     "jaeger-tags.png",
+    "jaeger-messages.png",
     "jaeger-times.png",
 )
 """The pictures, in the order of the page."""
@@ -101,7 +102,12 @@ async def make(folder: Path) -> list[Path]:
             with jaeger.start(binary, ui=ui) as running:
                 searchable(running)
                 await output_of("trace", "demo", "--otlp", running.http_base)
-                return await _clicks(page, running.query, found[1], folder)
+                written = await _clicks(page, running.query, found[1], folder)
+            # Of a span that it has Jaeger takes no second edition, so texts go to another one.
+            with jaeger.start(binary, ui=ui) as worded:
+                await output_of("trace", "demo", "--content", "--otlp", worded.http_base)
+                written.append(await _messages(page, worded.query, found[1], folder))
+            return written
 
 
 def searchable(running: jaeger.Jaeger) -> None:
@@ -141,6 +147,16 @@ async def _clicks(page: Page, base: str, trace: str, folder: Path) -> list[Path]
     await expect(page.locator(".d3-flame-graph-label").first).to_be_visible()
     written.append(await _shot(page, folder / TIMES))
     return written
+
+
+async def _messages(page: Page, base: str, trace: str, folder: Path) -> Path:
+    """The messages that the compaction took out, where contents were sent."""
+    await page.goto(f"{base}/trace/{trace}")
+    bar = _bar(page)
+    await bar.click()
+    await expect(page.get_by_role("heading", name="Conversation")).to_be_visible()
+    await bar.evaluate(_TO_THE_TOP)
+    return await _shot(page, folder / MESSAGES)
 
 
 def _bar(page: Page) -> Locator:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.plan import Plan
@@ -47,8 +47,7 @@ def at_start(event: PreCompact | PostCompact) -> CompactionAttributes:
         for name, value in event.settings.items():
             if value is not None:
                 found[f"setting.{name}"] = value
-        said = {conv.COMPACTION_SENTENCE: beginning(event), **_prefixed(found)}
-        return said | _as_adk_begins(event)
+        return _said(beginning(event)) | _prefixed(found) | _as_adk_begins(event)
     return _prefixed(found) | _as_adk_begins(event)
 
 
@@ -80,7 +79,7 @@ def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
     if event.plan is not None:
         found |= _decided(event.plan)
     named = {
-        conv.COMPACTION_SENTENCE: sentence(event),
+        **_said(sentence(event)),
         conv.COMPACTION_ID: record.position,
         **_prefixed(found),
         conv.COMPACTION_DIGEST: record.digest.hex(),
@@ -106,6 +105,11 @@ def numbers_text(runs: Iterable[tuple[int, int]]) -> str:
     )
     left = len(joined) - MAX_RUNS
     return f"{text} and {left} more runs" if left > 0 else text
+
+
+def _said(words: str) -> CompactionAttributes:
+    """The sentence, first among all attributes, and first among those of Jaeger's GenAI view."""
+    return {conv.COMPACTION_SENTENCE: words, conv.COMPACTION_DESCRIPTION: words}
 
 
 def _as_adk_begins(event: PreCompact | PostCompact) -> CompactionAttributes:
@@ -155,16 +159,19 @@ def _decided(plan: Plan) -> CompactionAttributes:
             reasons: Counter[str] = Counter()
             for run in runs:
                 reasons[run.reason] += run.last - run.first + 1
-            found[f"{disposition}.reasons"] = tuple(
-                f"{reason}={count}" for reason, count in reasons.most_common()
-            )
+            found[f"{disposition}.reasons"] = _counted(reasons)
     if plan.insertions:
         kinds = Counter(insertion.kind for insertion in plan.insertions)
-        found["insertions"] = tuple(f"{kind}={count}" for kind, count in kinds.most_common())
+        found["insertions"] = _counted(kinds)
         quoted = sorted({run for insertion in plan.insertions for run in insertion.demands})
         if quoted:
             found["instructions.numbers"] = numbers_text(quoted)
     return found
+
+
+def _counted(codes: Counter[Any]) -> str:
+    """Codes with their numbers as a text: Jaeger draws a list as a tree of four lines."""
+    return ", ".join([f"{code}={count}" for code, count in codes.most_common()])
 
 
 def _prefixed(found: CompactionAttributes) -> CompactionAttributes:

@@ -11,6 +11,7 @@ How a page is read:
   times differ from run to run and are not compared.
 - ``<!-- figures: REASON -->`` before a console block says that its numbers vary, durations and
   bars too.
+- A page that imports an SDK of Anthropic or OpenAI asks a scripted API on this machine.
 - ``<!-- file: NAME -->`` before a block saves it for what follows; ``<!-- not run: REASON -->``
   leaves a block out.
 
@@ -54,6 +55,7 @@ from eventctx.stores.postgres import schema as postgres_schema
 from tests.benchmarks.page import plots
 from tests.benchmarks.profile import page as profiled
 from tests.browser import jaeger_pictures, pictures
+from tests.scripted_apis import answering
 from tests.test_imports import FLOORS
 
 ROOT = Path(__file__).parent.parent
@@ -248,8 +250,11 @@ def test_the_code_of_a_page_runs(
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setattr(sys, "argv", ["eventctx"])  # suggested commands are spelt so
     try:
-        with asyncio.Runner() as runner:
-            Reader(page, runner).follow()
+        with contextlib.ExitStack() as stack:
+            if re.search(r"^(from|import) (anthropic|openai)", page.read_text("utf-8"), re.M):
+                for name, value in stack.enter_context(answering()).items():
+                    monkeypatch.setenv(name, value)
+            Reader(page, stack.enter_context(asyncio.Runner())).follow()
     finally:
         structlog.reset_defaults()
 
@@ -295,6 +300,10 @@ def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:
     linked = {(DOCS / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
     assert [_name(page) for page in PAGES if page.resolve() not in {index, *linked}] == []
     assert "docs/index.md" in _LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+def test_the_readme_can_be_read_in_three_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
 def _anchors(page: Path) -> set[str]:

@@ -164,6 +164,15 @@ def test_without_the_exporters_the_command_says_what_to_install(
         assert "pip install 'eventctx[otlp]'" in done.err
 
 
+def test_unfinished_turns_can_be_asked_for_where_they_are_left_out_and_nowhere_else(
+    run, store, tmp_path: Path
+) -> None:
+    for target in ([], ["--jaeger", tmp_path / "t.json"]):
+        done = run("trace", "work", "--unfinished", *target, "--store", store)
+        assert (done.code, done.out) == (2, "")
+        assert "--unfinished is for --otlp" in done.err
+
+
 def test_a_file_takes_the_service_that_the_environment_names(
     run, store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,3 +199,44 @@ async def test_jaeger_suspects_no_clock_in_a_recorded_session_whose_host_it_does
         for seen in seen_in(query, traces_of(spans)).values():
             assert not [one.warnings for one in seen if one.warnings]
             assert not any("host.id" in one.resource for one in seen)
+
+
+async def test_a_turn_that_is_sent_while_open_and_again_when_done_has_one_root_in_jaeger(
+    jaeger: Jaeger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", f"open-{secrets.token_hex(4)}")
+    store, query = tmp_path / "s.db", JaegerQuery(jaeger.query)
+
+    async def sent(*options: str) -> str:
+        arguments = ["trace", "s", "--otlp", jaeger.http, "--store", str(store), *options]
+        done = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+        assert done.exit_code == 0, done.output
+        return done.stderr
+
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn() as turn:
+            async with turn.iteration() as cycle, cycle.provider_call("m"):
+                pass
+            await ctx.add_message({"role": "user", "content": "Go on."})
+            told = await sent()
+            assert "sent 0 spans in 0 traces" in told
+            assert "left out 1 turn that is still open (--unfinished sends it)" in told
+    told = await sent()
+    assert "sent 2 spans in 1 trace" in told
+    assert "left out" not in told
+    spans = await folded(store, "s")
+    (seen,) = seen_in(query, traces_of(spans)).values()
+    assert sorted(one.name for one in seen) == ["chat m", "invoke_agent"]
+
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("s")
+        async with ctx.turn():
+            await ctx.add_message({"role": "user", "content": "Go on."})
+            assert "sent 3 spans in 2 traces" in await sent("--unfinished")
+        spans = await folded(store, "s")
+    await sent()
+    trace_id = spans[-1].trace_id
+    both = wait_for(lambda: len(found := query.spans(trace_id)) == 2 and found)
+    outcomes = {one.tags["eventctx.outcome"] for one in both}
+    assert outcomes == {"unfinished", "ok"}

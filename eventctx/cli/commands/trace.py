@@ -39,12 +39,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )  # fmt: skip
 @click.option("--jaeger", type=_FILE, metavar="FILE", help="Write a file for Jaeger's upload tab.")
 @click.option("--otlp-file", type=_FILE, metavar="FILE", help="Write a file of OTLP JSON lines.")
+@click.option(
+    "--unfinished", is_flag=True,
+    help="With --otlp: also a turn that is still open. Sent again when done, it is there twice.",
+)  # fmt: skip
 @click.option("--content", is_flag=True, help="With the texts of messages, redacted and cut.")
 @click.option("--no-redact", is_flag=True, help="Leave keys, tokens and addresses as they are.")
 @opening.reading
 def trace_command(
     session: str | None, turn: int | None, every: bool, store: str | None, as_json: bool,
-    content: bool, no_redact: bool, **targets: Any,
+    content: bool, no_redact: bool, unfinished: bool, **targets: Any,
 ) -> None:  # fmt: skip
     """Show the spans of SESSION: turns, model calls, tool calls, compactions, as a tree.
 
@@ -55,8 +59,10 @@ def trace_command(
         raise InvalidSetting("trace: expected the name of a session, or --all")
     if every and turn is not None:
         raise InvalidSetting("trace: expected at most one of --turn and --all, found both")
+    if unfinished and targets["otlp"] is None:
+        raise InvalidSetting("trace: --unfinished is for --otlp; all else has open turns anyway")
     redactor = None if no_redact else DEFAULT
-    selection = _Selection(turn, cleaner(redactor) if content else None, redactor)
+    selection = _Selection(turn, cleaner(redactor) if content else None, redactor, unfinished)
     run(_trace(session, selection, store, as_json, targets))
 
 
@@ -65,11 +71,15 @@ Sessions = Callable[[], AsyncIterator[StreamInfo]]
 
 
 class _Selection(NamedTuple):
-    """The spans to show, and how much of each: the texts of messages, redacted or not."""
+    """The spans to show, and how much of each: the texts of messages, redacted or not.
+
+    ``unfinished``: whether a collector gets turns that are still open.
+    """
 
     turn: int | None
     contents: Clean | None
     redactor: Redactor | None
+    unfinished: bool
 
     async def spans(
         self, engine: Engine, session: str, report: Callable[[int], None] | None = None
@@ -141,7 +151,7 @@ async def _export(
     from eventctx.cli.output.trace_outputs import BATCH, BATCH_TEXT, outputs, text_of
 
     summaries: list[str] = []
-    with outputs(**targets) as found:
+    with outputs(**targets, unfinished=selection.unfinished) as found:
         sessions, total = await _count(infos)
         with progress("Tracing", total) as bar:
             batch: list[Span] = []

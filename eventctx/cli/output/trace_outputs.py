@@ -17,6 +17,7 @@ from eventctx.cli.output.whole_file import whole_file
 from eventctx.hooks.otlp import Sender, resource_attributes
 from eventctx.projections.trace import jaeger_json, otlp_json
 from eventctx.projections.trace.attributes import Attribute
+from eventctx.projections.trace.open_turns import OpenTurns
 from eventctx.projections.trace.spans import Span
 from eventctx.version import __version__
 
@@ -90,15 +91,26 @@ class OtlpFile:
 
 
 class Collector:
-    """A collector or Jaeger, by OTLP. A batch is sent after the answer to the one before."""
+    """A collector or Jaeger, by OTLP. A batch is sent after the answer to the one before.
 
-    def __init__(self, url: str) -> None:
+    Without ``unfinished``, a session's last turn is left out while it has no end.
+    """
+
+    def __init__(self, url: str, *, unfinished: bool = True) -> None:
         self._sender = Sender(url)
+        self._open = None if unfinished else OpenTurns()
         self._traces: set[str] = set()
         self._remarked = False
 
     async def put(self, spans: Sequence[Span]) -> None:
-        """Send a batch. Raises ExportFailed."""
+        """Send a batch, and what waited for it. Raises ExportFailed."""
+        await self._send(spans if self._open is None else self._open.ready(spans))
+
+    async def _send(self, spans: Sequence[Span]) -> None:
+        for at in range(0, len(spans), BATCH):
+            await self._batch(spans[at : at + BATCH])
+
+    async def _batch(self, spans: Sequence[Span]) -> None:
         # In a thread of the loop's pool, Ctrl-C would wait for a collector that hangs.
         remark = await in_own_thread(partial(self._sender.send, spans), "eventctx-send")
         self._traces.update(span.trace_id for span in spans)
@@ -111,9 +123,12 @@ class Collector:
 
         Raises ExportFailed if the collector rejected some of them.
         """
+        if self._open is not None:
+            await self._send(self._open.rest())
         self._sender.finish()
         what = counted(self._sender.arrived, len(self._traces))
-        return f"sent {what} to {self._sender.shown}, as service {self._sender.service}"
+        sent = f"sent {what} to {self._sender.shown}, as service {self._sender.service}"
+        return sent + _left_out(0 if self._open is None else self._open.left_out)
 
     def stopped(self) -> None:
         """Say how much arrived, as Ctrl-C stops the rest."""
@@ -124,9 +139,15 @@ class Collector:
         self._sender.close()
 
 
+def _left_out(turns: int) -> str:
+    if turns == 1:
+        return "; left out 1 turn that is still open (--unfinished sends it)"
+    return f"; left out {turns} turns that are still open (--unfinished sends them)" * (turns > 0)
+
+
 @contextmanager
-def _collector(url: str) -> Iterator[Collector]:
-    collector = Collector(url)
+def _collector(url: str, unfinished: bool) -> Iterator[Collector]:
+    collector = Collector(url, unfinished=unfinished)
     try:
         yield collector
     except CancelledError:
@@ -138,17 +159,18 @@ def _collector(url: str) -> Iterator[Collector]:
 
 @contextmanager
 def outputs(
-    jaeger: Path | None, otlp_file: Path | None, otlp: str | None
+    jaeger: Path | None, otlp_file: Path | None, otlp: str | None, *, unfinished: bool
 ) -> Iterator[list[Output]]:
     """The requested outputs; files appear at the end, and only without an error.
 
+    A collector gets turns that are still open only with ``unfinished``.
     Raises InvalidSetting for a text that is no URL, and for a missing extra.
     """
     resource = resource_attributes()
     with ExitStack() as files:
         found: list[Output] = []
         if otlp is not None:
-            found.append(files.enter_context(_collector(otlp)))
+            found.append(files.enter_context(_collector(otlp, unfinished)))
         if jaeger is not None:
             found.append(JaegerFile(jaeger, files.enter_context(whole_file(jaeger)), resource))
         if otlp_file is not None:

@@ -64,6 +64,7 @@ HOMES = {
         "eventctx.adapters.amplifier*",
         "eventctx.orchestrators.providers.amplifier*",
     },
+    "agents": {"eventctx.adapters.openai_agents*"},
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
     "openai": {"eventctx.orchestrators.providers.openai*"},
     "pytest": {"eventctx.testing.*"},

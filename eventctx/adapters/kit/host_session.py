@@ -1,0 +1,168 @@
+"""A conversation that a host holds as a list of messages, as a session of ours.
+
+The host's storage says what the conversation is (``add``, ``pop``, ``clear``). The call just before
+the model is where a request is decided and recorded (``take``, ``prepare``). A host may store its
+messages only after that call, and an answer only when its tools have ended, so what is new is added
+as soon as it is seen, and recognised when the host stores it. A list that the host cut or changed
+for one request is sent as it is, and what it leaves out and adds is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from eventctx.adapters.kit.host_list import Identity, held_against, plain_identity
+from eventctx.log.record import Record
+from eventctx.messages.ordered_diff import match_in_order
+from eventctx.session.context import Context
+
+Row = dict[str, Any]
+
+
+class HostSession:
+    """The session that a host's conversation is recorded in.
+
+    ``identity`` recognises a message that the host gives back. One task after the other uses it.
+    """
+
+    def __init__(self, context: Context, identity: Identity = plain_identity) -> None:
+        self.context = context
+        self.turns = context.following()
+        """Records the turns, calls and tools that the host reports."""
+        self._identity = identity
+        self._transcript: list[Row] | None = None
+        self._ahead: deque[Hashable] = deque()
+        self._prepared: int | None = None
+        self._lock = asyncio.Lock()
+        context.on("context:request_prepared", self._note)
+
+    def _note(self, record: Record) -> None:
+        self._prepared = record.position
+
+    # -- the host's storage ----------------------------------------------------------------------
+
+    async def messages(self) -> list[Row]:
+        """The transcript, never compacted, as far as the host has stored it."""
+        async with self._lock:
+            rows = await self.context.get_messages()
+            return rows[: len(rows) - len(self._ahead)]
+
+    async def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add what the host stores, without the messages that were added as soon as they were seen.
+
+        Of those, what the host does not store is taken out. Raises InvalidMessage, and what the
+        store raises.
+        """
+        async with self._lock:
+            for message in messages:
+                if self._ahead and self._ahead[0] == self._identity(message):
+                    self._ahead.popleft()
+                else:
+                    await self._take_back()
+                    await self._append(message)
+
+    async def answered(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Add the model's answer before its tools run, whose crash would take it along."""
+        async with self._lock:
+            await self._add_ahead(messages)
+
+    async def pop(self) -> Row | None:
+        """Take the last message out of the transcript, and return it; None if there is none."""
+        async with self._lock:
+            rows = await self._known()
+            if not rows:
+                return None
+            self._ahead.clear()
+            last = rows[-1]
+            self._transcript = None
+            await self.context.set_messages(rows[:-1])
+            return last
+
+    async def clear(self) -> None:
+        """Empty the transcript; history stays in the log."""
+        async with self._lock:
+            self._ahead.clear()
+            self._transcript = None
+            await self.context.clear()
+
+    # -- the call just before the model ----------------------------------------------------------
+
+    async def take(self, messages: Sequence[Mapping[str, Any]], *, adds: bool = True) -> bool:
+        """Take the list that the host is about to send; whether it is the transcript, whole.
+
+        ``adds``: messages behind the last known one are added to the transcript, since the host has
+        not stored them yet. Raises InvalidMessage, and what the store raises.
+        """
+        async with self._lock:
+            found = held_against(await self._known(), messages, self._identity)
+            if not adds:
+                return found.whole and not found.new
+            await self._add_ahead(found.new)
+            return found.whole
+
+    async def prepare(
+        self,
+        *,
+        instructions: str | None = None,
+        tools: Sequence[Row] | None = None,
+        model: str | None = None,
+        budget: int | None = None,
+    ) -> list[Row]:
+        """The messages to send instead of the host's, recorded as the present call's request.
+
+        ``instructions`` are the system prompt of this request; the host sends them itself, so they
+        are not among the messages. Raises ContextOverflow, and as ``get_messages_for_request``.
+        """
+        await self.context.set_system_prompt(instructions)
+        rows = await self.context.get_messages_for_request(
+            budget, tools=tools, model=model, call=self.turns
+        )
+        ours = {"role": "system", "content": instructions}
+        return rows[1:] if instructions is not None and rows and rows[0] == ours else rows
+
+    async def sent(
+        self, prepared: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Record how the list that the host sent differs from the one ``prepare`` returned."""
+        if self._prepared is None:
+            return
+        known = [self._identity(one) for one in prepared]
+        found = match_in_order(known, [self._identity(one) for one in messages])
+        additions: list[tuple[int, Row]] = []
+        behind = 0
+        for message, place in zip(messages, found, strict=True):
+            if place is None:
+                additions.append((behind, dict(message)))
+            else:
+                behind = place + 1
+        missing = len(known) - sum(place is not None for place in found)
+        if additions or missing:
+            await self.context.record_sent(self._prepared, len(messages), additions, missing)
+
+    # -- the transcript --------------------------------------------------------------------------
+
+    async def _known(self) -> list[Row]:
+        if self._transcript is None:
+            self._transcript = await self.context.get_messages()
+        return self._transcript
+
+    async def _add_ahead(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        for message in messages:
+            await self._append(message)
+            self._ahead.append(self._identity(message))
+
+    async def _take_back(self) -> None:
+        """Take out what the host did not store, such as an answer that a guardrail refused."""
+        if self._ahead:
+            rows = (await self._known())[: -len(self._ahead)]
+            self._ahead.clear()
+            self._transcript = None
+            await self.context.set_messages(rows)
+
+    async def _append(self, message: Mapping[str, Any]) -> None:
+        rows = await self._known()
+        await self.context.add_message(message)
+        rows.append(dict(message))

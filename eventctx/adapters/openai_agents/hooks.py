@@ -1,0 +1,101 @@
+"""The SDK's hooks of a run, which report its turn, its model calls and its tools."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from agents import Agent, AgentHookContext, ModelResponse, RunContextWrapper, RunHooks, Tool
+from agents.items import TResponseInputItem
+
+from eventctx.adapters.kit.host_session import HostSession, Row
+from eventctx.log.usage import OPENAI_RESPONSES, read_usage
+
+
+class RecordingHooks(RunHooks[Any]):
+    """Reports a run as a turn, and calls the caller's own hooks first."""
+
+    def __init__(self, host: HostSession) -> None:
+        self._host = host
+        self._turns = host.turns
+        self._inner = RunHooks[Any]()
+        self._run: object = None
+        self._over = False
+        self.first_call = True
+        """Whether the run has made no model call yet."""
+
+    def beside(self, inner: RunHooks[Any] | None) -> RecordingHooks:
+        """These hooks, which also call the caller's ``inner`` ones from now on."""
+        self._inner = RunHooks[Any]() if inner is None else inner
+        return self
+
+    async def request_begins(self, model: str | None) -> None:
+        """A model call is about to be prepared."""
+        self.first_call = False
+        await self._turns.iteration_began(None, model)
+
+    async def stored(self) -> None:
+        """The SDK stored items: behind the last answer of a run, its turn is over."""
+        if self._over:
+            self._over = False
+            await self._turns.turn_ended()
+
+    # -- the SDK's -------------------------------------------------------------------------------
+
+    async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
+        """A run began, or another agent took over in it, which shares the run's usage."""
+        await self._inner.on_agent_start(context, agent)
+        if context.usage is not self._run:
+            await self.stored()
+            self._run, self.first_call = context.usage, True
+            await self._turns.turn_began(agent=agent.name)
+
+    async def on_agent_end(
+        self, context: AgentHookContext[Any], agent: Agent[Any], output: Any
+    ) -> None:
+        """The run has its final output; the SDK stores the last items after this."""
+        await self._inner.on_agent_end(context, agent, output)
+        self._over = True
+
+    async def on_handoff(
+        self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]
+    ) -> None:
+        """Another agent takes over."""
+        await self._inner.on_handoff(context, from_agent, to_agent)
+
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[Any],
+        agent: Agent[Any],
+        system_prompt: str | None,
+        input_items: list[TResponseInputItem],
+    ) -> None:
+        """The request leaves."""
+        await self._inner.on_llm_start(context, agent, system_prompt, input_items)
+
+    async def on_llm_end(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse
+    ) -> None:
+        """The model answered."""
+        await self._inner.on_llm_end(context, agent, response)
+        await self._turns.model_known(
+            usage=read_usage(response.usage, OPENAI_RESPONSES), response_id=response.response_id
+        )
+        await self._turns.model_answered()
+        await self._host.answered(cast("list[Row]", response.to_input_items()))
+
+    async def on_tool_start(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool
+    ) -> None:
+        """A local tool began."""
+        await self._inner.on_tool_start(context, agent, tool)
+        call_id = getattr(context, "tool_call_id", None)
+        await self._turns.tool_began(tool.name, call_id, call_id or tool.name)
+
+    async def on_tool_end(
+        self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
+    ) -> None:
+        """A local tool returned; the SDK makes a text of most failures, which returned so, too."""
+        await self._inner.on_tool_end(context, agent, tool, result)
+        call_id = getattr(context, "tool_call_id", None)
+        answer = result if isinstance(result, str) else None
+        await self._turns.tool_ended(call_id or tool.name, answer, name=tool.name)

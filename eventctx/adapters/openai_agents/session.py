@@ -1,0 +1,109 @@
+"""A session of the OpenAI Agents SDK that is a session of ours.
+
+Alone it is storage (the SDK's ``Session`` protocol). With its ``options`` a run is recorded, too:
+the turn, each model call with its request and usage, each tool; and what is sent is the compacted
+view. Seams and traps are those of openai-agents 0.24 (docs/how-to/use-with-openai-agents.md).
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from agents import RunConfig, RunHooks
+from agents.run_config import CallModelData, ModelInputData
+
+from eventctx.adapters.kit.host_session import HostSession, Row
+from eventctx.adapters.openai_agents.hooks import RecordingHooks
+from eventctx.adapters.openai_agents.request import model_name, tool_definitions
+
+if TYPE_CHECKING:
+    from agents import SessionSettings, TResponseInputItem
+
+    from eventctx.engine import Engine
+    from eventctx.session.context import Context
+
+
+class AgentsSession:
+    """A ``Session`` for ``Runner.run(session=…)``; ``options`` are all that a run is given.
+
+    One run at a time uses it, as with every session of the SDK.
+    """
+
+    session_settings: SessionSettings | None = None
+
+    def __init__(self, context: Context) -> None:
+        self.session_id = context.session_id
+        self.context = context
+        self._host = HostSession(context)
+        self._hooks = RecordingHooks(self._host)
+
+    @classmethod
+    async def open(cls, engine: Engine, session_id: str, **settings: Any) -> AgentsSession:
+        """The session of this id; ``settings`` are those of ``engine.session``."""
+        return cls(await engine.session(session_id, **settings))
+
+    # -- the SDK's Session -----------------------------------------------------------------------
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """The conversation, never compacted; of a ``limit`` the newest, oldest first."""
+        rows = await self._host.messages()
+        chosen = self.session_settings.limit if limit is None and self.session_settings else limit
+        if chosen is not None:
+            rows = rows[-chosen:] if chosen > 0 else []
+        return cast("list[TResponseInputItem]", rows)
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Add items that the SDK stores; those of a request that was recorded already are known."""
+        await self._host.add(cast("list[Row]", items))
+        await self._hooks.stored()
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the newest item out of the conversation, and return it; None if there is none."""
+        return cast("TResponseInputItem | None", await self._host.pop())
+
+    async def clear_session(self) -> None:
+        """Empty the conversation; its history stays in the log."""
+        await self._host.clear()
+
+    # -- a run -----------------------------------------------------------------------------------
+
+    def options(
+        self, *, run_config: RunConfig | None = None, hooks: RunHooks[Any] | None = None
+    ) -> dict[str, Any]:
+        """Keyword arguments for ``Runner.run``, ``run_sync`` and ``run_streamed``.
+
+        Your own ``run_config`` and ``hooks`` are kept. Where your ``call_model_input_filter`` or
+        ``session_input_callback`` changes what is sent, your list is sent, and the difference
+        from the view is recorded.
+        """
+        config = RunConfig() if run_config is None else run_config
+        own = config.call_model_input_filter
+
+        async def decide(data: CallModelData[Any]) -> ModelInputData:
+            given = data.model_data
+            whole = await self._host.take(
+                cast("list[Row]", given.input), adds=self._hooks.first_call
+            )
+            await self._hooks.request_begins(model_name(data.agent, config))
+            chosen = given if own is None else await _awaited(own(data))
+            rows = await self._host.prepare(
+                instructions=chosen.instructions,
+                tools=tool_definitions(data.agent),
+                model=model_name(data.agent, config),
+            )
+            if whole and chosen.input == given.input:
+                return ModelInputData(cast("list[TResponseInputItem]", rows), chosen.instructions)
+            await self._host.sent(rows, cast("list[Row]", chosen.input))
+            return chosen
+
+        return {
+            "session": self,
+            "hooks": self._hooks.beside(hooks),
+            "run_config": replace(config, call_model_input_filter=decide),
+        }
+
+
+async def _awaited(value: Any) -> ModelInputData:
+    return cast("ModelInputData", await value if inspect.isawaitable(value) else value)

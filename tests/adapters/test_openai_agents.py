@@ -1,0 +1,380 @@
+"""The OpenAI Agents SDK on our sessions, with the SDK's own scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+agents = pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]")
+
+from agents import (  # noqa: E402
+    Agent,
+    GuardrailFunctionOutput,
+    OutputGuardrailTripwireTriggered,
+    RunConfig,
+    RunHooks,
+    Runner,
+    function_tool,
+    handoff,
+    output_guardrail,
+)
+from agents.extensions.tool_output_trimmer import ToolOutputTrimmer  # noqa: E402
+from agents.memory import SessionSettings  # noqa: E402
+from agents.run_config import CallModelData, ModelInputData  # noqa: E402
+from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call  # noqa: E402
+from agents.usage import Usage  # noqa: E402
+
+import eventctx  # noqa: E402
+from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
+from eventctx.engine import Engine  # noqa: E402
+from eventctx.log.record import Record  # noqa: E402
+from tests.children import started  # noqa: E402
+
+agents.set_tracing_disabled(True)
+
+ROOT = Path(__file__).parents[2]
+HOW = ["run", "run_streamed"]
+SMALL = {"max_tokens": 4_000, "reserve_tokens": 0}
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+@function_tool
+def read(page: int) -> str:
+    """Read a page."""
+    return f"page {page}: " + "x" * 1_500
+
+
+def reader(script: list[Any], **more: Any) -> Agent[Any]:
+    return Agent(
+        name="reader",
+        instructions="Be brief.",
+        model=ScriptedModel(script),
+        tools=[read],
+        **more,
+    )
+
+
+def calls(agent: Agent[Any]) -> list[Any]:
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    return list(model.calls)
+
+
+async def run(how: str, agent: Agent[Any], text: str, **options: Any) -> Any:
+    if how == "run":
+        return (await Runner.run(agent, text, **options)).final_output
+    streamed = Runner.run_streamed(agent, text, **options)
+    async for _ in streamed.stream_events():
+        pass
+    return streamed.final_output
+
+
+def reads(*pages: int) -> list[Any]:
+    return [function_call("read", {"page": page}, call_id=f"call_{page}") for page in pages]
+
+
+LONG = [*[reads(page, page + 100) for page in range(8)], [assistant_message("All read.")]]
+
+
+async def records_of(engine: Engine, session: str = "s") -> list[Record]:
+    return [one async for one in engine.store.read(session)]
+
+
+async def views(engine: Engine) -> list[list[dict[str, Any]]]:
+    """The verified view of every request of the session, in order."""
+    found = []
+    for one in await records_of(engine):
+        if one.type == "context:request_prepared":
+            view = await engine.request_view("s", position=one.position)
+            assert view.verified
+            found.append(list(view.messages))
+    return found
+
+
+def received(agent: Agent[Any]) -> list[list[Any]]:
+    """What the model received, the system prompt first."""
+    system = {"role": "system"}
+    return [[system | {"content": one.system_instructions}, *one.input] for one in calls(agent)]
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_the_model_received_the_view_of_every_request(engine: Engine, how: str) -> None:
+    agent = reader([*LONG, [assistant_message("Page 3 it was.")]])
+    session = await AgentsSession.open(engine, "s", **SMALL)
+    assert await run(how, agent, "Read all.", **session.options()) == "All read."
+    assert await run(how, agent, "Which one?", **session.options()) == "Page 3 it was."
+    assert await views(engine) == received(agent)
+    types = [one.type for one in await records_of(engine)]
+    assert types.count("context:post_compact") >= 2
+    assert len(await session.get_items()) == 2 + 8 * 4 + 2
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(engine: Engine, how: str) -> None:
+    usage = Usage(requests=1, input_tokens=310, output_tokens=12, total_tokens=322)
+    answer = ModelStep(output=[assistant_message("Read.")], usage=usage, response_id="resp_1")
+    agent = reader([reads(1, 2), answer])
+    session = await AgentsSession.open(engine, "s")
+    await run(how, agent, "Read two.", **session.options())
+    records = await records_of(engine)
+    types = [one.type for one in records]
+    assert [types.count(one) for one in ("prompt:submit", "prompt:complete")] == [1, 1]
+    assert [types.count(one) for one in ("provider:request", "provider:response")] == [2, 2]
+    assert [types.count(one) for one in ("tool:pre", "tool:post")] == [2, 2]
+    assert types[-1] == "prompt:complete"
+    row = (await engine.audit("s")).requests[-1]
+    assert row.reported == 310
+    spans = {one.parent_span_id for one in records if one.type.startswith("tool:")}
+    assert len(spans) == 1
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_nothing_is_added_twice_and_nothing_is_missing(engine: Engine, how: str) -> None:
+    plain = agents.SQLiteSession("plain")
+    ours = await AgentsSession.open(engine, "s", **SMALL)
+    for session in ({"session": plain}, ours.options()):
+        agent = reader([*LONG, [assistant_message("yes")], [assistant_message("yes")]])
+        for text in ("Read all.", "yes", "yes"):
+            await run(how, agent, text, **session)
+    assert await ours.get_items() == await plain.get_items()
+
+
+async def test_a_session_goes_on_where_another_process_left_it(tmp_path: Any) -> None:
+    path = tmp_path / "agents.db"
+    for text in ("one", "two"):
+        async with eventctx.open(path) as engine:
+            session = await AgentsSession.open(engine, "s")
+            agent = reader([[assistant_message(text)]])
+            await run("run", agent, text, **session.options())
+            seen = [one.get("content") for one in calls(agent)[-1].input]
+    assert seen[0] == "one"
+    assert seen[-1] == "two"
+    assert len(seen) == 3
+
+
+# -- a host that cuts its list -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded(
+    engine: Engine, how: str
+) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = reader([reads(1), [assistant_message("Read.")], [assistant_message("Again.")]])
+    await run(how, agent, "Read one.", **session.options())
+    cut = RunConfig(session_input_callback=lambda history, new: history[-1:] + new)
+    await run(how, agent, "And?", **session.options(run_config=cut))
+    assert [one.get("role") for one in calls(agent)[-1].input] == ["assistant", "user"]
+    assert len(await session.get_items()) == 6
+    row = (await engine.audit("s")).requests[-1]
+    assert (row.additions, row.missing) == (0, 3)
+
+
+async def test_a_limit_of_items_holds_for_the_sdk_and_leaves_the_log_whole(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = reader([[assistant_message(str(number))] for number in range(4)])
+    limited = RunConfig(session_settings=SessionSettings(limit=2))
+    for text in "abcd":
+        await run("run", agent, text, **session.options(run_config=limited))
+    assert [len(one.input) for one in calls(agent)] == [1, 3, 3, 3]
+    assert len(await session.get_items()) == 8
+
+
+async def test_a_filter_of_ones_own_decides_and_what_it_changed_is_recorded(
+    engine: Engine,
+) -> None:
+    def reminded(data: CallModelData[Any]) -> ModelInputData:
+        reminder: Any = {"role": "user", "content": "Mind the tabs."}
+        return ModelInputData([*data.model_data.input, reminder], "Be very brief.")
+
+    session = await AgentsSession.open(engine, "s")
+    agent = reader([[assistant_message("Yes.")]])
+    config = RunConfig(call_model_input_filter=reminded)
+    await run("run", agent, "Tabs?", **session.options(run_config=config))
+    assert calls(agent)[0].input[-1]["content"] == "Mind the tabs."
+    assert calls(agent)[0].system_instructions == "Be very brief."
+    assert (await engine.audit("s")).requests[-1].additions == 1
+    assert len(await session.get_items()) == 2
+
+
+async def test_the_sdks_trimmer_leaves_the_log_whole(engine: Engine) -> None:
+    trimmer = ToolOutputTrimmer(recent_turns=1, max_output_chars=50, preview_chars=10)
+    session = await AgentsSession.open(engine, "s")
+    agent = reader([reads(1), [assistant_message("Read.")], [assistant_message("No.")]])
+    config = RunConfig(call_model_input_filter=trimmer)
+    for text in ("Read one.", "More?"):
+        await run("run", agent, text, **session.options(run_config=config))
+    sent = str(calls(agent)[-1].input)
+    assert len(sent) < 1_500
+    assert "x" * 1_500 in str(await session.get_items())
+    assert (await engine.audit("s")).requests[-1].missing == 1
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_a_run_that_failed_leaves_a_session_that_goes_on(engine: Engine, how: str) -> None:
+    agent = reader([reads(1), ModelStep(error=ConnectionError("unplugged"))])
+    session = await AgentsSession.open(engine, "s")
+    with pytest.raises(ConnectionError):
+        await run(how, agent, "Read one.", **session.options())
+    agent = reader([[assistant_message("Here.")]])
+    await run(how, agent, "Still there?", **session.options())
+    types = [one.type for one in await records_of(engine)]
+    assert types.count("prompt:submit") == types.count("prompt:complete") == 2
+    assert (await views(engine))[-1] == received(agent)[-1]
+
+
+async def test_a_run_that_was_cancelled_in_a_tool_leaves_a_session_that_goes_on(
+    engine: Engine,
+) -> None:
+    begun = asyncio.Event()
+
+    @function_tool
+    async def wait() -> str:
+        """Wait for ever."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    session = await AgentsSession.open(engine, "s")
+    script = [[function_call("wait", {}, call_id="call_w")]]
+    agent = Agent(name="waiter", model=ScriptedModel(script), tools=[wait])
+    running = asyncio.ensure_future(Runner.run(agent, "Wait.", **session.options()))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    agent = reader([[assistant_message("Yes.")]])
+    await run("run", agent, "Done?", **session.options())
+    assert (await views(engine))[-1] == received(agent)[-1]
+    ended = [one for one in await records_of(engine) if one.type == "tool:error"]
+    assert len(ended) == 1
+
+
+async def test_an_answer_outlives_the_process_that_is_killed_in_its_tool(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    program = [sys.executable, str(ROOT / "tests" / "programs" / "agents_sdk.py"), str(path)]
+    with started(program, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        child.kill()
+        child.wait()
+    async with eventctx.open(path) as engine:
+        session = await AgentsSession.open(engine, "s")
+        assert (await session.get_items())[-1]["type"] == "function_call"  # type: ignore[typeddict-item]
+        agent = reader([reads(1), [assistant_message("Yes.")]])
+        await run("run", agent, "Still there?", **session.options())
+        assert (await views(engine))[-2:] == received(agent)
+        assert "call_w" in str(received(agent)[-1])
+        ends = [one.type for one in await records_of(engine)]
+        assert ends.count("prompt:submit") == ends.count("prompt:complete") == 3
+        assert ends.count("tool:error") == 1
+
+
+async def test_an_answer_that_a_guardrail_refused_is_stored_as_the_sdk_stores_it(
+    engine: Engine,
+) -> None:
+    @output_guardrail
+    async def never(context: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    plain, ours = agents.SQLiteSession("plain"), await AgentsSession.open(engine, "s")
+    for options in ({"session": plain}, ours.options()):
+        agent = reader([[assistant_message("A secret.")]], output_guardrails=[never])
+        with pytest.raises(OutputGuardrailTripwireTriggered):
+            await run("run", agent, "Tell me.", **options)
+        agent = reader([[assistant_message("No.")]])
+        await run("run", agent, "And now?", **options)
+    assert await ours.get_items() == await plain.get_items()
+    assert (await views(engine))[-1] == received(agent)[-1]
+
+
+async def test_a_call_that_waits_for_approval_is_stored_once(engine: Engine) -> None:
+    @function_tool(needs_approval=True)
+    def erase() -> str:
+        """Erase it."""
+        return "erased"
+
+    session = await AgentsSession.open(engine, "s")
+    script = [[function_call("erase", {}, call_id="call_e")], [assistant_message("Erased.")]]
+    agent = Agent(
+        name="eraser", instructions="Ask first.", model=ScriptedModel(script), tools=[erase]
+    )
+    asked = await Runner.run(agent, "Erase it.", **session.options())
+    state = asked.to_state()
+    state.approve(asked.interruptions[0])
+    assert (await Runner.run(agent, state, **session.options())).final_output == "Erased."
+    kinds = [one.get("type") or one.get("role") for one in await session.get_items()]
+    assert kinds == ["user", "function_call", "function_call_output", "message"]
+    assert (await views(engine))[-1] == received(agent)[-1]
+
+
+async def test_another_agent_takes_over_in_the_same_turn(engine: Engine) -> None:
+    clerk = Agent(name="clerk", model=ScriptedModel([[assistant_message("Filed.")]]))
+    to_clerk = [function_call("transfer_to_clerk", {}, call_id="call_t")]
+    agent = reader([to_clerk], handoffs=[handoff(clerk)])
+    session = await AgentsSession.open(engine, "s")
+    assert await run("run", agent, "File it.", **session.options()) == "Filed."
+    types = [one.type for one in await records_of(engine)]
+    assert types.count("prompt:submit") == 1
+    assert len(await views(engine)) == 2
+
+
+# -- beside what a caller has --------------------------------------------------------------------
+
+
+async def test_hooks_of_ones_own_are_called(engine: Engine) -> None:
+    seen: list[str] = []
+
+    class Mine(RunHooks[Any]):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            seen.append("agent")
+
+        async def on_llm_start(self, context: Any, agent: Any, system: Any, items: Any) -> None:
+            seen.append("llm")
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
+            seen.append("tool")
+
+    session = await AgentsSession.open(engine, "s")
+    await run(
+        "run",
+        reader([reads(1), [assistant_message("Read.")]]),
+        "Read.",
+        **session.options(hooks=Mine()),
+    )
+    assert seen == ["agent", "llm", "tool", "llm"]
+
+
+# -- as storage alone ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_as_storage_alone_it_holds_what_the_sdks_own_session_holds(
+    engine: Engine, how: str
+) -> None:
+    plain, ours = agents.SQLiteSession("plain"), await AgentsSession.open(engine, "s")
+    for session in (plain, ours):
+        agent = reader([*LONG, [assistant_message("yes")]])
+        for text in ("Read all.", "yes"):
+            await run(how, agent, text, session=session)
+    assert await ours.get_items() == await plain.get_items()
+    for limit in (None, 0, 1, 3, 100):
+        assert await ours.get_items(limit) == await plain.get_items(limit)
+    assert await ours.pop_item() == await plain.pop_item()
+    assert await ours.get_items() == await plain.get_items()
+    await ours.clear_session()
+    assert await ours.get_items() == []
+    assert await ours.pop_item() is None

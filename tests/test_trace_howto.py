@@ -102,3 +102,18 @@ def test_the_message_that_the_page_asks_about_is_named_by_the_second_compaction(
     assert tags["compaction"].startswith("over budget: ")
     assert re.search(rf"#{asked[0]}\b", tags["compaction"])
     assert asked[0] in re.split("[,-]", tags["eventctx.compaction.dropped.numbers"])
+
+
+def test_the_words_to_find_compactions_by_are_on_no_other_span(spans: list[Span]) -> None:
+    found = re.findall(r"type `([a-z]+=)` into \*Find…\*", PAGE.read_text("utf-8"))
+    assert found == ["compaction="]
+
+    def matches(span: Span) -> bool:
+        # Jaeger looks for the words in each tag as it is written here, in lower case.
+        return any(
+            found[0] in f"{key}={value}".lower() for key, value in span["attributes"].items()
+        )
+
+    names = {span["name"] for span in spans if matches(span)}
+    assert names == {"compact workset"}
+    assert all(matches(span) for span in spans if span["name"] in names)

@@ -20,7 +20,7 @@ from eventctx.safe_text import escape_breaks
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-EXCERPT: Final = 200
+EXCERPT: Final = 300
 """Most characters of a receiver's own words in a message of ours."""
 
 Kind = Literal["taken", "again", "never", "too_large", "unreached"]

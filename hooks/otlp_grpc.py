@@ -41,6 +41,7 @@ _AGAIN: Final = (
 """The codes after which OTLP wants a request to be sent again; RESOURCE_EXHAUSTED needs a time."""
 _TOO_LARGE: Final = re.compile(r"larger than max|exceeds? max|too large", re.IGNORECASE)
 _UNREACHED: Final = re.compile(r"failed to connect|resolving|resolution", re.IGNORECASE)
+_ALL_ADDRESSES: Final = re.compile(r"failed to connect to all addresses; last error: \w+: ")
 _NO_GRPC: Final = re.compile(r"parsing HTTP/2|http1\.x", re.IGNORECASE)
 _REFUSED: Final = re.compile(r"connection refused", re.IGNORECASE)
 
@@ -89,7 +90,7 @@ def _read(path: str | None) -> bytes | None:
 
 def _failed(error: Any, seconds: float) -> ExportAnswer:
     code, details = error.code().name, error.details() or ""
-    says = excerpt(f"{code}: {details}" if details else code)
+    says = excerpt(f"{code}: {_ALL_ADDRESSES.sub('', details)}" if details else code)
     if code in ("RESOURCE_EXHAUSTED", "OUT_OF_RANGE") and _TOO_LARGE.search(details):
         return ExportAnswer("too_large", says)
     if code == "UNAVAILABLE" and _REFUSED.search(details):

@@ -7,6 +7,7 @@ import re
 import time
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from http.client import BadStatusLine
 from typing import Final
 
 import requests
@@ -28,6 +29,7 @@ _TITLE: Final = re.compile(r"<title[^>]{0,200}>([^<]{1,200})<", re.IGNORECASE)
 _AGAIN: Final = (429, 502, 503, 504)
 """The statuses after which OTLP wants a request to be sent again."""
 _TOO_LARGE: Final = 413
+_GRPC: Final = "if that is a port of gRPC, write grpc:// for http://"
 _NOT_CONNECTED: Final = ("NewConnectionError", "NameResolutionError")
 """The classes of urllib3, of which requests may bring its own copy."""
 
@@ -91,8 +93,11 @@ def _without_answer(error: Exception) -> ExportAnswer:
         return ExportAnswer("unreached", "connection refused, nobody listens there")
     if any(type(one).__name__ in _NOT_CONNECTED for one in causes):
         return ExportAnswer("unreached", _innermost(error))
+    # A connection that was closed is one of a derived class.
+    if any(type(one) is BadStatusLine for one in causes):
+        return ExportAnswer("never", f"it does not speak HTTP; {_GRPC}")
     why = f"it closed the connection without an answer of HTTP ({_innermost(error)})"
-    return ExportAnswer("again", f"{why}; if that is a port of gRPC, write grpc:// for http://")
+    return ExportAnswer("again", f"{why}; {_GRPC}")
 
 
 def _causes(error: BaseException) -> list[BaseException]:

@@ -231,6 +231,26 @@ def test_rejected_spans_are_read_from_json_too() -> None:
             sender.finish()
 
 
+@pytest.mark.parametrize(
+    ("protocol", "scheme", "told"),
+    [
+        ("grpc", "http", "it does not speak HTTP; if that is a port of gRPC, write grpc://"),
+        ("http", "grpc", "no gRPC is spoken there; for OTLP by HTTP, write http://"),
+        ("http", "https", "no secure connection: "),
+        ("grpc", "grpcs", "[Hh]andshake failed"),
+    ],
+)
+def test_the_port_of_another_protocol_is_told_at_once(
+    protocol: str, scheme: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventctx.hooks.delivery.random.uniform", lambda *_: 1e9)  # no retry
+    with Receiver() as receiver:
+        address = url_of(receiver, protocol).partition("://")[2].removesuffix("/v1/traces")
+        with pytest.raises(ExportFailed, match=told):
+            Sender(f"{scheme}://{address}").send([SPAN])
+        assert receiver.exports == ()
+
+
 @pytest.mark.parametrize("answer", [Refuse(429, 60), Refuse(503, 60)])
 @pytest.mark.parametrize("protocol", ["grpc", "http"])
 def test_one_who_wants_to_be_asked_later_than_we_wait_is_not_waited_for(
@@ -289,6 +309,15 @@ def test_a_batch_goes_in_requests_that_a_receiver_takes_by_default(protocol: str
         sizes = [len(export.spans) for export in receiver.exports]
         assert [one.span_id for one in receiver.spans] == [one.span_id for one in spans(100)]
     assert sizes == [41, 41, 18]
+
+
+def test_a_remark_on_one_request_is_not_taken_for_the_reason_of_a_rejection_by_the_next() -> None:
+    with Receiver() as receiver:
+        receiver.answer(Partial(0, "an old schema"), Partial(1, "too long"))
+        sender = Sender(receiver.http)
+        assert sender.send(spans(60, attributes=LONG)) == ""
+        with pytest.raises(ExportFailed, match="rejected 1 of 60 spans: too long"):
+            sender.finish()
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http"])

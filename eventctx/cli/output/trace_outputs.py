@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -97,6 +98,8 @@ class Collector:
     """
 
     def __init__(self, url: str, *, unfinished: bool = True) -> None:
+        # gRPC's core writes what it fails in to stderr; our error says the same, once.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         self._sender = Sender(url)
         self._open = None if unfinished else OpenTurns()
         self._traces: set[str] = set()

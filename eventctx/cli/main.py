@@ -22,7 +22,7 @@ _COMMANDS: Final = (
     ("log", "commands.log", "The records of a session, one a line."),
     ("transcript", "commands.transcript", "All that was said, now or at an earlier point."),
     ("view", "commands.transcript", "What the model was sent in a turn."),
-    ("audit", "commands.audit", "Every request: what was kept, shortened and dropped."),
+    ("audit", "commands.audit", "The requests: what was kept, shortened and dropped."),
     ("why", "commands.why", "Why a message was in a view, or was not."),
     ("trace", "commands.trace", "The trace of a session: a tree, a file, or sent to Jaeger."),
     ("diff", "commands.diff", "What two requests differ in, and why."),

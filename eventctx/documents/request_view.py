@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 
 from eventctx.documents.token_figures import request_json
 from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
 from eventctx.log.naming import RequestName, ranges_name, request_name
 from eventctx.projections.explain.left_out import LeftOut
 from eventctx.projections.figures import Figures
@@ -49,6 +50,16 @@ async def view_of(
         await left_out_of(store, session, RequestSelector(position=view.position)),
         await proof_of(store, session, view) if proves else None,
         await sent_besides(store, session, view.position),
+    )
+
+
+async def last_request(engine: Engine, session: str) -> RequestName:
+    """The request that was prepared last. Raises StreamNotFound, InvalidSetting for none."""
+    async for record in engine.store.read(session, backward=True, bodies=False):
+        if record.type == "context:request_prepared":
+            return RequestName(position=record.position)
+    raise InvalidSetting(
+        f"session {session!r} has no request; `eventctx transcript` shows its messages"
     )
 
 

@@ -46,7 +46,7 @@ REASONS: dict[str, str] = {
     "custom": "so decided by a custom policy",
     "summary": "a summary stands for it",
     "restored": "brought back on request",
-    "imported": "so recorded in the imported transcript",
+    "imported": "the imported file says so",
 }
 """Every reason code that a plan of this release may hold, with its text for a reader."""
 

@@ -88,7 +88,6 @@ def test_turns_and_positions_outside_the_session(run, store):
 
 
 def test_a_view_needs_to_know_which(run, store):
-    assert run("view", "work", "--store", store).code == 2
     assert run("view", "work", "--iteration", 1, "--store", store).code == 2
     assert run("transcript", "work", "--at", 1, "--turn", 1, "--store", store).code == 2
 

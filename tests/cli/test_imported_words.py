@@ -38,7 +38,7 @@ def test_a_file_that_holds_its_requests_is_not_said_to_lack_them(run: Any, tmp_p
     store = imported(run, tmp_path, tape.json())
     for command in (["audit", "talk"], ["view", "talk", "--turn", "1.1"], ["why", "talk", 0]):
         out = run(*command, "--store", store).out
-        assert "reconstructed by an importer from requests in the file" in out
+        assert "reconstructed from requests in the imported file" in out
         assert "Not among these messages: what was sent beside them, such as tool def" in out
         assert "Not in the file" not in out
         assert "does not hold what was sent" not in out
@@ -60,7 +60,7 @@ def test_a_system_prompt_in_the_transcript_is_not_said_to_be_missing(
 def test_the_list_of_sessions_says_where_requests_were_inferred(run: Any, tmp_path: Path) -> None:
     store = imported(run, tmp_path, jsonl(ROWS))
     assert (
-        "Requests of 1 session were inferred from the files of other programs"
+        "Requests of 1 session were reconstructed from imported files"
         in run("sessions", "--store", store).out
     )
     (row,) = run("sessions", "--json", "--store", store).document

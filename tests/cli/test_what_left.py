@@ -46,12 +46,12 @@ def shown(run: Any, store: Path, *arguments: object) -> str:
 
 def test_the_first_line_answers_the_question(run: Any, store: Path) -> None:
     first = shown(run, store, "--compaction", 1).splitlines()[0]
-    assert first.startswith("Compaction 1 (@")
+    assert first.startswith("Lost in work. Compaction 1 (@")
     assert "): 39 of 42 messages left the view. Of 4 instructions 4 are whole; " in first
     assert "of 17 files 17 are gone; of 1 command 1 is gone" in first
-    assert shown(run, store).startswith("Now: 39 of 42 messages are not in view. ")
+    assert shown(run, store).startswith("Lost in work. Now: 39 of 42 messages are not in view. ")
     turn = shown(run, store, "--turn", 1)
-    assert turn.startswith("Turn 1 (request at @")
+    assert turn.startswith("Lost in work. Turn 1 (request at @")
     assert turn.endswith("): nothing left the view; 42 messages are whole.\n")
 
 

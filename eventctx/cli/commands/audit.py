@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -30,6 +31,9 @@ _MEANINGS: Final = (
 
 Note = Sequence[str | tuple[str, str]]
 
+_FEW: Final = 20
+"""Requests that a terminal shows all of."""
+
 _NARROW: Final = 70
 """Characters of a line below which there is no room for budget and digest."""
 
@@ -37,21 +41,27 @@ _WIDE: Final = 120
 """Characters of a line from which on the parts of a request's tokens have columns."""
 
 
-@click.command("audit", short_help="Every request: what was kept, shortened and dropped.")
+@click.command("audit", short_help="The requests: what was kept, shortened and dropped.")
 @click.argument("session", required=False)
 @click.option("--turn", type=int, metavar="N", help="Only the requests of turn N.")
+@click.option("--all", "every", is_flag=True, help="Every request, also on a terminal.")
 @opening.reading
-def audit_command(session: str | None, turn: int | None, store: str | None, as_json: bool) -> None:
-    """Show every request of SESSION: what was kept, shortened, summarised and dropped.
+def audit_command(
+    session: str | None, turn: int | None, every: bool, store: str | None, as_json: bool
+) -> None:
+    """Show the requests of SESSION: what was kept, shortened, summarised and dropped.
 
-    A row per request, the compactions in between where they happened. Without SESSION: the last
-    one used.
+    A row per request, the compactions in between where they happened. A terminal shows the last
+    request of each turn and those around compactions, where there are many. Without SESSION: the
+    last one used.
     """
     audit, file = run(_audit(session, turn, store))
     if as_json:
         put_document(audit_document(audit, file.undated))
     else:
-        show_audit(Screen(), audit, file=file)
+        screen = Screen()
+        every = every or not screen.live or turn is not None
+        show_audit(screen, audit, None if every else telling(audit), file)
 
 
 async def _audit(
@@ -60,6 +70,27 @@ async def _audit(
     async with opening.existing(store) as engine:
         info = await session_or_last(engine, session)
         return await audit_of(engine, info.stream, turn)
+
+
+def telling(audit: Audit) -> list[AuditRow]:
+    """The first request, the last one of each turn, and those around compactions; of few, all."""
+    rows = audit.requests
+    if len(rows) <= _FEW:
+        return list(rows)
+    compacted = [one.position for one in audit.compactions]
+    chosen = []
+    for place, row in enumerate(rows):
+        before = rows[place - 1] if place else None
+        behind = rows[place + 1] if place + 1 < len(rows) else None
+        first = before is None or _between(compacted, before, row)
+        last = behind is None or behind.turn != row.turn or _between(compacted, row, behind)
+        if first or last:
+            chosen.append(row)
+    return chosen
+
+
+def _between(positions: Sequence[int], one: AuditRow, other: AuditRow) -> bool:
+    return bisect(positions, other.position) > bisect(positions, one.position)
 
 
 def show_audit(
@@ -82,8 +113,14 @@ def show_audit(
     cells = [_cells(screen, row, optional, parts) for row in rows]
     if rows:
         screen.table(columns, cells, notes)
+    if requests is not None and len(chosen) == len(rows) < len(audit.requests):
+        words = (
+            f"{number(len(rows))} of {plural(len(audit.requests), 'request')}: the last of each "
+            "turn and those around compactions; --all shows the rest."
+        )
+        screen.line((words, "dim"))
     screen.line((_summary(audit), "dim"))
-    for footnote in _footnotes(audit, file):
+    for footnote in _footnotes(audit, file, whole=requests is None):
         screen.line((footnote, "dim"))
 
 
@@ -209,7 +246,7 @@ def _requests(audit: Audit, turns: int) -> str:
     return f"{found}, {number(len(audit.requests) - outside)} of them in {plural(turns, 'turn')}"
 
 
-def _footnotes(audit: Audit, file: ImportedFile) -> list[str]:
+def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     found = [_MEANINGS]
     if any(row.floor_sent for row in audit.requests):
         found.append("! Over the budget: what must stay was larger, and was sent all the same.")
@@ -222,5 +259,5 @@ def _footnotes(audit: Audit, file: ImportedFile) -> list[str]:
     known = session_in_words((row.figures for row in audit.requests), file)
     if known:
         found.append(known)
-    errors = figures.errors_in_words(audit.errors)
+    errors = figures.errors_in_words(audit.errors) if whole else ""
     return [*found, errors] if errors else found

@@ -50,9 +50,9 @@ _GAINS: Final = ("restored", "entered")
 
 _GROUPS: Final = {
     "system": "system messages",
-    "human": "a person's messages",
-    "user": "others in the user's role",
-    "assistant": "answers of the model",
+    "human": "what people wrote",
+    "user": "texts of programs in role user",
+    "assistant": "what the model wrote",
     "result": "tool results",
     "other": "others",
     "inserted": "prompt, summaries, notices, memory",
@@ -127,8 +127,7 @@ async def _diff(
 
 def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
     before, after = compared.before, compared.after
-    screen.line(("before  ", "dim"), (_where(before), "bold"))
-    screen.line(("after   ", "dim"), (_where(after), "bold"))
+    screen.line((_answer(compared), "bold"))
     screen.blank()
     _show_tokens(screen, before, after)
     screen.blank()
@@ -147,6 +146,25 @@ def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
     if compared.passed:
         come = plural(compared.passed, "message")
         screen.line((f"{come} more came in between and left again, or never were in view.", "dim"))
+
+
+def _answer(compared: ViewDiff) -> str:
+    """What was asked and the answer: both requests, how many messages left and came, tokens."""
+    before, after = compared.before, compared.after
+    asked = f"From {_where(before)} to {_where(after)}"
+    counts = {kind: len(compared.of(kind)) for kind in _TITLES}  # type: ignore[arg-type]
+    parts = [
+        f"{number(count)} {verb}"
+        for verb, count in (
+            ("left", sum(counts[kind] for kind in _TITLES if _TITLES[kind].startswith("−"))),
+            ("cut", sum(counts[kind] for kind in _TITLES if _TITLES[kind].startswith("~"))),
+            ("came", sum(counts[kind] for kind in _GAINS)),
+        )
+        if count
+    ]
+    messages = f"{', '.join(parts)} of the messages" if parts else "the same messages"
+    was, now = figures.request_tokens(before.figures), figures.request_tokens(after.figures)
+    return f"{asked}: {messages}; {was} → {now} tokens."
 
 
 def _where(side: Side) -> str:

@@ -57,7 +57,7 @@ def lost_command(
         put_document(found)
         return
     screen = Screen()
-    screen.line((answer(found), "bold"))
+    screen.line((f"Lost in {name}. {answer(found)}", "bold"))
     show_items(screen, found, everything=everything, limit=limit)
     if found.messages.left:
         screen.blank()

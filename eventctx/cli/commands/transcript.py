@@ -16,7 +16,7 @@ from eventctx.cli.output.proof import show_proof
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.output.sent import show_beside, show_sent_messages, show_tools
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.request_view import view_document, view_of
+from eventctx.documents.request_view import last_request, view_document, view_of
 from eventctx.documents.transcript import transcript_document, transcript_of
 from eventctx.log.naming import (
     RequestName,
@@ -33,7 +33,7 @@ from eventctx.queries.requests import Besides, RequestView
 from eventctx.queries.transcript import Message
 
 _full = click.option(
-    "--full", is_flag=True, help="Every line of every message, also on a terminal."
+    "--full", is_flag=True, help="Every line of every message, on a terminal too, and base64."
 )
 
 
@@ -150,12 +150,14 @@ def view_command(
 ) -> None:
     """Show what the model was sent in a turn of SESSION, derived again from the log and verified.
 
+    Without options it is the last request, without SESSION that of the session used last.
+
     Exits with 1 when the view does not have the digest that was recorded when it was sent, or a
     message in it not its own. `3.2` names a request by turn and iteration, `#6` a message, `@48`
     a record by its position (docs/reference/numbers-and-positions.md).
     """
-    if (turn is None) == (position is None):
-        raise click.UsageError("Expected one of --turn and --position; `audit` lists both.")
+    if turn is not None and position is not None:
+        raise click.UsageError("Expected at most one of --turn and --position.")
     name = one_request(turn, iteration, position)
     run(_view(session, name, verify, full, store, as_json))
 
@@ -170,6 +172,8 @@ async def _view(
 ) -> None:
     async with opening.existing(store) as engine:
         info = await session_or_last(engine, session)
+        if name == RequestName():
+            name = await last_request(engine, info.stream)
         answer = await view_of(engine, info.stream, name, proves=verify)
     view, known = answer.view, answer.figures
     if as_json:

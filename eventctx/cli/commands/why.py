@@ -109,20 +109,18 @@ async def _why(
 
 
 def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
-    message = answer.message
-    role = "erased" if message is None else role_of(message)
-    head = f"{message_name(answer.number)} {role}  "
-    width = max(20, screen.width - len(head)) if screen.live else BEGINNING
-    if answer.standing == "not_added":
-        screen.line((message_name(answer.number), "bold"))
-    else:
-        text = snippet(message, width)
-        screen.line(
-            (f"{message_name(answer.number)} ", "bold"), (role, role_style(role)), f"  {text}"
-        )
     colour = "bold green" if answer.in_view else "bold red"
     where = request_in_words(answer.turn, answer.iteration, answer.position)
-    screen.line((_VERDICTS[answer.standing], colour), (f" · {where}", "dim"))
+    screen.line(
+        (f"{message_name(answer.number)} of {answer.session}: ", "bold"),
+        (_VERDICTS[answer.standing], colour),
+        (f" · {where}", "dim"),
+    )
+    message = answer.message
+    role = "erased" if message is None else role_of(message)
+    width = max(20, screen.width - len(role) - 2) if screen.live else BEGINNING
+    if answer.standing != "not_added":
+        screen.line((role, role_style(role)), f"  {snippet(message, width)}")
     screen.blank()
     if answer.standing not in ("whole", "not_added"):
         _show_ruling(screen, answer, undated)

@@ -26,12 +26,12 @@ def show_session(screen: Screen, summary: ImportSummary, verbose: bool = False) 
     if not verbose:
         return
     if summary.raw:
-        screen.line((f"kept as they are: {_kinds(summary.raw)}", "dim"), indent=2)
+        screen.line((f"kept beside the messages: {_kinds(summary.raw)}", "dim"), indent=2)
     if summary.unanswered:
         requests = plural(summary.unanswered, "sent request")
         screen.line((f"{requests} without an answer in the file", "dim"), indent=2)
     if summary.unknown:
-        screen.line((f"of these not understood: {_kinds(summary.unknown)}", "yellow"), indent=2)
+        screen.line((f"not understood among these: {_kinds(summary.unknown)}", "yellow"), indent=2)
     _listed(screen, "waits for the next import", summary.waiting, len(summary.waiting), "dim")
     _listed(screen, "warning", summary.warnings, summary.warned, "yellow")
 

@@ -15,12 +15,12 @@ from eventctx.queries.requests import RequestView
 KNOWN: Final[dict[Known, str]] = {
     "observed": "observed: the program recorded what it sent",
     "prepared": "prepared by eventctx, recorded before it left",
-    "reconstructed": "reconstructed by an importer: the file does not hold what was sent",
+    "reconstructed": "reconstructed from the imported file, which does not hold what was sent",
 }
 """How a request is known."""
 
 _FROM_REQUESTS: Final = (
-    "reconstructed by an importer from requests in the file, which hold no digest of what was sent"
+    "reconstructed from requests in the imported file, which hold no digest of what was sent"
 )
 """How a request is known whose messages an importer read from a recorded request."""
 

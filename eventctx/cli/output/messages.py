@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.cli.output.plain import number, one_line
+from eventctx.cli.output.plain import abridged, number, one_line
 from eventctx.cli.output.screen import Screen
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import (
@@ -158,6 +158,7 @@ def show(screen: Screen, message: Mapping[str, Any] | None, *, full: bool) -> No
 
 
 def _put(screen: Screen, title: str, text: str, style: str, full: bool) -> None:
+    text = text if full else abridged(text)
     lines = text.split("\n")
     while len(lines) > 1 and not lines[-1].strip():
         lines.pop()

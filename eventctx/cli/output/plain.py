@@ -12,6 +12,10 @@ NOT_RECORDED: Final = "not recorded"
 """What stands for a figure that the log does not hold, on every screen."""
 
 _SPACES: Final = re.compile(r"\s+")
+_LONG_RUN: Final = 400
+"""Characters without a break from which a text counts as base64."""
+
+_BASE64: Final = re.compile(rf"[A-Za-z0-9+/_-]{{{_LONG_RUN},}}={{0,2}}")
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -23,6 +27,19 @@ def one_line(text: str, width: int | None = None) -> str:
     if width is not None and len(joined) > width:
         return joined[: max(0, width - 1)] + "…"
     return joined
+
+
+def abridged(text: str) -> str:
+    """``text`` with long runs of base64 cut to their beginning and their length."""
+    return text if len(text) < _LONG_RUN else _BASE64.sub(_beginning, text)
+
+
+def _beginning(run: re.Match[str]) -> str:
+    found = run[0]
+    kinds = (str.isupper, str.islower, str.isdigit)
+    if not all(any(map(kind, found)) for kind in kinds):
+        return found  # a line of signs, a number in hex digits
+    return f"{found[:24]}… ({len(found):,} characters of base64)"
 
 
 def number(value: int | None) -> str:

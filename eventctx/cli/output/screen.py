@@ -109,7 +109,9 @@ class Screen:
         if not self.live:
             self._plain_table(columns, rows, notes, widths, header=header)
             return
-        self._fit(columns, widths)
+        if self._surplus(columns, widths) > 0:
+            self._stacked(columns, rows, notes)
+            return
         if header:
             self.console.print(self._grid(columns, widths, header=True))
             self.console.print(Text("─" * (sum(widths) + 2 * len(widths)), "dim"))
@@ -125,14 +127,39 @@ class Screen:
                 self.line(*notes[cut], indent=1)
             start = cut
 
-    def _fit(self, columns: Sequence[Column], widths: list[int]) -> None:
-        """Make the columns that may wrap narrower, until the table fits the terminal."""
+    def _surplus(self, columns: Sequence[Column], widths: list[int]) -> int:
+        """Make the columns that may wrap narrower; the cells by which the table is still too wide.
+
+        A table on the terminal has blanks at both sides of each column but for the last.
+        """
         surplus = sum(widths) + 2 * len(widths) - self.width
         for place, column in enumerate(columns):
             if column.fold and surplus > 0:
                 taken = min(surplus, max(0, widths[place] - 16))
                 widths[place] -= taken
                 surplus -= taken
+        return surplus
+
+    def _stacked(
+        self,
+        columns: Sequence[Column],
+        rows: Sequence[Sequence[str]],
+        notes: dict[int, Sequence[str | tuple[str, str]]],
+    ) -> None:
+        """Rows as paragraphs, on a terminal where they would be wider than a line: a figure that
+        is broken in two is read as two."""
+        for place, row in enumerate(rows):
+            if place in notes:
+                self.line(*notes[place], indent=1)
+            self.line((row[0], "bold"), indent=1)
+            parts = [
+                f"{column.title} {cell}"
+                for column, cell in zip(columns[1:], row[1:], strict=True)
+                if cell.strip()
+            ]
+            self.line(" · ".join(parts), indent=3)
+        if len(rows) in notes:
+            self.line(*notes[len(rows)], indent=1)
 
     def _grid(self, columns: Sequence[Column], widths: Sequence[int], header: bool) -> Table:
         grid = Table(

@@ -52,9 +52,8 @@ def show_sessions(
     inferred = sum(row.reconstructed > 0 for row in rows)
     if inferred and footnotes:
         words = (
-            f"Requests of {plural(inferred, 'session')} were inferred from the files of other "
-            "programs, which do not hold what was sent; `eventctx audit SESSION` says what is "
-            "missing."
+            f"Requests of {plural(inferred, 'session')} were reconstructed from imported files, "
+            "which do not hold what was sent; `eventctx audit SESSION` says what is missing."
         )
         screen.line((words, "dim"))
 

@@ -1,0 +1,147 @@
+"""Screens for a person: the rows that tell something, whole numbers at any width, no base64."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import eventctx
+from eventctx.cli.main import cli
+from eventctx.cli.output.plain import abridged
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a command shows on a terminal of some width."""
+
+    def shown(width: int, *arguments: object) -> str:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        monkeypatch.setenv("COLUMNS", str(width))
+        out = CliRunner().invoke(cli, [str(one) for one in arguments]).output
+        return re.sub(r"\x1b\[[0-9;]*m", "", out)
+
+    return shown
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """Two turns of 15 requests; the view is compacted behind the sixth."""
+    path = tmp_path / "s.db"
+
+    async def write() -> None:
+        async with eventctx.open(path) as engine:
+            ctx = await engine.session(
+                "long", policy="truncate", max_tokens=100_000, auto_compact=False
+            )
+            for turn in range(2):
+                async with ctx.turn() as block:
+                    await ctx.add_message({"role": "user", "content": f"Task {turn}"})
+                    for step in range(15):
+                        async with block.iteration():
+                            await ctx.get_messages_for_request()
+                            words = {"role": "assistant", "content": f"Step {step} " * 50}
+                            await ctx.add_message(words)
+                        if (turn, step) == (0, 5):
+                            await ctx.compact(reason="now")
+
+    asyncio.run(write())
+    return path
+
+
+def requests(text: str) -> list[str]:
+    return re.findall(r"^ *(\d+\.\d+) ", text, re.MULTILINE)
+
+
+def test_a_terminal_shows_the_last_request_of_a_turn_and_those_around_compactions(
+    on_terminal: Any, run: Any, long: Path
+) -> None:
+    audit = run("audit", "long", "--json", "--store", long).document
+    names = [row["request"] for row in audit["requests"]]
+    assert len(names) == 30
+    shown = on_terminal(100, "audit", "long", "--store", long)
+    assert len(audit["compactions"]) == 1
+    assert requests(shown) == ["1.1", "1.6", "1.7", "1.15", "2.15"]
+    assert "--all shows the rest" in shown
+    every = on_terminal(100, "audit", "long", "--all", "--store", long)
+    assert requests(every) == names and "--all" not in every
+    assert requests(on_terminal(100, "audit", "long", "--turn", 2, "--store", long)) == names[15:]
+
+
+def test_a_pipe_gets_every_request(run: Any, long: Path) -> None:
+    assert len(requests(run("audit", "long", "--store", long).out)) == 30
+
+
+@pytest.mark.parametrize("width", [30, 44, 60, 80])
+def test_no_figure_of_a_table_is_broken(
+    width: int, on_terminal: Any, run: Any, store: Path
+) -> None:
+    rows = run("audit", "work", "--json", "--store", store).document["requests"]
+    tokens = [f"{row['tokens']:,}" for row in rows]
+    narrow = on_terminal(width, "audit", "work", "--store", store)
+    assert tokens and all(one in narrow for one in tokens)
+    assert max(map(len, narrow.splitlines())) <= width
+
+
+def test_view_without_options_is_the_last_request(run: Any, long: Path) -> None:
+    names = [row["request"] for row in run("audit", "long", "--json", "--store", long).document[
+        "requests"]]  # fmt: skip
+    last = run("view", "long", "--store", long).out
+    assert f"request {names[-1]} " in last.splitlines()[0]
+    assert last == run("view", "long", "--turn", names[-1], "--store", long).out
+    assert run("view", "long", "--turn", 1, "--position", 3, "--store", long).code == 2
+
+
+def test_view_of_a_session_without_requests_says_what_there_is(run: Any, tmp_path: Path) -> None:
+    async def write() -> None:
+        async with eventctx.open(tmp_path / "s.db") as engine:
+            await (await engine.session("one")).add_message({"role": "user", "content": "x"})
+
+    asyncio.run(write())
+    done = run("view", "one", "--store", tmp_path / "s.db")
+    assert done.code == 2 and "has no request; `eventctx transcript`" in done.err
+
+
+def test_the_first_line_has_the_question_and_the_answer(run: Any, long: Path) -> None:
+    names = [row["request"] for row in run("audit", "long", "--json", "--store", long).document[
+        "requests"]]  # fmt: skip
+    first = {
+        command[0]: run(*command, "--store", long).out.splitlines()[0]
+        for command in (
+            ("lost", "long"),
+            ("why", "long", 0),
+            ("diff", "long", names[0], names[-1]),
+        )
+    }
+    assert first["lost"].startswith("Lost in long. Now: ")
+    assert first["why"].startswith("#0 of long: ")
+    assert first["diff"].startswith(f"From request {names[0]} ") and "came" in first["diff"]
+
+
+def test_base64_is_cut_in_a_pipe_and_whole_where_it_is_asked_for(run: Any, tmp_path: Path) -> None:
+    data = base64.b64encode(hashlib.shake_256(b"noise").digest(3000)).decode()
+
+    async def write() -> None:
+        async with eventctx.open(tmp_path / "s.db") as engine:
+            content = f"Look: {data} there."
+            await (await engine.session("one")).add_message({"role": "user", "content": content})
+
+    asyncio.run(write())
+    command = ("transcript", "one", "--store", tmp_path / "s.db")
+    assert "(4,000 characters of base64) there." in run(*command).out
+    assert data[100:200] not in run(*command).out
+    assert data in run(*command, "--full").out
+    assert data in run(*command, "--json").out
+
+
+@pytest.mark.parametrize(
+    "text", ["=" * 5000, "0" * 5000, "deadbeef" * 500, "word " * 500, "a/b" * 300]
+)
+def test_what_is_no_base64_stays(text: str) -> None:
+    assert abridged(text) == text

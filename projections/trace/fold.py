@@ -249,7 +249,7 @@ def _open(
             if old.quiet_since is None:
                 spans[key] = replace(old, quiet_since=before)
     elif isinstance(event, PreCompact):
-        start = _began(state, record, event, before)
+        start = _began(record, event, before)
         if state.compactions is not None:
             state = replace(state, compactions=state.compactions + 1)
             attributes[conv.COMPACTION_SEQUENCE] = state.compactions or 0
@@ -440,14 +440,14 @@ def _compaction_alone(
 # -- parts ---------------------------------------------------------------------------------------
 
 
-def _began(state: TraceState, record: Record, event: PreCompact, before: int) -> int:
-    """When a compaction began; ``before`` is the time of the record before it.
+def _began(record: Record, event: PreCompact, before: int) -> int:
+    """When a compaction began; ``before`` is the time of the record before it, 0 without a date.
 
     Files of other programs date its end alone. Nothing else happened since the record before it,
     unless a person asked for it: then the time between may be that person's.
     """
     by_person = (event.requested_by or "").endswith(":manual")
-    if event.trigger != "imported" or by_person or record.time == state.undated or not before:
+    if event.trigger != "imported" or by_person or not before:
         return record.time
     return min(before, record.time)
 

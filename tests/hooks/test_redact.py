@@ -275,6 +275,7 @@ def test_ids_that_lines_and_spans_are_joined_by_stay() -> None:
     ids = dict.fromkeys(sorted(EXEMPT), "ann@example.org")
     assert DEFAULT.fields(ids) == ids
     assert {"session.id", "gen_ai.conversation.id", "eventctx.turn.id", "trace_id"} <= EXEMPT
+    assert {"verify.record", "verify.view_before"} <= EXEMPT
 
 
 def test_a_span_is_redacted_in_name_message_attributes_and_events() -> None:

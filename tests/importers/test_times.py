@@ -280,6 +280,7 @@ async def test_an_imported_compaction_lasts_from_the_record_before_it(tmp_path: 
     one, (_, after) = await compaction_and_chats(tmp_path, summarised().data())
     assert (one.start - START, one.end - START) == (3.5 * SECOND, 104.5 * SECOND)
     assert one.end <= after.start
+    assert "eventctx.compaction.duration" not in one.attributes  # the file names none
     assert one.attributes["eventctx.compaction.tokens.recorded"] == 167_000
     assert "167,000 before by the file's own count" in str(one.attributes["compaction"])
 

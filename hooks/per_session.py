@@ -61,10 +61,12 @@ class PerSession(Generic[S]):
         """
         number, states = CALLING.number, self._states
         key = (number, session_id)
-        if number != _NOBODY and states:
-            states.pop((_NOBODY, session_id), None)
+        if key in states:
+            states[key] = state
+            states.move_to_end(key)
+            return None
+        states.pop((_NOBODY, session_id), None)
         states[key] = state
-        states.move_to_end(key)
         if len(states) <= self._most:
             return None
         return states.popitem(last=False)[1]

@@ -14,6 +14,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress
+from operator import not_
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -133,16 +135,15 @@ class Redactor:
         of ``EXEMPT``, which join lines, spans and records. ``limit``: most characters of a string.
         """
         done = dict(fields)
-        for name, value in fields.items():
-            of = type(value)
-            if of in _PLAIN:
-                continue
+        # Most attributes are numbers, and this runs for each of every span.
+        plain = map(_PLAIN.__contains__, map(type, fields.values()))
+        for name, value in compress(fields.items(), map(not_, plain)):
             if name in EXEMPT:
                 if limit is not None and isinstance(value, str) and len(value) > limit:
                     done[name] = f"{value[: (limit or 1) - 1]}…"
                 continue
             kind = _kind_of(name) if self.keys else None
-            if of is str and kind is None and limit is None:
+            if kind is None and limit is None and type(value) is str:
                 done[name] = self.text(value)
             else:
                 done[name] = self._value(value, kind, limit)

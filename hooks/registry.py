@@ -19,7 +19,7 @@ import asyncio
 import inspect
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from functools import partial
@@ -101,7 +101,7 @@ class _Subscription:
 
             self._queue(record, lambda: result, discard)
         else:
-            self.delivered()
+            self._hooks._delivered[self.name] += 1
 
     def _queue(
         self,
@@ -125,7 +125,7 @@ class _Subscription:
 class _Nested(threading.local):
     """The records that handlers published in this thread while one was handed out."""
 
-    nested: deque[Record] | None = None
+    nested: list[Record] | None = None
 
 
 class Hooks:
@@ -238,20 +238,24 @@ class Hooks:
         if nested is not None:
             nested.append(record)
             return
-        nested = local.nested = deque()
+        nested = local.nested = []
         calling = CALLING
         before, calling.number = calling.number, self.number
         try:
             self._emit(record)
-            for _ in range(MAX_NESTED):
-                if not nested:
-                    return
-                self._emit(nested.popleft())
-            for record in nested:
-                self._count_drop(record.type, f"handlers published over {MAX_NESTED} in answer")
+            if nested:
+                self._emit_nested(nested)
         finally:
             calling.number = before
             local.nested = None
+
+    def _emit_nested(self, nested: list[Record]) -> None:
+        """Hand out what handlers published in answer, and what they publish in answer to that."""
+        for at, record in enumerate(nested):  # it may grow meanwhile
+            if at < MAX_NESTED:
+                self._emit(record)
+            else:
+                self._count_drop(record.type, f"handlers published over {MAX_NESTED} in answer")
 
     def _emit(self, record: Record) -> None:
         emitter, keys = self._routes

@@ -118,7 +118,8 @@ class TraceSink:
                 self._tracer.decide(begun)
             except Exception as error:  # the host's sampler failed; the finished spans still go
                 self._count(error)
-        self._send(state.finished)
+        if state.finished:
+            self._send(state.finished)
 
     def history(self) -> History:
         """The history that the spans need; "none" as long as there is no provider to send to."""

@@ -107,14 +107,16 @@ def usage(event: events.UsageReported) -> Attributes:
     A count that was not recorded has no attribute: a prompt of 0, an output that is a placeholder.
     """
     found: Attributes = {
-        **({conv.INPUT_TOKENS: event.prompt} if event.prompt else {}),
-        **({conv.OUTPUT_TOKENS: event.output} if event.output_exact else {}),
         conv.CACHE_READ_TOKENS: event.cache_read,
         conv.CACHE_WRITE_TOKENS: event.cache_write,
         conv.CACHE_CREATION_TOKENS: event.cache_write,
         conv.REASONING_TOKENS: event.reasoning,
     }
-    if not event.output_exact:
+    if event.prompt:
+        found[conv.INPUT_TOKENS] = event.prompt
+    if event.output_exact:
+        found[conv.OUTPUT_TOKENS] = event.output
+    else:
         found[conv.OUTPUT_EXACT] = False
     return found
 

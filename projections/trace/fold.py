@@ -22,7 +22,7 @@ folding the same records again gives equal spans. All that the state keeps is bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -122,42 +122,40 @@ def initial() -> TraceState:
 
 def evolve(state: TraceState, record: Record) -> TraceState:
     """Return the state after ``record``; its ``finished`` are the spans that the record ended."""
+    if record.type == _UNSHOWN and state.started:
+        return replace(state, finished=(), time=_latest(state, record))
     event = read(record)
-    if type(event) not in _STEERING and state.started and not needs(record):
+    kind = type(event)
+    if kind not in _STEERING and state.started and not needs(record):
         return _shown(state, record, event)
     if isinstance(event, SessionFork):
         # The spans of the records before it are in the parent's traces.
         state = TraceState(lineage=links.forked(state.lineage, record, event))
-    ids, trace_id = locate(state.ids, record, event)
-    compactions = state.compactions
-    if not state.started and (record.position == 0 or record.type == "session:fork"):
-        compactions = 0
+    if not state.started:
+        state = _started(state, record, event)
+    if kind in _STEPS:
+        state = replace(state, finished=(), time=_latest(state, record))
+        return _STEPS[kind](state, record, event)
     before = state.time
     presumed = getattr(event, "status", None) == "lost"
-    if isinstance(event, SessionStart) and event.imported_at == record.time:
-        state = replace(state, undated=record.time)
-    state = replace(
-        state,
-        finished=(),
-        ids=ids,
-        compactions=compactions,
-        started=True,
-        time=before if presumed else _latest(state, record),
-    )
-    if record.type == "session:end":
-        state = _release(state, lambda _: False)
-    begins = None if isinstance(event, PostCompact) else attrs.opening(event)
-    if begins is not None and record.span_id is not None and record.span_id not in state.open:
+    begins = attrs.opening(event)
+    ids, trace_id = state.ids, ""
+    if begins is not None or needs(record):
+        ids, trace_id = locate(ids, record, event)
+    time = before if presumed else _latest(state, record)
+    state = replace(state, finished=(), ids=ids, time=time)
+    if (
+        begins is not None
+        and record.span_id is not None
+        and record.span_id not in state.open
+        and not isinstance(event, PostCompact)
+    ):
         return _open(state, record, event, trace_id, begins, before)
     ends = attrs.closing(event, record)
     if ends is not None:
         return _close(state, record, event, trace_id, ends)
-    if isinstance(event, UsageReported):
-        return _use(state, record, event)
-    if isinstance(event, RequestPrepared):
-        return _prepare(state, record, event)
-    if isinstance(event, PromptMeasured):
-        return _measured(state, record, event)
+    if isinstance(event, SessionEnd):
+        state = _release(state, lambda _: False)
     if isinstance(event, Cleared):
         state = replace(state, plan=None)
     if isinstance(event, SessionLinked):
@@ -173,6 +171,17 @@ _STEERING: Final = frozenset(
     )
 )
 """Events that begin, end or change a span. All others are only shown as events on a span."""
+
+_UNSHOWN: Final = "context:message_added"
+"""No event of a span: it would say nothing but a position, 66 times in a long turn."""
+
+
+def _started(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+    """The state before the first record that is folded."""
+    if isinstance(event, SessionStart) and event.imported_at == record.time:
+        state = replace(state, undated=record.time)
+    first = record.position == 0 or isinstance(event, SessionFork)
+    return replace(state, started=True, compactions=0 if first else state.compactions)
 
 
 def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
@@ -190,9 +199,10 @@ def _latest(state: TraceState, record: Record) -> int:
     What is written about a session, maybe years later, does not prolong what is open, nor does a
     record whose file dates only later ones: its time is that of the import.
     """
-    inside = record.turn_id is not None or record.span_id is not None
-    inside = inside and record.time != state.undated
-    return max(state.time, record.time) if inside else state.time
+    time = record.time
+    if time <= state.time or time == state.undated:
+        return state.time
+    return time if record.turn_id is not None or record.span_id is not None else state.time
 
 
 def unfinished(state: TraceState) -> tuple[Span, ...]:
@@ -306,7 +316,6 @@ def _close(
         return _show(state, record, event)
     spans = dict(state.open)
     spans.pop(span.span_id, None)
-    state = replace(state, open=spans)
     if span.family == "turn":
         turn_id = span.turn_id
         state = _release(state, lambda done: done.attributes.get(conv.TURN_ID) != turn_id)
@@ -321,16 +330,19 @@ def _close(
     quiet = state.time if span.quiet_since is None else span.quiet_since
     end = quiet if ends.attributes[conv.OUTCOME] == "lost" else record.time
     done = finish(span, end, ends.status, ends.message, ends.attributes)
-    around = None if done.end == end else state.open.get(done.parent_span_id or "")
+    around = None if done.end == end else spans.get(done.parent_span_id or "")
     if around is not None:
-        state = _put(state, replace(around, covers=max(around.covers, done.end)))
+        spans[around.span_id] = replace(around, covers=max(around.covers, done.end))
     if span.family == "chat" and _awaits_usage(ends, span):
         answered = (*state.answered, done)
         surplus = answered[:-_MAX_WAITING]
         return replace(
-            state, answered=answered[-_MAX_WAITING:], finished=(*state.finished, *surplus)
+            state,
+            open=spans,
+            answered=answered[-_MAX_WAITING:],
+            finished=(*state.finished, *surplus),
         )
-    return replace(state, finished=(*state.finished, done))
+    return replace(state, open=spans, finished=(*state.finished, done))
 
 
 def _count(state: TraceState, turn_id: str | None, counts: dict[str, int]) -> TraceState:
@@ -437,6 +449,14 @@ def _compaction_alone(
     return state, begin(record, begins, span_id, parent, trace_id, record.time, attributes)
 
 
+_STEPS: Final[dict[type, Callable[[TraceState, Record, Any], TraceState]]] = {
+    UsageReported: _use,
+    RequestPrepared: _prepare,
+    PromptMeasured: _measured,
+}
+"""The steps of events that change a span and neither begin nor end one."""
+
+
 # -- parts ---------------------------------------------------------------------------------------
 
 
@@ -480,8 +500,7 @@ def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceSta
 
 
 def _span_showing(state: TraceState, record: Record) -> OpenSpan | None:
-    # An added message is no event: it would say nothing but a position, 66 times in a long turn.
-    if record.type == "context:message_added":
+    if record.type == _UNSHOWN:
         return None
     return (
         state.open.get(record.span_id or "")

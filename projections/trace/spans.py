@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from itertools import compress
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -125,13 +127,17 @@ def begin(
 
 def _short(attributes: Attributes) -> Attributes:
     """The attributes with texts cut to ``MAX_TEXT`` characters; the same dict if none is longer."""
-    for value in attributes.values():
-        if type(value) is str and len(value) > MAX_TEXT:
-            return {
-                name: capped(value) if type(value) is str else value
-                for name, value in attributes.items()
-            }
-    return attributes
+    values = attributes.values()
+    texts = compress(values, map(_TEXTS.__contains__, map(type, values)))
+    if max(map(len, cast("Iterator[str]", texts)), default=0) <= MAX_TEXT:
+        return attributes
+    return {
+        name: capped(value) if isinstance(value, str) else value
+        for name, value in attributes.items()
+    }
+
+
+_TEXTS: Final = frozenset((str,))
 
 
 def with_event(span: OpenSpan, record: Record, event: Event | Unknown) -> OpenSpan:

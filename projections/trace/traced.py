@@ -10,6 +10,7 @@ from eventctx.log.record import Record
 from eventctx.projections.trace import content as trace_content
 from eventctx.projections.trace import fold as trace
 from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.attributes import OPENS
 from eventctx.projections.trace.content import ContentState
 from eventctx.projections.trace.fold import TraceState
 from eventctx.projections.trace.genai_messages import Clean
@@ -30,7 +31,9 @@ class Traced(msgspec.Struct, frozen=True):
     history: int = -1
 
     def begun(self, record: Record) -> OpenSpan | None:
-        """The open span whose id ``record`` carries; None if there is none."""
+        """The open span that ``record`` began; None if it began none."""
+        if record.type not in OPENS:
+            return None
         return self.spans.open.get(record.span_id or "")
 
 

@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
 from pyee.base import EventEmitter
 
 import eventctx
@@ -196,8 +196,16 @@ def _sent_bare(tracer: Any, spans: list[Span]) -> None:
 
 
 def _bare(tracer: Any, span: Span) -> None:
+    links = [
+        Link(SpanContext(int(one.trace_id, 16), int(one.span_id, 16), False), one.attributes)
+        for one in span.links
+    ]
     sent = tracer.start_span(
-        span.name, kind=_KINDS[span.kind], attributes=span.attributes, start_time=span.start
+        span.name,
+        kind=_KINDS[span.kind],
+        attributes=span.attributes,
+        links=links,
+        start_time=span.start,
     )
     for event in span.events:
         sent.add_event(event.name, event.attributes, event.time)

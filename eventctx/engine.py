@@ -16,11 +16,11 @@ from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from eventctx.aio import run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
-from eventctx.errors import InvalidSetting, StoreReadOnly
+from eventctx.errors import InvalidSetting, NotOpened, StoreReadOnly
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
@@ -36,7 +36,7 @@ from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
-from eventctx.policies.policy import Policy
+from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.safe_text import without_password
 from eventctx.session.appends.pending import Listener
 from eventctx.session.appends.riding import flush_all, riding_to
@@ -56,7 +56,7 @@ from eventctx.session.sessions import (
     sign,
 )
 from eventctx.session.settings import SessionSettings, by_own_name, check_advised, choose
-from eventctx.stores.location import EXPECTED, default_book, open_store
+from eventctx.stores.location import EXPECTED, default_book, in_users_folder, open_store
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
@@ -156,7 +156,7 @@ class Engine:
         self,
         session: str,
         *,
-        policy: str | Policy | None = None,
+        policy: str | Policy | PolicyFunction | None = None,
         summarizer: Summarizer | None = None,
         scorer: Scorer | None = None,
         tokenizer: Tokenizer | None = None,
@@ -621,7 +621,7 @@ class Engine:
         self,
         sessions: Sequence[str],
         *,
-        policies: Sequence[str | Policy] | None = None,
+        policies: Sequence[str | Policy | PolicyFunction] | None = None,
         budgets: Sequence[int | str] = BUDGETS,
         summarizer: Summarizer | None = None,
         scorer: Scorer | None = None,
@@ -689,7 +689,7 @@ class Engine:
         self,
         session: str,
         *,
-        policy: str | Policy | None = None,
+        policy: str | Policy | PolicyFunction | None = None,
         reason: str | None = None,
         keep: str | None = None,
         force: bool = False,
@@ -833,6 +833,19 @@ class Opening:
     def __await__(self) -> Any:
         return self._make().__await__()
 
+    if not TYPE_CHECKING:  # a type checker refuses both by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise NotOpened(name)
+
+        def __enter__(self) -> NoReturn:
+            raise NotOpened("with")
+
+        def __exit__(self, *exc: object) -> None:
+            """Python looks for it before it calls ``__enter__``."""
+
     async def __aenter__(self) -> Engine:
         self._engine = await self._make()
         return self._engine
@@ -897,7 +910,11 @@ def open_engine(
         path = store.beside
         book = None
         if receipts is not False and path is not None:
-            place = default_book(path) if receipts is True else Path(receipts)
+            place = (
+                default_book(path)
+                if receipts is True
+                else Path(in_users_folder(os.fspath(receipts), "receipts"))
+            )
             book = ReceiptBook(place, read_only=read_only)
         try:
             engine = Engine(

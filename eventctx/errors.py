@@ -6,6 +6,7 @@ EventctxError
 ├── InvalidSetting            (also a ValueError)
 │   ├── NoSuchDemand          a message has no demand with this number
 │   └── AlreadyTakenBack      a demand that was taken back before
+├── NotOpened                 (also an AttributeError and a TypeError) an engine before its `await`
 ├── ImportedSession           a mirror of a file, which changes by import alone
 ├── StoreError
 │   ├── WrongExpectedVersion  another writer appended in between
@@ -73,6 +74,17 @@ class InvalidSessionId(EventctxError, ValueError):
 
 class InvalidSetting(EventctxError, ValueError):
     """A setting or an argument outside its range or of the wrong type."""
+
+
+class NotOpened(EventctxError, AttributeError, TypeError):
+    """An engine that is used before it was opened: an ``await``, or ``async with``, is missing."""
+
+    def __init__(self, used: str) -> None:
+        super().__init__(
+            f"open: expected an opened engine, found {used!r} of one that was not awaited; write "
+            "`async with eventctx.open(…) as engine:`, or `engine = await eventctx.open(…)`"
+        )
+        self.used = used
 
 
 class NoSuchDemand(InvalidSetting):

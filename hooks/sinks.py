@@ -13,8 +13,10 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Final, Literal, Protocol, runtime_checkable
 
+from eventctx.errors import InvalidSetting
 from eventctx.hooks.per_session import CALLING
 from eventctx.hooks.registry import Hooks
+from eventctx.log.arguments import check_callable, shown
 from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Record
 from eventctx.projections.view.state import ViewState
@@ -88,6 +90,10 @@ class Sinks:
     """The sinks of one engine, subscribed to its registry. Their errors never reach the engine."""
 
     def __init__(self, sinks: Sequence[Sink], hooks: Hooks) -> None:
+        if not isinstance(sinks, Iterable):
+            raise InvalidSetting(
+                f"sinks: expected a list of sinks, as in sinks=[sink], found {shown(sinks)}"
+            )
         self._sinks = tuple(sinks)
         self._hooks = hooks
         self._resuming = [sink for sink in self._sinks if isinstance(sink, Resuming)]
@@ -99,6 +105,7 @@ class Sinks:
                     sink.attach(hooks)
                 except Exception as error:
                     hooks.count_error(sink, error)
+            check_callable("sinks", sink)
             hooks.on("*", sink)
 
     @property

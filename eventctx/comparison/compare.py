@@ -26,7 +26,7 @@ from eventctx.comparison.recording import Recording
 from eventctx.comparison.statistics import Interval
 from eventctx.errors import InvalidSetting
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.policy import Policy
+from eventctx.policies.policy import Policy, PolicyFunction
 
 
 class ShareDifference(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ SHARES = {
 
 async def compare(
     recordings: Sequence[Recording],
-    policies: Sequence[str | Policy] | None = None,
+    policies: Sequence[str | Policy | PolicyFunction] | None = None,
     budgets: Sequence[int | str] = BUDGETS,
     *,
     summarizer: Summarizer | None = None,

@@ -13,8 +13,15 @@ from eventctx.comparison.drive import TARGET, THRESHOLD
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.named import ALIASES, DEFAULT, POLICIES, policy_named, settings_of_policy
-from eventctx.policies.policy import Policy, is_policy
+from eventctx.policies.named import (
+    ALIASES,
+    DEFAULT,
+    POLICIES,
+    as_policy,
+    policy_named,
+    settings_of_policy,
+)
+from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.policies.trigger import make_budget
 from eventctx.projections.evidence import Need
 from eventctx.session.settings import by_own_name, check_advised
@@ -43,7 +50,7 @@ class Contender(NamedTuple):
 
 
 def contenders(
-    policies: Sequence[str | Policy] | None,
+    policies: Sequence[str | Policy | PolicyFunction] | None,
     summarizer: Summarizer | None = None,
     scorer: Scorer | None = None,
 ) -> list[Contender]:
@@ -117,17 +124,18 @@ def _runs_alone(name: str) -> bool:
 
 
 def _contender(
-    given: str | Policy, summarizer: Summarizer | None, scorer: Scorer | None
+    given: str | Policy | PolicyFunction, summarizer: Summarizer | None, scorer: Scorer | None
 ) -> Contender:
     if isinstance(given, str):
         return _by_name(given.strip(), summarizer, scorer)
-    if not is_policy(given):
+    policy = as_policy(given)
+    if not is_policy(policy):
         raise InvalidSetting(
             "policies: expected names of policies, or objects with name, version, max_messages "
             f"and propose(), found {shown(given)}"
         )
-    check_advised(given, summarizer, scorer)
-    return Contender(given.name, lambda _: given, _target_of(given))
+    check_advised(policy, summarizer, scorer)
+    return Contender(policy.name, lambda _: policy, _target_of(policy))
 
 
 def _by_name(given: str, summarizer: Summarizer | None, scorer: Scorer | None) -> Contender:

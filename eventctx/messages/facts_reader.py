@@ -30,6 +30,7 @@ from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
+_ROLES: Final = ("user", *RESULT_ROLES, *sorted(_SYSTEM_ROLES | _ASSISTANT_ROLES))
 
 WEB_SEARCH_TOKENS: Final = 4_000
 """Tokens that a provider's own web search adds to the next prompt (2,200 to 6,100 were measured).
@@ -243,6 +244,15 @@ def _without_role(message: dict[str, Any]) -> InvalidMessage:
     if isinstance(item, str):
         found += f" (type {item!r})"
     return InvalidMessage("$.role", found, "a role (system, user, …), or an item's type and none")
+
+
+def check_role(role: str) -> None:
+    """Raise InvalidMessage for a role that looks like a misspelt one; an API's own may be new."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(role.strip().lower(), _ROLES, n=1, cutoff=0.75)
+    if near and role not in ("item", *_ROLES):
+        raise InvalidMessage("$.role", repr(role), f"a role; did you mean {near[0]!r}?")
 
 
 def _mark(role: str, text: str) -> bytes:

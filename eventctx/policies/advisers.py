@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -80,13 +80,15 @@ class ModelAnswer(msgspec.Struct, frozen=True):
 
 
 class Summarizer(Protocol):
-    """An async function that calls a model of the user's choice.
+    """A function that calls a model of the user's choice; a plain one is called in a thread.
 
     Texts in its attributes ``model`` and ``provider``, if it has them, name what it calls; those of
     a ModelAnswer go before them.
     """
 
-    async def __call__(self, request: SummaryRequest, /) -> str | ModelAnswer:
+    def __call__(
+        self, request: SummaryRequest, /
+    ) -> str | ModelAnswer | Awaitable[str | ModelAnswer]:
         """Return the summary's text, or a ModelAnswer whose value is the text.
 
         Raise an error where there is no summary: an error message that is returned as a text
@@ -104,12 +106,15 @@ class ScoreRequest(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-class Scorer(Protocol):
-    """An async function that scores messages, with a model or without."""
+Scores = Sequence[float] | Mapping[int, float]
 
-    async def __call__(
+
+class Scorer(Protocol):
+    """A function that scores messages, with a model or without; a plain one runs in a thread."""
+
+    def __call__(
         self, request: ScoreRequest, /
-    ) -> Sequence[float] | Mapping[int, float] | ModelAnswer:
+    ) -> Scores | ModelAnswer | Awaitable[Scores | ModelAnswer]:
         """Return scores from 0 to 1 for all messages: in order, by number, or in a ModelAnswer."""
         ...
 

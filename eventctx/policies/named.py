@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.policies.policy import Policy
+from eventctx.policies.policy import Policy, is_policy
 
 _CLASSES: Final = {
     "custom": "Custom",
@@ -72,6 +72,13 @@ def settings_of_policy(name: str) -> tuple[str, ...]:
     """The names of a policy's settings. Raises InvalidSetting for an unknown policy."""
     fields = msgspec.structs.fields(_class_of(name))
     return tuple(field.name for field in fields if field.name not in ("name", "version"))
+
+
+def as_policy(given: object) -> object:
+    """``given``, or the policy that a plain function is. Raises InvalidSetting for an async one."""
+    if isinstance(given, str | type) or is_policy(given) or not callable(given):
+        return given
+    return _class_of("custom")(function=given)
 
 
 def policy_named(name: str, settings: Mapping[str, Any] = {}) -> Policy:

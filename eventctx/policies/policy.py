@@ -11,7 +11,7 @@ as data. The engine answers it and calls ``propose`` again with the answer in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeGuard
 
 import msgspec
@@ -183,6 +183,10 @@ class Policy(Protocol):
         ``state.answers`` is an error.
         """
         ...
+
+
+PolicyFunction = Callable[[Visible, Budget, PolicyState], Any]
+"""A policy as a plain function; it returns a ``Proposal`` or a question."""
 
 
 def is_policy(thing: object) -> TypeGuard[Policy]:

@@ -271,7 +271,10 @@ def _noted(known: dict[int | str, None], key: int | str) -> bool:
 def _check(event: object) -> None:
     """Raise InvalidSetting for what may not be emitted."""
     if not isinstance(event, Event):
-        raise InvalidSetting(f"emit: expected an event of the catalogue, found {shown(event)}")
+        raise InvalidSetting(
+            "emit: expected an event of the catalogue, such as "
+            f"eventctx.log.events.PlanStart(name=…), found {shown(event)}"
+        )
     name = str(event.__struct_config__.tag)
     if name in CATALOGUE and not CATALOGUE[name].emitted:
         raise InvalidSetting(

@@ -25,8 +25,8 @@ from eventctx.messages.encoding import encode_message
 from eventctx.policies.advisers import Advisers
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
 from eventctx.policies.interception import Intercept
-from eventctx.policies.named import policy_named
-from eventctx.policies.policy import Policy, is_policy
+from eventctx.policies.named import as_policy, policy_named
+from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.host_additions import HostAdditions
 from eventctx.session.open_session import OpenSession
@@ -277,7 +277,7 @@ class Context:
         *,
         reason: str | None = None,
         keep: str | None = None,
-        policy: Policy | str | None = None,
+        policy: Policy | PolicyFunction | str | None = None,
         budget: int | None = None,
         dry_run: bool = False,
         force: bool = False,
@@ -305,7 +305,9 @@ class Context:
             await self._session.appends.writable("compact it")
         recorded = None if reason is None else fit_for_log(reason)
         cause = CompactionCause("manual", "caller", recorded, keep)
-        chosen = policy_named(policy) if isinstance(policy, str) else policy or self.policy
+        chosen: object = self.policy
+        if policy is not None:
+            chosen = policy_named(policy) if isinstance(policy, str) else as_policy(policy)
         if not is_policy(chosen):
             raise InvalidSetting(f"compact: expected a policy or its name, found {shown(policy)}")
         result = await self._requests.compact(

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+from eventctx.aio import in_own_thread
 from eventctx.log.arguments import shown
 from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
@@ -206,17 +208,14 @@ class PolicyQuestions:
         return MessageTexts(dict(zip(known, messages, strict=True)))
 
     async def _called(
-        self, adviser: Callable[[Any], Awaitable[Any]], request: Any, scope: Scope, who: str
+        self, adviser: Callable[[Any], Any], request: Any, scope: Scope, who: str
     ) -> Any:
         """Await a model call inside a span of its own, and return its answer."""
         model, provider = _name_in(adviser, "model"), _name_in(adviser, "provider")
         span = adviser_call(self._emitter, scope, model, provider)
         try:
             async with span:
-                answering: Any = adviser(request)
-                if not inspect.isawaitable(answering):
-                    raise TypeError("expected an async function, found one that answers at once")
-                value = await asyncio.wait_for(answering, self._advisers.timeout)
+                value = await asyncio.wait_for(_asked(adviser, request), self._advisers.timeout)
                 if isinstance(value, ModelAnswer):
                     await _report(span, value)
                     value = value.value
@@ -237,6 +236,15 @@ class PolicyQuestions:
         state, times = await self._session.lines.timed_at(self._session.appends.head)
         found = [times[line.position] for line in state.lines if line.number in numbers]
         return min(found, default=None), max(found, default=None)
+
+
+async def _asked(adviser: Callable[[Any], Any], request: Any) -> Any:
+    """Ask an async function here, and a plain one, which may wait for a model, in a thread."""
+    called = adviser if inspect.isroutine(adviser) else getattr(adviser, "__call__", adviser)  # noqa: B004
+    if inspect.iscoroutinefunction(adviser) or inspect.iscoroutinefunction(called):
+        return await adviser(request)
+    answer = await in_own_thread(partial(adviser, request), "eventctx-adviser")
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _name_in(given: object, attribute: str) -> str | None:

@@ -25,11 +25,12 @@ from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
+    as_policy,
     default_policy,
     policy_named,
     settings_of_policy,
 )
-from eventctx.policies.policy import Policy, is_policy
+from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import make_budget
 
@@ -109,7 +110,7 @@ class SessionSettings(TypedDict, total=False):
     observations: Observing
 
     compaction_threshold: float
-    compaction_strategy: str | Policy
+    compaction_strategy: str | Policy | PolicyFunction
     target: float
 
     fan_in: int
@@ -142,7 +143,7 @@ NAMES: Final = tuple(field.name for field in msgspec.structs.fields(Settings))
 
 
 def choose(
-    policy: str | Policy | None,
+    policy: str | Policy | PolicyFunction | None,
     settings: Mapping[str, Any],
     scorer: Scorer | None = None,
     *,
@@ -165,12 +166,16 @@ def choose(
             others["scorer"] = "model"
         its_own = {name: others.pop(name) for name in known if name in others}
         policy = policy_named(policy, its_own)
-    elif not is_policy(policy):
-        hint = "; pass an instance of it" if isinstance(policy, type) else ""
-        raise InvalidSetting(
-            f"policy: expected one of {sorted(POLICIES)}, or an object with name, version, "
-            f"max_messages and propose(), found {shown(policy)}{hint}"
-        )
+    else:
+        made: object = as_policy(policy)
+        if not is_policy(made):
+            hint = "; pass an instance of it" if isinstance(policy, type) else ""
+            raise InvalidSetting(
+                f"policy: expected one of {sorted(POLICIES)}, a function of (visible, budget, "
+                "state), or an object with name, version, max_messages and propose(), found "
+                f"{shown(policy)}{hint}"
+            )
+        policy = made
     warn_of_unknown(others, known, stacklevel)
     return Settings(**own), policy
 
@@ -245,11 +250,11 @@ def check_advised(
     for name, adviser in (("summarizer", summarizer), ("scorer", scorer)):
         if getattr(policy, f"needs_{name}", False) and adviser is None:
             raise InvalidSetting(
-                f"policy {policy.name!r}: expected {name}=, an async function that calls a model, "
+                f"policy {policy.name!r}: expected {name}=, a function that calls a model, "
                 "found none"
             )
         if adviser is not None and not callable(adviser):
-            raise InvalidSetting(f"{name}: expected an async function, found {shown(adviser)}")
+            raise InvalidSetting(f"{name}: expected a function, found {shown(adviser)}")
 
 
 async def resolve_budget(

@@ -16,7 +16,7 @@ from eventctx.messages.encoding import (
     plain_message,
 )
 from eventctx.messages.facts import Facts, as_observation, encode_facts
-from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.facts_reader import check_role, read_facts
 from eventctx.messages.observations import FIRST, LAST, Observing, observes
 from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
 from eventctx.messages.tokenizers import counted
@@ -67,6 +67,8 @@ class Transcript:
     async def add(self, message: Any, observation: bool | None = None) -> tuple[Record, int]:
         """As ``Context.add_message``; returns the message's record and number."""
         body, facts = _body_and_facts(self._session, message)
+        if facts.kind == "other":
+            check_role(facts.role)
         if observation is None and facts.human and self._may_observe(message):
             observation = self._observes(message, await self._last_facts())
         if observation:

@@ -131,8 +131,10 @@ async def open_store(url: str, **options: Any) -> EventStore:
         from eventctx.stores.memory import MemoryStore
 
         return MemoryStore()
+    url = in_users_folder(url)
     scheme, separator, rest = url.partition("://")
     if not separator:
+        _check_no_url(url)
         path = url
     elif scheme in SERVERS:
         return await _on_a_server(url, SERVERS[scheme], options)
@@ -145,6 +147,15 @@ async def open_store(url: str, **options: Any) -> EventStore:
     from eventctx.stores.sqlite import SqliteStore
 
     return await SqliteStore.open(Path(path), **options)
+
+
+def _check_no_url(path: str) -> None:
+    """Raise InvalidSetting for a path that is meant as a URL: a file would get that odd name."""
+    scheme = path.partition(":")[0]
+    meant = {"memory": "memory://", "sqlite": "sqlite:///PATH"}
+    meant |= {name: f"{name}://HOST/…" for name in SERVERS}
+    if scheme in meant and path.partition(":")[1]:
+        raise InvalidSetting(f"store: expected {meant[scheme]}, found {without_password(path)!r}")
 
 
 async def _on_a_server(url: str, server: _Server, options: dict[str, Any]) -> EventStore:

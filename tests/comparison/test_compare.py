@@ -158,7 +158,7 @@ def test_without_a_list_every_policy_is_compared_that_needs_no_function() -> Non
         (["random:seed=1"], "expected no settings"),
         (["ladder:target_usage=high"], "to be numbers, found 'high'"),
         (["ladder:target_usage=0.95"], "target_usage < compact_threshold"),
-        (["summarize"], "expected summarizer=, an async function"),
+        (["summarize"], "expected summarizer=, a function"),
         (["custom"], "expected a function"),
         ([object()], "objects with name, version"),
         ([], "expected at least one, found none"),

@@ -230,10 +230,10 @@ async def test_a_summarizer_that_never_answers_ends_in_the_ladder() -> None:
     [
         (plain, "raised RuntimeError: no coroutine here"),
         (lambda: "Fine.", "raised TypeError"),
-        (lambda request: "Fine.", "raised TypeError"),
+        (lambda request: 7, "the summarizer answered 7; expected a text"),
     ],
 )
-async def test_a_summarizer_that_is_no_async_function_ends_in_the_ladder(
+async def test_a_plain_summarizer_that_gives_no_text_ends_in_the_ladder(
     summarizer: Callable[..., Any], said: str
 ) -> None:
     async with eventctx.open() as engine:

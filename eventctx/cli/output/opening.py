@@ -24,7 +24,7 @@ from eventctx.log.private_files import make_folder
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import StreamInfo
 from eventctx.safe_text import without_password
-from eventctx.stores.location import ENVIRONMENT, default_path, default_store
+from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
 
 _NEAR: Final = 3
 _LOOKED: Final = 10_000
@@ -46,7 +46,8 @@ def location(own: str | None) -> str:
 
     Raises InvalidSetting for a store in memory.
     """
-    url = named_store(own) or default_store()
+    named = named_store(own)
+    url = default_store() if named is None else in_users_folder(named)
     if url in ("memory://", ":memory:"):
         raise InvalidSetting(
             f"store: expected one that outlives the command, found {url}; name a path, or a URL"

@@ -1,0 +1,212 @@
+"""What somebody writes in the first minutes works, or is refused with what to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.comparison.contenders import contenders
+from eventctx.errors import InvalidMessage, InvalidSetting
+from eventctx.policies.proposals import keep_only
+from tests.sessions import USER, filled
+
+
+def newest(visible: Any, budget: Any, state: Any) -> Any:
+    return keep_only(visible, [message.number for message in visible.messages[-2:]])
+
+
+async def awaited(visible: Any, budget: Any, state: Any) -> Any:
+    raise NotImplementedError
+
+
+def files_in(folder: Path) -> set[str]:
+    return {one.relative_to(folder).as_posix() for one in folder.rglob("*")}
+
+
+# -- functions where an object or a coroutine was asked for --------------------------------------
+
+
+async def test_a_plain_function_is_a_policy() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=newest, max_tokens=3_000)
+        for _ in range(9):
+            await ctx.add_message({"role": "user", "content": "x" * 2_000})
+        await ctx.get_messages_for_request()
+        compacted = [record async for record in engine.records("s") if "post_comp" in record.type]
+        assert compacted
+        result = await ctx.compact(policy=newest, force=True)
+        assert result.fallback is None
+        assert (await engine.dry_run("s", policy=newest)).strategy == "custom"
+        assert [one.label for one in contenders([newest])] == ["custom"]
+
+
+async def test_an_async_function_is_no_policy_and_the_error_says_why() -> None:
+    async with eventctx.open() as engine:
+        with pytest.raises(InvalidSetting, match="which is async; a policy is pure"):
+            await engine.session("s", policy=awaited)
+
+
+def summed_up(request: eventctx.SummaryRequest) -> str:
+    return f"{len(request.numbers)} messages about files"
+
+
+def scored(request: eventctx.ScoreRequest) -> list[float]:
+    return [0.5] * len(request.numbers)
+
+
+class Summing:
+    model = "small"
+
+    def __call__(self, request: eventctx.SummaryRequest) -> eventctx.ModelAnswer:
+        return eventctx.ModelAnswer("a summary", prompt=3, output=4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": "summarize", "summarizer": summed_up},
+        {"policy": "summarize", "summarizer": Summing()},
+        {"policy": "summarize", "summarizer": lambda request: later(request)},
+        {"policy": "importance", "scorer": scored},
+    ],
+    ids=["function", "object", "lambda of a coroutine", "scorer"],
+)
+async def test_a_summarizer_or_scorer_may_be_a_plain_function(options: dict[str, Any]) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=8_000, **options)
+        for number in range(20):
+            await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 300})
+        result = await ctx.compact(budget=4_000, force=True)
+        assert (result.outcome, result.fallback, result.error) == ("applied", None, None)
+        called = [record async for record in engine.records("s") if "provider:resp" in record.type]
+        assert called
+
+
+async def later(request: eventctx.SummaryRequest) -> str:
+    return "a summary"
+
+
+async def test_a_plain_function_that_raises_is_a_failed_adviser() -> None:
+    def broken(request: eventctx.SummaryRequest) -> str:
+        raise ValueError("no model")
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=broken, max_tokens=8_000)
+        for number in range(20):
+            await ctx.add_message({"role": "user", "content": f"{number} " + "word " * 300})
+        result = await ctx.compact(budget=4_000, force=True)
+        assert result.fallback == "ladder"
+        assert "no model" in str(result.error)
+
+
+# -- roles -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("role", "near"),
+    [("assitant", "assistant"), ("User", "user"), ("usr", "user"), ("sytem", "system")],
+)
+async def test_a_misspelt_role_is_refused_with_the_nearest(role: str, near: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        with pytest.raises(InvalidMessage, match=rf"\$\.role.*did you mean '{near}'\?"):
+            await ctx.add_message({"role": role, "content": "hello"})
+        assert await ctx.get_messages() == []
+
+
+@pytest.mark.parametrize("role", ["exit", "critic", "user", "model", "function", "developer"])
+async def test_a_role_of_another_program_is_taken(role: str) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        assert (await ctx.add_message({"role": role, "content": "hello"})).number == 0
+
+
+# -- opening ---------------------------------------------------------------------------------------
+
+
+async def test_an_engine_that_was_not_awaited_says_what_to_write() -> None:
+    engine: Any = eventctx.open()
+    with pytest.raises(eventctx.NotOpened, match=r"async with eventctx\.open.*await eventctx"):
+        engine.session("s")
+    with pytest.raises(eventctx.NotOpened, match="async with"), engine:
+        raise AssertionError("the block must not run")
+    assert not hasattr(engine, "hooks")
+    async with engine as opened:
+        await opened.session("s")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (None, "expected a path, sqlite:///PATH, memory://"),
+        (3, "expected a path"),
+        ("", "expected a path"),
+        ("memory:", "expected memory://, found 'memory:'"),
+        ("memory:/", "expected memory://"),
+        ("sqlite:contexts.db", "expected sqlite:///PATH, found 'sqlite:contexts.db'"),
+        ("postgresql:host/db", "expected postgresql://HOST/…"),
+        ("nats:4222", "expected nats://HOST/…"),
+    ],
+)
+async def test_a_store_that_is_none_is_refused_with_the_form(
+    url: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidSetting) as caught:
+        await eventctx.open(url)
+    assert expected in str(caught.value)
+    assert files_in(tmp_path) == set()
+
+
+async def test_sinks_are_a_list_of_functions() -> None:
+    wrong: Any
+    for wrong in (print, 3, [3], ["text"]):
+        with pytest.raises(InvalidSetting, match=r"sinks: expected a (list of sinks|function)"):
+            await eventctx.open(sinks=wrong)
+
+
+async def test_what_is_emitted_is_an_event() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        wrong: Any = {}
+        with pytest.raises(InvalidSetting, match=r"such as eventctx\.log\.events\.PlanStart"):
+            await ctx.emit(wrong)
+
+
+@pytest.mark.parametrize("form", ["~/work/s.db", "sqlite:///~/work/s.db", Path("~/work/s.db")])
+async def test_a_tilde_is_the_home_of_the_user(
+    form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work").mkdir()
+    async with eventctx.open(form, receipts="~/book.jsonl") as engine:
+        ctx = await filled(engine)
+        async with ctx.turn():
+            pass
+    async with eventctx.open("./~x.db"):
+        pass
+    assert {"work/s.db", "book.jsonl", "~x.db"} <= files_in(tmp_path)
+    with pytest.raises(InvalidSetting, match="folder of a user of this machine"):
+        await eventctx.open("~nobody-of-that-name/s.db")
+
+
+def test_the_command_line_expands_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from eventctx.cli.output.opening import location
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert location("~/s.db") == str(tmp_path / "s.db")
+    assert location("sqlite:///~/s.db") == f"sqlite:///{tmp_path}/s.db"
+
+
+async def test_a_message_that_was_not_awaited_is_said_so() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        pending: Any = ctx.get_messages()
+        with pytest.raises(InvalidMessage, match="was not awaited"):
+            await ctx.add_message(pending)
+        await pending
+        assert await ctx.add_message(USER)

@@ -65,6 +65,13 @@ OPENAI_RESPONSES: Final = UsageForm(
     cache_write=("input_tokens_details.cache_write_tokens",),
     reasoning=("output_tokens_details.reasoning_tokens",),
 )
+LANGCHAIN: Final = UsageForm(
+    prompt=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("input_token_details.cache_read",),
+    cache_write=("input_token_details.cache_creation",),
+    reasoning=("output_token_details.reasoning",),
+)
 CODEX: Final = UsageForm(
     prompt=("input_tokens",),
     output=("output_tokens",),

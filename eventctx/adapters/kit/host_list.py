@@ -76,7 +76,7 @@ def _without_open_calls(
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any], identity: Identity) -> bool:
-    return one == other or identity(one) == identity(other)
+    return one is other or one == other or identity(one) == identity(other)
 
 
 def plain_identity(message: Mapping[str, Any]) -> Hashable:

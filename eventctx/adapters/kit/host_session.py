@@ -88,6 +88,22 @@ class HostSession:
             self._transcript = None
             await self.context.clear()
 
+    async def mirror(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Make the transcript this list, for a host whose list is its storage.
+
+        Messages behind the transcript are added; any other difference is recorded as a
+        ``context:messages_set``. Raises InvalidMessage, and what the store raises.
+        """
+        async with self._lock:
+            rows = await self._known()
+            found = held_against(rows, messages, self._identity)
+            if found.whole:
+                for message in found.new:
+                    await self._append(message)
+            else:
+                self._transcript = None
+                await self.context.set_messages(messages)
+
     # -- the call just before the model ----------------------------------------------------------
 
     async def take(self, messages: Sequence[Mapping[str, Any]], *, adds: bool = True) -> bool:

@@ -1,0 +1,284 @@
+"""The middleware of a LangChain agent: a thread is a session, its state's messages the transcript.
+
+The checkpointer is left alone. Each model call is held against the graph's state: what is new is
+added, and what was removed or edited there (``RemoveMessage``, time travel) is an event. Then the
+session's view is sent instead; the state is not changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langgraph.config import get_config
+from langgraph.prebuilt.tool_node import ToolCallRequest
+
+from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.loops import OwnLoop, run_in, wait_in
+from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
+from eventctx.engine import Engine, open_engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.usage import LANGCHAIN, Usage, read_usage
+from eventctx.session.context import Context
+
+T = TypeVar("T")
+
+MAX_SESSIONS: Final = 256
+"""Most threads whose transcripts are held; the least recently used is dropped first."""
+
+
+class _Thread:
+    """A thread's session, and the rows of the messages that its graph holds."""
+
+    def __init__(self, context: Context) -> None:
+        self.host = HostSession(context, identity)
+        self.turns = self.host.turns
+        self.rows = KnownRows()
+
+
+class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
+    """Records each thread of an agent as a session, and sends the session's view.
+
+    ``engine``: an engine, for ``ainvoke`` and ``astream`` in its event loop or another one, and for
+    ``invoke`` in another thread; or the path or URL of a store, which the middleware opens in a
+    thread of its own, for any of them. ``session`` names the session of a graph without a
+    ``thread_id``. ``settings`` are those of ``engine.session``. Put it last, so that a retry of
+    another middleware is a model call of its own.
+
+    Raises InvalidSetting for a run without a ``thread_id`` if there is no ``session``.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | str | os.PathLike[str],
+        *,
+        session: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._settings = settings
+        self._open: OrderedDict[str, _Thread] = OrderedDict()
+        self._own: OwnLoop | None = None
+        if isinstance(engine, Engine):
+            self._engine = engine
+            self._loop = _loop_of_caller()
+        else:
+            self._own = OwnLoop("eventctx-langchain")
+            self._loop = self._own.loop
+            self._engine = wait_in(self._loop, _opened(os.fspath(engine)))
+            atexit.register(self.close)
+
+    def close(self) -> None:
+        """Close the store that the middleware opened. An engine that was given stays open."""
+        if self._own is not None:
+            own, self._own = self._own, None
+            atexit.unregister(self.close)
+            wait_in(own.loop, self._engine.close())
+            own.close()
+
+    # -- LangChain's hooks -----------------------------------------------------------------------
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> None:
+        """A turn begins."""
+        await run_in(self._loop, self._begun(self._name(), state["messages"]))
+
+    def before_agent(self, state: Any, runtime: Any) -> None:
+        """As ``abefore_agent``."""
+        wait_in(self._loop, self._begun(self._name(), state["messages"]))
+
+    async def aafter_agent(self, state: Any, runtime: Any) -> None:
+        """The turn is over."""
+        await run_in(self._loop, self._over(self._name(), state["messages"]))
+
+    def after_agent(self, state: Any, runtime: Any) -> None:
+        """As ``aafter_agent``."""
+        wait_in(self._loop, self._over(self._name(), state["messages"]))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Send the view instead of the state's messages."""
+        name = self._name()
+        messages = await run_in(self._loop, self._decided(name, request))
+        try:
+            response = await handler(request.override(messages=messages))
+        except BaseException as error:
+            await run_in(self._loop, self._model_failed(name, error))
+            raise
+        await run_in(self._loop, self._answered(name, response.result))
+        return response
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any]:
+        """As ``awrap_model_call``."""
+        name = self._name()
+        messages = wait_in(self._loop, self._decided(name, request))
+        try:
+            response = handler(request.override(messages=messages))
+        except BaseException as error:
+            wait_in(self._loop, self._model_failed(name, error))
+            raise
+        wait_in(self._loop, self._answered(name, response.result))
+        return response
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Record a tool call."""
+        name = self._name()
+        await run_in(self._loop, self._tool_began(name, request))
+        try:
+            result = await handler(request)
+        except BaseException as error:
+            await run_in(self._loop, self._tool_failed(name, request, error))
+            raise
+        await run_in(self._loop, self._tool_ended(name, request, result))
+        return result
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
+    ) -> Any:
+        """As ``awrap_tool_call``."""
+        name = self._name()
+        wait_in(self._loop, self._tool_began(name, request))
+        try:
+            result = handler(request)
+        except BaseException as error:
+            wait_in(self._loop, self._tool_failed(name, request, error))
+            raise
+        wait_in(self._loop, self._tool_ended(name, request, result))
+        return result
+
+    # -- in the engine's loop --------------------------------------------------------------------
+
+    def _name(self) -> str:
+        """The session of the run that calls: its thread's id."""
+        try:
+            thread = get_config().get("configurable", {}).get("thread_id")
+        except RuntimeError:  # outside of a graph
+            thread = None
+        name = thread if thread is not None else self._session
+        if name is None:
+            raise InvalidSetting(
+                'expected a thread_id (config={"configurable": {"thread_id": …}}), found none: '
+                "give one to each run, or session=… to EventctxMiddleware"
+            )
+        return str(name)
+
+    async def _thread(self, name: str) -> _Thread:
+        thread = self._open.get(name)
+        if thread is None:
+            context = await self._engine.session(name, **self._settings)
+            thread = self._open[name] = _Thread(context)
+            if len(self._open) > MAX_SESSIONS:
+                self._open.popitem(last=False)
+        self._open.move_to_end(name)
+        return thread
+
+    async def _begun(self, name: str, messages: list[AnyMessage]) -> None:
+        thread = await self._thread(name)
+        await thread.turns.turn_began()
+        await thread.host.mirror(thread.rows.of(messages))
+
+    async def _over(self, name: str, messages: list[AnyMessage]) -> None:
+        thread = await self._thread(name)
+        await thread.host.mirror(thread.rows.of(messages))
+        await thread.turns.turn_ended()
+
+    async def _decided(self, name: str, request: ModelRequest[Any]) -> list[AnyMessage]:
+        thread = await self._thread(name)
+        held = request.state["messages"]
+        await thread.host.mirror(thread.rows.of(held))
+        model = _model_of(request.model)
+        await thread.turns.iteration_began(None, model)
+        rows = await thread.host.prepare(
+            # A text of LangChain's own, which is a subclass of str.
+            instructions=None if request.system_prompt is None else str(request.system_prompt),
+            tools=tool_definitions(request.tools),
+            model=model,
+        )
+        if [one.id for one in request.messages] == [one.id for one in held]:
+            return thread.rows.messages_of(rows)
+        await thread.host.sent(rows, [row_of(one) for one in request.messages])
+        return request.messages
+
+    async def _answered(self, name: str, messages: list[BaseMessage]) -> None:
+        turns = (await self._thread(name)).turns
+        for one in messages:
+            if isinstance(one, AIMessage):
+                metadata = one.response_metadata
+                await turns.model_known(
+                    model=metadata.get("model_name") or metadata.get("model"),
+                    usage=_usage_of(one),
+                    finish_reason=metadata.get("finish_reason") or metadata.get("stop_reason"),
+                )
+        await turns.model_answered()
+
+    async def _model_failed(self, name: str, error: BaseException) -> None:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        turns = (await self._thread(name)).turns
+        await turns.model_failed(type(error).__name__, str(error), cancelled=cancelled)
+
+    async def _tool_began(self, name: str, request: ToolCallRequest) -> None:
+        call = request.tool_call
+        await (await self._thread(name)).turns.tool_began(call["name"], call["id"], call["id"])
+
+    async def _tool_ended(self, name: str, request: ToolCallRequest, result: Any) -> None:
+        call, turns = request.tool_call, (await self._thread(name)).turns
+        content = getattr(result, "content", None)
+        answer = content if isinstance(content, str) else None
+        if getattr(result, "status", "success") == "error":
+            await turns.tool_failed(call["id"], "ToolError", answer or "", name=call["name"])
+        else:
+            await turns.tool_ended(call["id"], answer, name=call["name"])
+
+    async def _tool_failed(self, name: str, request: ToolCallRequest, error: BaseException) -> None:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        await (await self._thread(name)).turns.tool_failed(
+            request.tool_call["id"],
+            type(error).__name__,
+            str(error),
+            cancelled=cancelled,
+            name=request.tool_call["name"],
+        )
+
+
+def _loop_of_caller() -> asyncio.AbstractEventLoop:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise InvalidSetting(
+            "EventctxMiddleware: expected an engine in its event loop, found no loop that runs: "
+            "make the middleware inside it, or give the path of a store"
+        ) from None
+
+
+async def _opened(store: str) -> Engine:
+    engine: Engine = await open_engine(store)
+    return engine
+
+
+def _model_of(model: Any) -> str | None:
+    for name in ("model_name", "model", "model_id"):
+        value = getattr(model, name, None)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def _usage_of(message: AIMessage) -> Usage | None:
+    """The usage that LangChain reports in one form for all providers."""
+    found: Any = message.usage_metadata
+    return None if found is None else read_usage(found, LANGCHAIN)

@@ -1,0 +1,80 @@
+"""LangChain's messages as rows of the log, and back.
+
+A row is the message's own fields and a ``role``. A row that the view shows whole goes back as the
+very object that the graph holds, so nothing of it is lost: no artifact, no class of one's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    messages_from_dict,
+)
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from eventctx.adapters.kit.host_list import plain_identity
+
+Row = dict[str, Any]
+
+_ROLES: Final = {"human": "user", "ai": "assistant"}
+_NOT_SENT: Final = frozenset(("artifact", "response_metadata", "usage_metadata"))
+"""Fields that no model is sent. An artifact may be any object of the program."""
+
+
+def row_of(message: BaseMessage) -> Row:
+    """A message as a row."""
+    fields = message.model_dump(exclude=set(_NOT_SENT))
+    return {"role": _ROLES.get(message.type, message.type), **fields}
+
+
+def identity(row: Mapping[str, Any]) -> Hashable:
+    """What a message says: an edited message keeps the id that it has in the graph."""
+    return plain_identity({name: row[name] for name in row if name != "additional_kwargs"})
+
+
+class KnownRows:
+    """The rows of the messages that a graph holds, each made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[BaseMessage, Row]] = {}
+
+    def of(self, messages: Sequence[BaseMessage]) -> list[Row]:
+        """The messages' rows; those of messages that are not among them are forgotten."""
+        found: dict[int, tuple[BaseMessage, Row]] = {}
+        for one in messages:
+            known = self._made.get(id(one))
+            # The content is looked at again, as a middleware may have changed it in its place.
+            if known is None or known[0] is not one or known[1]["content"] != one.content:
+                known = (one, row_of(one))
+            found[id(one)] = known
+        self._made = found
+        return [row for _, row in found.values()]
+
+    def messages_of(self, rows: Sequence[Row]) -> list[AnyMessage]:
+        """Rows of a view as messages; those that were made of a message are that message."""
+        objects: dict[Hashable, Any] = {identity(row): one for one, row in self._made.values()}
+        return [objects.get(identity(row)) or _made(row) for row in rows]
+
+
+def _made(row: Row) -> AnyMessage:
+    """A message for a row that the view shortened or inserted."""
+    if "type" in row:
+        fields = {name: value for name, value in row.items() if name != "role"}
+        made: Any = messages_from_dict([{"type": row["type"], "data": fields}])[0]
+        return made  # type: ignore[no-any-return]
+    kinds: dict[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
+    inserted: Any = kinds.get(row["role"], HumanMessage)(row["content"])
+    return inserted  # type: ignore[no-any-return]
+
+
+def tool_definitions(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Row]:
+    """The tools' definitions in OpenAI's form, which counts about as those of other APIs do."""
+    return [convert_to_openai_tool(one) for one in tools]

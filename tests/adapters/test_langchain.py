@@ -1,0 +1,317 @@
+"""LangChain agents with our middleware, with models that follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, ModelRequest
+from langchain_core.language_models.fake_chat_models import (
+    FakeMessagesListChatModel,
+)
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from pydantic import Field
+
+import eventctx
+from eventctx.adapters.langchain import EventctxMiddleware
+from eventctx.adapters.langchain.rows import KnownRows, row_of
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.record import Record
+
+SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}
+RUN: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}
+
+
+class Scripted(FakeMessagesListChatModel):
+    """Answers by a script, and keeps what it received. An error in the script is raised."""
+
+    seen: list[list[BaseMessage]] = Field(default_factory=list)
+    fails: list[Exception] = Field(default_factory=list)
+
+    def bind_tools(self, tools: Any, **more: Any) -> Any:
+        return self
+
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **more: Any
+    ) -> Any:
+        self.seen.append(list(messages))
+        if self.fails:
+            raise self.fails.pop(0)
+        return super()._generate(messages, stop, run_manager, **more)
+
+
+def scripted(*script: AIMessage, fails: tuple[Exception, ...] = ()) -> Scripted:
+    return Scripted(responses=list(script), fails=list(fails))
+
+
+def reads(*pages: int) -> AIMessage:
+    calls = [{"name": "read", "args": {"page": page}, "id": f"call_{page}"} for page in pages]
+    return AIMessage("", tool_calls=calls)
+
+
+LONG = [*[reads(page, page + 100) for page in range(8)], AIMessage("All read.")]
+
+
+@tool
+def read(page: int) -> str:
+    """Read a page."""
+    return f"page {page}: " + "x" * 1_500
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+@pytest.fixture
+def agent_of(engine: Engine) -> Iterator[Callable[..., Any]]:
+    saver = InMemorySaver()
+
+    def make(model: Scripted, *others: Any, tools: Any = (read,), **settings: Any) -> Any:
+        ours = EventctxMiddleware(engine, **settings)
+        return create_agent(
+            model,
+            list(tools),
+            system_prompt="Be brief.",
+            middleware=[*others, ours],
+            checkpointer=saver,
+        )
+
+    yield make
+
+
+async def ask(agent: Any, text: str) -> list[AnyMessage]:
+    answered = await agent.ainvoke({"messages": [HumanMessage(text)]}, RUN)
+    messages: list[AnyMessage] = answered["messages"]
+    return messages
+
+
+async def records_of(engine: Engine) -> list[Record]:
+    return [one async for one in engine.records("t")]
+
+
+async def types_of(engine: Engine) -> list[str]:
+    return [one.type for one in await records_of(engine)]
+
+
+def shown(row: dict[str, Any]) -> tuple[Any, ...]:
+    """What a model is shown of a row."""
+    return row["role"], row["content"], row.get("tool_calls") or [], row.get("tool_call_id")
+
+
+async def views(engine: Engine) -> list[list[tuple[Any, ...]]]:
+    """What the verified view of every request shows, in order."""
+    found = []
+    for one in await records_of(engine):
+        if one.type == "context:request_prepared":
+            view = await engine.request_view("t", position=one.position)
+            assert view.verified
+            found.append([shown(row) for row in view.messages])
+    return found
+
+
+def received(model: Scripted) -> list[list[tuple[Any, ...]]]:
+    return [[shown(row_of(one)) for one in request] for request in model.seen]
+
+
+async def test_the_model_received_the_view_of_every_request(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    model = scripted(*LONG, AIMessage("Page 3."))
+    agent = agent_of(model, **SMALL)
+    assert len(await ask(agent, "Read all.")) == 26
+    assert (await ask(agent, "Which one?"))[-1].content == "Page 3."
+    assert await views(engine) == received(model)
+    types = await types_of(engine)
+    assert types.count("context:post_compact") >= 2
+    assert types.count("context:messages_set") == 0
+    assert len(await (await engine.session("t")).get_messages()) == 28
+
+
+async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    usage: Any = {"input_tokens": 310, "output_tokens": 12, "total_tokens": 322}
+    last = AIMessage("Read.", usage_metadata=usage)
+    await ask(agent_of(scripted(reads(1, 2), last)), "Read two.")
+    types = await types_of(engine)
+    assert [types.count(one) for one in ("prompt:submit", "prompt:complete")] == [1, 1]
+    assert [types.count(one) for one in ("provider:request", "provider:response")] == [2, 2]
+    assert [types.count(one) for one in ("tool:pre", "tool:post")] == [2, 2]
+    assert (types[1], types[-1]) == ("prompt:submit", "prompt:complete")
+    assert (await engine.audit("t")).requests[-1].reported == 310
+
+
+def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    model, ours = scripted(*LONG), EventctxMiddleware(path, **SMALL)
+    agent = create_agent(model, [read], middleware=[ours], checkpointer=InMemorySaver())
+    answered = agent.invoke({"messages": [HumanMessage("Read all.")]}, RUN)
+    assert len(answered["messages"]) == 26
+    ours.close()
+    ours.close()  # a second time does nothing
+
+    async def look() -> None:
+        async with eventctx.open(path) as engine:
+            assert await views(engine) == received(model)
+            assert (await types_of(engine))[-1] == "prompt:complete"
+
+    asyncio.run(look())
+
+
+async def test_in_the_loop_of_the_engine_a_synchronous_call_is_refused(
+    agent_of: Callable[..., Any],
+) -> None:
+    agent = agent_of(scripted(AIMessage("Yes.")))
+    with pytest.raises(InvalidSetting, match="await the host's asynchronous method"):
+        agent.invoke({"messages": [HumanMessage("Yes?")]}, RUN)
+    answered = await asyncio.to_thread(agent.invoke, {"messages": [HumanMessage("Yes?")]}, RUN)
+    assert answered["messages"][-1].content == "Yes."
+
+
+async def test_a_run_without_a_thread_says_what_to_give(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    with pytest.raises(InvalidSetting, match="expected a thread_id"):
+        agent = create_agent(scripted(AIMessage("a")), [], middleware=[EventctxMiddleware(engine)])
+        await agent.ainvoke({"messages": [HumanMessage("a")]})
+    named = EventctxMiddleware(engine, session="t")
+    agent = create_agent(scripted(AIMessage("a")), [], middleware=[named])
+    await agent.ainvoke({"messages": [HumanMessage("a")]})
+    assert len(await views(engine)) == 1
+
+
+# -- what happens to the state -------------------------------------------------------------------
+
+
+async def test_what_the_graph_removes_is_an_event_and_stays_in_the_log(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    model = scripted(AIMessage("A."), AIMessage("B."))
+    agent = agent_of(model)
+    *_, last = await ask(agent, "a")
+    await agent.aupdate_state(RUN, {"messages": [RemoveMessage(id=str(last.id))]})
+    await ask(agent, "b")
+    assert (await types_of(engine)).count("context:messages_set") == 1
+    assert [row[1] for row in received(model)[-1]] == ["Be brief.", "a", "b"]
+    assert await views(engine) == received(model)
+
+
+async def test_an_edited_message_is_sent_as_it_was_edited(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    model = scripted(AIMessage("A."), AIMessage("B."))
+    agent = agent_of(model)
+    first, *_ = await ask(agent, "a")
+    await agent.aupdate_state(RUN, {"messages": [HumanMessage("edited", id=first.id)]})
+    await ask(agent, "b")
+    assert [row[1] for row in received(model)[-1]] == ["Be brief.", "edited", "A.", "b"]
+    assert await views(engine) == received(model)
+
+
+async def test_who_goes_back_in_time_goes_on_from_there(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    model = scripted(AIMessage("A."), AIMessage("B."), AIMessage("C."))
+    agent = agent_of(model)
+    await ask(agent, "a")
+    earlier = (await agent.aget_state(RUN)).config
+    await ask(agent, "b")
+    await agent.ainvoke({"messages": [HumanMessage("c")]}, earlier)
+    assert [row[1] for row in received(model)[-1]] == ["Be brief.", "a", "A.", "c"]
+    assert await views(engine) == received(model)
+
+
+async def test_a_list_that_another_middleware_changed_is_sent_as_it_is_and_recorded(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    class Cuts(AgentMiddleware[Any, Any, Any]):
+        async def awrap_model_call(self, request: ModelRequest[Any], handler: Any) -> Any:
+            return await handler(request.override(messages=request.messages[-1:]))
+
+    model = scripted(AIMessage("A."), AIMessage("B."))
+    agent = agent_of(model, Cuts())
+    await ask(agent, "a")
+    assert len(await ask(agent, "b")) == 4
+    assert [row[1] for row in received(model)[-1]] == ["Be brief.", "b"]
+    row = (await engine.audit("t")).requests[-1]
+    assert row.missing == 2
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+async def test_a_run_that_failed_leaves_a_session_that_goes_on(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    model = scripted(AIMessage("Here."), fails=(ConnectionError("unplugged"),))
+    agent = agent_of(model)
+    with pytest.raises(ConnectionError):
+        await ask(agent, "There?")
+    await ask(agent, "Still there?")
+    types = await types_of(engine)
+    assert types.count("provider:error") == 1
+    assert types.count("prompt:submit") == types.count("prompt:complete") == 2
+    assert (await views(engine))[-1] == received(model)[-1]
+
+
+async def test_a_tool_that_raises_has_failed(engine: Engine, agent_of: Callable[..., Any]) -> None:
+    @tool
+    def broken() -> str:
+        """Break."""
+        raise ValueError("went wrong")
+
+    call = AIMessage("", tool_calls=[{"name": "broken", "args": {}, "id": "call_b"}])
+    agent = agent_of(scripted(call), tools=[broken])
+    with pytest.raises(ValueError, match="went wrong"):
+        await ask(agent, "Break it.")
+    assert (await types_of(engine)).count("tool:error") == 1
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+def test_messages_that_are_shown_whole_go_back_as_the_same_objects() -> None:
+    made = object()
+    messages: list[BaseMessage] = [
+        HumanMessage([{"type": "text", "text": "x"}]),
+        AIMessage("", tool_calls=[{"name": "read", "args": {"page": 1}, "id": "c"}]),
+        ToolMessage("out", tool_call_id="c", artifact=made),
+        SystemMessage("s"),
+    ]
+    known = KnownRows()
+    rows = known.of(messages)
+    back = known.messages_of(rows)
+    assert all(one is other for one, other in zip(back, messages, strict=True))
+    shortened = known.messages_of([{**rows[2], "content": "o…"}, {"role": "user", "content": "n"}])
+    assert [(type(one), one.content) for one in shortened] == [
+        (ToolMessage, "o…"),
+        (HumanMessage, "n"),
+    ]
+    assert shortened[0].tool_call_id == "c"  # type: ignore[union-attr]
+
+
+def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
+    message, known = HumanMessage("before"), KnownRows()
+    known.of([message])
+    message.content = "after"
+    assert known.of([message])[0]["content"] == "after"

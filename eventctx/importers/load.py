@@ -38,6 +38,7 @@ from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore
+from eventctx.projections.trace.call_spans import CallSpans
 
 __all__ = ["ENDS_ALL", "ImportSummary", "More", "follow_file", "import_file"]
 
@@ -205,10 +206,12 @@ async def _with_agents(
     if run.chosen.name != claude_code.NAME or main.summary.session is None:
         return [main.summary]
     summaries = []
+    known: CallSpans | None = None
     for file in subagent_files(path):
         agent = subagent_of(file, main)
         if file not in before or before[file][0] != agent:
-            before[file] = agent, await _import_agent(run, file, agent, main)
+            known = known or await _call_spans(run.store, main.summary.session)
+            before[file] = agent, await _import_agent(run, file, agent, main, known)
         summaries.append(before[file][1])
     already = main.track.added if main.track else 0
     await _link(main, summaries)
@@ -219,15 +222,26 @@ async def _with_agents(
     return [main.summary, *summaries]
 
 
+async def _call_spans(store: EventStore, session: str) -> CallSpans:
+    known = CallSpans()
+    async for record in store.read(session, bodies=False):
+        known.see(record)
+    return known
+
+
 async def _import_agent(
-    run: ImportRun, path: Path, agent: Subagent, main: ImportOutcome
+    run: ImportRun, path: Path, agent: Subagent, main: ImportOutcome, known: CallSpans
 ) -> ImportSummary:
     """Import a subagent's file into a stream of its own, named after the main session's."""
     parent = main.summary.session or ""
     name = f"{parent}.agent-{agent.name}" if run.session is not None else None
     run = run._replace(session=name, complete=run.complete or agent.over)
+    span = known.calls.get(agent.call_id or "")
+    # Which of several compactions an agent wrote the summary for, its file does not say.
+    if agent.name.startswith("acompact") and len(known.compactions) == 1:
+        (span,) = known.compactions
     try:
-        done = await import_session(run, path, parent=parent, call_id=agent.call_id)
+        done = await import_session(run, path, parent=parent, call_id=agent.call_id, call_span=span)
     except run.ends:
         raise
     except EventctxError as error:

@@ -18,6 +18,7 @@ from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.source import Progress, Source
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.store import EventStore
+from eventctx.projections.trace.call_spans import SpanIds
 
 
 class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +100,13 @@ async def import_session(
     *,
     parent: str | None = None,
     call_id: str | None = None,
+    call_span: SpanIds | None = None,
     at_end: AtEnd | None = None,
 ) -> ImportOutcome:
-    """Import the session that the run's format reads in a file, or what there is of it so far."""
+    """Import the session that the run's format reads in a file, or what there is of it so far.
+
+    ``call_id`` and ``call_span`` are those of the call in ``parent`` that started it.
+    """
     chosen = run.chosen
     source = Source(path, progress, growing=at_end is not None)
     track: Track | None = None
@@ -130,6 +135,7 @@ async def import_session(
         format=chosen.name,
         imported_at=run.now,
         call_id=call_id,
+        call_span=call_span,
     )
     reading = _Reading(run, source, at_end)
     try:

@@ -181,12 +181,15 @@ class SessionLinked(Event, frozen=True, tag="session:linked"):
     """Another session belongs to this one, such as a subagent that a tool call started.
 
     ``kind`` says as what: ``subagent``, or ``branch`` for a copy from which a person went on.
+    ``trace_id`` and ``span_id`` are, in a child, those of the call in its parent, if known.
     """
 
     session: str
     relation: Literal["parent", "child"]
     kind: str = "subagent"
     call_id: str | None = None
+    trace_id: str | None = None
+    span_id: str | None = None
 
 
 class SessionTakenOver(Event, frozen=True, tag="session:taken_over"):

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakValueDictionary, ref
 
 import msgspec
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from eventctx.search.recall import Recall
     from eventctx.session.compaction_run import CompactionCause
     from eventctx.session.result import CompactionResult
+
+_LINKED_WITHIN: Final = 2_000
+"""Records of a parent among which a link looks for the call that started the child."""
 
 
 class Environment(NamedTuple):
@@ -383,12 +386,38 @@ async def link(
     found = await store.head(child)
     if found is None or found.deleted:
         raise StreamNotFound(child)
-    of_child = events.SessionLinked(session=parent, relation="parent", kind=kind, call_id=call_id)
+    trace_id, span_id = await _span_of(store, sessions, parent, call_id)
+    of_child = events.SessionLinked(
+        session=parent,
+        relation="parent",
+        kind=kind,
+        call_id=call_id,
+        trace_id=trace_id,
+        span_id=span_id,
+    )
     of_parent = events.SessionLinked(session=child, relation="child", kind=kind, call_id=call_id)
     await _append(sessions, child, of_child)
     found = await store.head(parent)
     if found is not None and not found.deleted:
         await _append(sessions, parent, of_parent)
+
+
+async def _span_of(
+    store: EventStore, sessions: Sessions, session: str, call_id: str | None
+) -> tuple[str | None, str | None]:
+    """Trace id and span id of a tool call among a session's last records, else None twice."""
+    from eventctx.projections.trace.call_spans import CallSpans
+
+    if call_id is None:
+        return None, None
+    await sessions.send(session)
+    info, known = await store.head(session), CallSpans()
+    if info is None or info.deleted:
+        return None, None
+    start = max(0, info.head - _LINKED_WITHIN)
+    async for record in store.read(session, start=start, bodies=False):
+        known.see(record)
+    return known.calls.get(call_id, (None, None))
 
 
 async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer) -> Receipt:

@@ -8,15 +8,20 @@ a link leads to may never have been sent.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from msgspec.structs import replace
 
 from eventctx.log.events import SessionFork, SessionLinked
-from eventctx.log.ids import derive_trace_id
+from eventctx.log.ids import derive_trace_id, is_span_id, is_trace_id
 from eventctx.log.record import Record
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
 from eventctx.projections.trace.spans import OpenSpan, SpanLink
+
+MAX_ORIGINS: Final = 8
+"""Most links to other sessions that a session's spans have; the newest stay."""
 
 
 class Lineage(msgspec.Struct, frozen=True):
@@ -69,7 +74,13 @@ def linked(known: Lineage, event: SessionLinked) -> Lineage:
     attributes: Attributes = {conv.PARENT_SESSION: event.session, conv.PARENT_KIND: event.kind}
     if event.call_id is not None:
         attributes[conv.PARENT_CALL_ID] = event.call_id
-    return replace(known, attributes=known.attributes | attributes)
+    known = replace(known, attributes=known.attributes | attributes)
+    trace_id, span_id = event.trace_id or "", event.span_id or ""
+    if not (is_trace_id(trace_id) and is_span_id(span_id)):
+        return known
+    named: Attributes = {conv.LINK_KIND: event.kind, conv.LINK_SESSION: event.session}
+    origins = (*known.origins, SpanLink(trace_id, span_id, named))
+    return replace(known, origins=origins[-MAX_ORIGINS:])
 
 
 def of_tool(record: Record, parent: str | None, trace_id: str) -> tuple[SpanLink, ...]:

@@ -184,6 +184,16 @@ DROP_IN_SAMPLES: list[events.Event] = [
     events.SetIgnored(messages=9, missing_roles=("system",), ahead=2),
 ]
 """Fields that came with hosts' prompts in the place of system messages, and with late copies."""
+LINK_SAMPLES: list[events.Event] = [
+    events.SessionLinked(
+        session="t",
+        relation="parent",
+        call_id="c1",
+        trace_id="0af7651916cd43dd8448eb211c80319c",
+        span_id="b7ad6b7169203331",
+    ),
+]
+
 HOST_TEXT_SAMPLES: list[events.Event] = [
     events.PreCompact(
         trigger="budget",
@@ -287,5 +297,6 @@ if __name__ == "__main__":
     _write_events("events-v1-text-agents.jsonl", TEXT_AGENT_SAMPLES)
     _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
     _write_events("events-v1-advisers.jsonl", ADVISER_SAMPLES)
+    _write_events("events-v1-links.jsonl", LINK_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

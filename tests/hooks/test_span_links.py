@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 import eventctx
 from eventctx.hooks.redact import DEFAULT
 from eventctx.log import events as ev
@@ -134,3 +136,37 @@ async def test_the_link_of_a_fork_leads_to_a_span_of_its_parent_also_if_that_is_
     for name, parent in (("b", "a"), ("c", "b"), ("d", "b")):
         (link,) = [link for one in told[name] for link in one.links]
         assert (link.trace_id, link.span_id) in {(s.trace_id, s.span_id) for s in told[parent]}
+
+
+async def test_a_subagents_turn_links_to_the_call_that_started_it() -> None:
+    async with eventctx.open() as engine:
+        main, child = await engine.session("main"), await engine.session("child")
+        async with main.turn() as one, one.iteration() as cycle, cycle.tool_call("task", "c1"):
+            await engine.link("main", "child", call_id="c1")
+        async with child.turn() as one, one.iteration() as cycle, cycle.provider_call("m"):
+            pass
+        await child.add_message({"role": "user", "content": "Go on."})
+        (task, _) = [span async for span in queries.spans(engine.store, "main")]
+        (chat, root) = [span async for span in queries.spans(engine.store, "child")]
+    words = {KIND: "subagent", "eventctx.link.session": "main"}
+    assert task.name == "execute_tool task"
+    assert chat.links == (SpanLink(task.trace_id, task.span_id, words),)
+    assert root.links == ()
+    assert root.attributes["eventctx.parent.session"] == "main"
+    assert root.attributes["eventctx.parent.call_id"] == "c1"
+
+
+@pytest.mark.parametrize("call_id", [None, "another"])
+async def test_a_session_that_no_known_call_started_names_its_parent_without_a_link(
+    call_id: str | None,
+) -> None:
+    async with eventctx.open() as engine:
+        main, child = await engine.session("main"), await engine.session("child")
+        async with main.turn() as one, one.iteration() as cycle, cycle.tool_call("task", "c1"):
+            await engine.link("main", "child", call_id=call_id)
+        async with child.turn() as one, one.iteration() as cycle, cycle.provider_call("m"):
+            pass
+        await child.add_message({"role": "user", "content": "Go on."})
+        (chat, root) = [span async for span in queries.spans(engine.store, "child")]
+    assert chat.links == ()
+    assert root.attributes["eventctx.parent.session"] == "main"

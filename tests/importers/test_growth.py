@@ -19,6 +19,7 @@ from eventctx.importers.load import import_file
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import encode_event
 from eventctx.log.events import Erased, MessageAdded, Pinned
+from eventctx.log.ids import derive_trace_id
 from eventctx.log.record import Draft, Record, make_body
 from eventctx.log.store import Address
 from eventctx.messages.facts import encode_facts
@@ -280,8 +281,16 @@ async def test_subagents_become_linked_streams(tmp_path: Path) -> None:
     assert [json.loads(r.payload) for r in down] == [
         {"event": "session:linked", "session": child, "relation": "child", "call_id": "t1"}
     ]
+    (task,) = [r for r in await records(store, SESSION) if r.type == "tool:pre"]
     assert [json.loads(r.payload) for r in up] == [
-        {"event": "session:linked", "session": SESSION, "relation": "parent", "call_id": "t1"}
+        {
+            "event": "session:linked",
+            "session": SESSION,
+            "relation": "parent",
+            "call_id": "t1",
+            "trace_id": derive_trace_id(SESSION, task.turn_id),
+            "span_id": task.span_id,
+        }
     ]
     assert len(await messages(store, child)) == 2
     again = await import_file(store, path, clock=lambda: NOW, salt=salt)

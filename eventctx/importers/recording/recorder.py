@@ -64,6 +64,7 @@ from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.observations import observes
 from eventctx.messages.part_queries import call_names, failed_results
+from eventctx.projections.trace.call_spans import SpanIds
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
@@ -85,6 +86,7 @@ class Recorder:
         format: str,  # noqa: A002 - the word of the command line and of the record
         imported_at: int,
         call_id: str | None = None,
+        call_span: SpanIds | None = None,
     ) -> None:
         self.counts = ImportCounts()
         self.raw = RawParts(track, key, source, imported_at)
@@ -94,6 +96,7 @@ class Recorder:
         self._format = format
         self._imported_at = imported_at
         self._call_id = call_id
+        self._call_span = call_span or (None, None)
         self._view = request_view.initial()
         self._long = LongView()
         self._ids = LineIds(key, track.stream)
@@ -189,8 +192,14 @@ class Recorder:
         )
         known = any(record.type == "session:linked" for record in self._track.aside)
         if item.parent is not None and self._track.next is None and not known:
+            trace_id, span_id = self._call_span
             link = events.SessionLinked(
-                session=item.parent, relation="parent", kind=item.link, call_id=self._call_id
+                session=item.parent,
+                relation="parent",
+                kind=item.link,
+                call_id=self._call_id,
+                trace_id=trace_id,
+                span_id=span_id,
             )
             new_id = event_id(self._key, item.line, "session:linked", item.parent)
             await self._put(link, None, new_id=new_id)

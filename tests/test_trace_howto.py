@@ -117,3 +117,12 @@ def test_the_words_to_find_compactions_by_are_on_no_other_span(spans: list[Span]
     names = {span["name"] for span in spans if matches(span)}
     assert names == {"compact workset"}
     assert all(matches(span) for span in spans if span["name"] in names)
+
+
+def test_a_search_lists_the_turns_by_the_name_of_the_demonstrations_agent(
+    spans: list[Span],
+) -> None:
+    # A list of results has the name of each trace's root, and none of its tags.
+    roots = [span["name"] for span in spans if span["parent_span_id"] is None]
+    assert len(roots) == 13
+    assert set(roots) == {"invoke_agent demo"}

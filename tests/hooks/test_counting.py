@@ -211,6 +211,22 @@ def test_a_batch_of_a_processor_goes_in_requests_that_a_receiver_takes(
     assert len(receiver.spans) == 60
 
 
+def test_what_was_not_sent_behind_a_failed_request_of_a_batch_is_lost_too(
+    receiver: Receiver, providers: list[TracerProvider], caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.always(Refuse(400))
+    counting = CountingExporter(exporter_for(receiver.http))
+    providers.append(TracerProvider())
+    providers[0].add_span_processor(BatchSpanProcessor(counting, schedule_delay_millis=60_000))
+    for _ in range(60):
+        large = providers[0].get_tracer("host").start_span("large")
+        large.set_attribute("text", "x" * 100_000)
+        large.end()
+    providers[0].force_flush()
+    assert [len(export.spans) for export in receiver.exports] == [41]
+    assert "60 spans of other libraries not delivered" in caplog.text
+
+
 def test_lost_spans_of_other_libraries_are_not_counted_but_logged(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -370,7 +370,8 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
     ``estimator``, ``factor`` and ``reserve`` are those of the token counts (see
     ``RequestPrepared``). ``fallback`` names the policy that made the plan because the chosen one
     could not; ``error`` is the cause. ``tokens_recorded`` is the size before it that an imported
-    file names itself, which counts what its own program counts.
+    file names itself, which counts what its own program counts; it has a ``duration`` only where
+    the file names one.
     """
 
     outcome: Outcome

@@ -30,7 +30,7 @@ def test_a_session_is_shown_as_a_tree_per_turn_with_its_compactions_marked(run, 
     assert shapes[0] == "invoke_agent"
     assert shapes[1:4] == [
         "├─ chat model-1  1.1",
-        "├─ execute_tool read",
+        "├─ execute_tool read  0.py",
         "├─ chat model-1  1.2",
     ]
     audit = run("audit", "work", "--json", "--store", store).document
@@ -205,3 +205,35 @@ def test_a_file_takes_the_service_that_the_environment_names(
 )
 def test_a_duration_is_told_as_a_person_would(nanoseconds: int, told: str) -> None:
     assert duration(nanoseconds) == told
+
+
+def test_a_tool_call_says_which_command_it_runs_redacted_and_cut(run, tmp_path) -> None:
+    secret = "sk-ant-api03-" + "a1B2" * 20
+    called = {
+        "a": ("bash", {"command": f"curl -H 'x-api-key: {secret}' x\npytest -q"}),
+        "b": ("bash", {"command": "echo " + "long " * 10_000}),
+        "c": ("read_file", {"path": "/src/" + "folder/" * 20 + "last.py"}),
+        "d": ("other", {"colour": "red\x1b[2J"}),
+        "e": ("bash", {}),
+    }
+    uses = [
+        {"type": "tool_use", "id": one, "name": name, "input": given}
+        for one, (name, given) in called.items()
+    ]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "x"} for one in called]
+    file, store = tmp_path / "agent.json", tmp_path / "agent.db"
+    file.write_text(json.dumps([
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": uses},
+        {"role": "user", "content": results},
+    ]))  # fmt: skip
+    assert run("import", file, "--store", store).code == 0
+    out = run("trace", "agent", "--store", store).out
+    tools = [line for line in out.splitlines() if "execute_tool" in line]
+    assert len(tools) == 5 and all(len(line) < 130 for line in tools)
+    assert "$ curl -H" in tools[0] and secret[:30] not in out
+    assert "$ echo long long" in tools[1] and "…" in tools[1]
+    assert "last.py" in tools[2]
+    assert "colour=" in tools[3] and "\x1b" not in out
+    assert "$" not in tools[4]
+    assert secret[:30] in run("trace", "agent", "--no-redact", "--store", store).out

@@ -135,7 +135,9 @@ async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None
                 screen.blank()
             screen.line((info.stream, "bold"))
         place += 1
-        found = [span async for span in selection.spans(engine, info.stream)]
+        # What a tool call asked for stands with the texts; it is redacted and cut as they are.
+        texts = selection._replace(contents=cleaner(selection.redactor))
+        found = [span async for span in texts.spans(engine, info.stream)]
         if found:
             figures = await figures_of(engine.store, info.stream)
             show(screen, found, figures)

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from eventctx.cli.output.figures import compaction_tokens, request_tokens
+from eventctx.cli.output.messages import arguments
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, one_line, plural
 from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import position_name, request_name
+from eventctx.messages.notable.calls import deed_of
+from eventctx.messages.parts import Part
 from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import Figures
 from eventctx.projections.trace import semconv as conv
@@ -26,6 +29,8 @@ _STYLES: Final = {
 _OVER: Final = (("h", 3_600_000_000_000), ("min", 60_000_000_000), ("s", 1_000_000_000))
 _MILLISECOND: Final = 1_000_000
 _MESSAGE: Final = 200
+_COMMAND: Final = 60
+"""Characters that a tree shows of what a tool call asked for."""
 
 
 def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
@@ -90,6 +95,7 @@ def _branch(
     mark = "↓ " if style == _STYLES[conv.COMPACT] else ""
     parts: Parts = [(lead, "dim"), (mark + one_line(span.name), style)]
     parts.append((_name(span, tree.turns), "bold"))
+    parts.append((_asked(span), ""))
     parts.append(
         (f"  +{duration(span.start - origin)}" if lead or span.start > origin else "", "dim")
     )
@@ -113,6 +119,21 @@ def _name(span: Span, turns: dict[str, int]) -> str:
         return f"  {request_name(turn, iteration if isinstance(iteration, int) else None, sent)}"
     ended = _position(span, conv.COMPACTION_ID)
     return f"  {position_name(ended)}" if ended >= 0 else ""
+
+
+def _asked(span: Span) -> str:
+    """What a tool call asked for: its command, else its file, else the beginning of it all."""
+    given = span.attributes.get(conv.TOOL_ARGUMENTS)
+    if span.attributes.get(conv.OPERATION) != conv.EXECUTE_TOOL or not isinstance(given, str):
+        return ""
+    name = span.name.rpartition(" ")[2]
+    deed = deed_of(Part("call", (), given, name=name))
+    if deed.command is not None:
+        return f"  $ {one_line(deed.command, _COMMAND)}"
+    if deed.files:
+        path = one_line(deed.files[0][0])
+        return f"  {path}" if len(path) <= _COMMAND else f"  …{path[1 - _COMMAND :]}"
+    return f"  {one_line(arguments(given), _COMMAND)}" if arguments(given) else ""
 
 
 def _took(span: Span) -> str:

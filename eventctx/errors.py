@@ -364,6 +364,7 @@ class ExportFailed(HookError):
         self.reason = reason
         self.arrived = arrived
         self.rejected = rejected
+        self.others = others
 
 
 class TurnError(EventctxError):

@@ -108,7 +108,8 @@ def test_a_second_demo_takes_another_name(run, tmp_path):
     run("demo", "--store", store)
     run("demo", "--store", store)
     rows = run("sessions", "--json", "--store", store).document
-    assert [row["session"] for row in rows] == ["demo", "demo-2"]
+    # The one that was used last stands first.
+    assert [row["session"] for row in rows] == ["demo-2", "demo"]
 
 
 def test_a_session_of_your_own(run, tmp_path):

@@ -93,6 +93,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``digest``: of the last request's view.
     - ``started``: whether a record was folded.
     - ``time``: the latest of a turn's or a span's records, in UTC nanoseconds.
+    - ``imported``: whether a file was imported, whose lines end one span and begin the next.
     - ``undated``: the time of the records that an import has from no file: that of the import.
     - ``floor``: start of the last turn, in UTC nanoseconds; a compaction whose duration reaches
       further back is shown as begun then.
@@ -113,6 +114,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     time: int = 0
     floor: int = 0
     undated: int | None = None
+    imported: bool = False
 
 
 def initial() -> TraceState:
@@ -178,8 +180,9 @@ _UNSHOWN: Final = "context:message_added"
 
 def _started(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     """The state before the first record that is folded."""
-    if isinstance(event, SessionStart) and event.imported_at == record.time:
-        state = replace(state, undated=record.time)
+    if isinstance(event, SessionStart) and event.imported_at is not None:
+        undated = record.time if event.imported_at == record.time else None
+        state = replace(state, undated=undated, imported=True)
     first = record.position == 0 or isinstance(event, SessionFork)
     return replace(state, started=True, compactions=0 if first else state.compactions)
 
@@ -329,6 +332,10 @@ def _close(
     # A presumed end was recorded when the session went on, which may be days later.
     quiet = state.time if span.quiet_since is None else span.quiet_since
     end = quiet if ends.attributes[conv.OUTCOME] == "lost" else record.time
+    if state.imported and span.family != "turn":
+        # One line of a file ends a span and begins the next, so both have one time. Jaeger's
+        # critical path is of spans that end before the next one begins.
+        end -= 1
     done = finish(span, end, ends.status, ends.message, ends.attributes)
     around = None if done.end == end else spans.get(done.parent_span_id or "")
     if around is not None:

@@ -104,6 +104,23 @@ def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
     assert hung == [TURN, *[OTHER] * MAX_REMEMBERED]
 
 
+@pytest.mark.parametrize("imported_at", [None, 5])
+def test_imported_spans_end_before_the_next_one_begins_since_both_are_at_the_time_of_one_line(
+    imported_at: int | None,
+):
+    session = Session()
+    session.add(ev.SessionStart(library="x", imported_at=imported_at), turn=None)
+    session.add(ev.PromptSubmit(number=1), TURN)
+    session.add(ev.ProviderRequest(), CALL, TURN)
+    one = session.add(ev.ProviderResponse(), CALL, TURN).time
+    session.add(ev.ToolPre(name="grep"), TOOL, CALL, at=one)
+    two = session.add(ev.ToolPost(name="grep"), TOOL, CALL).time
+    session.add(ev.PromptComplete(), TURN, at=two)
+    earlier = 0 if imported_at is None else 1
+    ends = {own: found.end for own, found in spans(session).items()}
+    assert ends == {CALL: one - earlier, TOOL: two - earlier, TURN: two}
+
+
 @pytest.mark.parametrize("ended", [(), (OTHER, TURN), (TOOL, OTHER, TURN), (TOOL,)])
 def test_no_span_of_no_length_outlasts_the_span_around_it(ended: tuple[str, ...]):
     session = Session()

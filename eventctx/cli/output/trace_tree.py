@@ -238,6 +238,7 @@ def duration(nanoseconds: int) -> str:
     """A duration for people: ``3.2 ms``, ``1.4 s``, ``2 min 5 s``, ``1 h 2 min``."""
     if nanoseconds < 10 * _MILLISECOND:
         return f"{max(nanoseconds, 0) / _MILLISECOND:.1f} ms"
+    nanoseconds = round(nanoseconds / _MILLISECOND) * _MILLISECOND
     if nanoseconds < 1000 * _MILLISECOND:
         return f"{nanoseconds // _MILLISECOND} ms"
     if nanoseconds < _OVER[1][1]:

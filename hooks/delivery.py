@@ -7,7 +7,6 @@ and the answers are read (docs/decisions/0055-answers-of-otlp-are-read.md).
 
 from __future__ import annotations
 
-import itertools
 import random
 import threading
 import time
@@ -26,9 +25,11 @@ from eventctx.hooks.otlp_requests import in_parts, number_of_spans
 MOST_BYTES: Final = 4 * 1024 * 1024 - 4096
 """Most bytes of an encoded request: by default, servers of gRPC refuse more than 4 MiB."""
 
-
 LEAST_BYTES: Final = 64 * 1024
 """A receiver to which less than this is too much takes nothing; no request is divided further."""
+
+ATTEMPTS: Final = 6
+"""Most times that a request is sent: a receiver may want to be asked again without a pause."""
 
 
 class DeliveringExporter(SpanExporter):
@@ -62,13 +63,16 @@ class DeliveringExporter(SpanExporter):
         while left and not found.failed:
             request, *others = in_parts(left.popleft(), self._most_bytes)
             left.extendleft(reversed(others))
-            answer = self._send(request.SerializeToString())
-            size = request.ByteSize()
-            if answer.kind == "too_large" and size > LEAST_BYTES and number_of_spans(request) > 1:
+            data = request.SerializeToString()
+            size, count = len(data), number_of_spans(request)
+            answer = self._send(data)
+            if answer.kind != "too_large" or size <= LEAST_BYTES:
+                found = found.then(_outcome(answer, count))
+            elif count > 1:
                 self._most_bytes = size // 2
                 left.appendleft(request)
             else:
-                found = found.then(_outcome(answer, request))
+                found = found.then(_too_large(answer, request, size))
         return found._replace(failed=found.failed + sum(map(number_of_spans, left)))
 
     def shutdown(self) -> None:
@@ -84,7 +88,7 @@ class DeliveringExporter(SpanExporter):
         """Send until the receiver decides or the time is over; a failure says the first reason."""
         end = time.monotonic() + self._timeout
         reasons: list[str] = []
-        for attempt in itertools.count():
+        for attempt in range(ATTEMPTS):
             answer = self._post(request, max(end - time.monotonic(), 0.01))
             if answer.kind == "taken":
                 self._hasty = False
@@ -107,15 +111,15 @@ class DeliveringExporter(SpanExporter):
             return ExportAnswer("never", f"{type(error).__name__}: {error}")
 
 
-def _outcome(answer: ExportAnswer, request: ExportTraceServiceRequest) -> Delivery:
-    count = number_of_spans(request)
-    match answer.kind:
-        case "taken":
-            rejected = min(answer.rejected, count)
-            silent = "it does not say why" if rejected else ""
-            return Delivery(count - rejected, rejected, 0, answer.says or silent)
-        case "too_large" if request.ByteSize() > LEAST_BYTES:
-            span = request.resource_spans[0].scope_spans[0].spans[0]
-            why = f"the span {span.name!r} of {request.ByteSize():,} bytes is too large for it"
-            return Delivery(rejected=1, reason=f"{why} ({answer.says})")
-    return Delivery(failed=count, reason=answer.says)
+def _outcome(answer: ExportAnswer, count: int) -> Delivery:
+    if answer.kind != "taken":
+        return Delivery(failed=count, reason=answer.says)
+    rejected = min(answer.rejected, count)
+    silent = "it does not say why" if rejected else ""
+    return Delivery(count - rejected, rejected, 0, answer.says or silent)
+
+
+def _too_large(answer: ExportAnswer, request: ExportTraceServiceRequest, size: int) -> Delivery:
+    span = request.resource_spans[0].scope_spans[0].spans[0]
+    why = f"the span {span.name!r} of {size:,} bytes is too large for it ({answer.says})"
+    return Delivery(rejected=1, reason=why)

@@ -265,6 +265,17 @@ def test_one_who_wants_to_be_asked_later_than_we_wait_is_not_waited_for(
         assert len(receiver.exports) == 1
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http"])
+def test_one_who_wants_to_be_asked_again_without_a_pause_is_not_asked_for_ever(
+    protocol: str,
+) -> None:
+    with Receiver() as receiver:
+        receiver.always(Refuse(429, 0))
+        with pytest.raises(ExportFailed, match="to be asked again after 0 s; none had arrived"):
+            Sender(url_of(receiver, protocol), timeout=60).send([SPAN])
+        assert len(receiver.exports) == 6
+
+
 def test_the_first_error_is_told_before_the_last_one_and_how_much_arrived() -> None:
     with Receiver() as receiver:
         receiver.answer(Accept(), Say(503, b"full", "text/plain", (("Retry-After", "0"),)))

@@ -58,6 +58,7 @@ def test_the_reason_of_most_messages_comes_first_and_a_long_list_ends() -> None:
 def test_what_was_put_in_is_counted_by_kind() -> None:
     event = ended(Run(0, 62, "summarised", "summary"))
     put = (Insertion("summary", 0), Insertion("system_prompt", 1), Insertion("summary", 2))
+    put += (Insertion("notice", 0, at=7),)  # of the compaction at @7, and still there
     assert event.plan is not None
     event = replace(event, plan=replace(event.plan, insertions=put))
     assert "(63 summarised, 2 summaries put in, 1 system prompt put in)" in sentence(event)

@@ -53,7 +53,8 @@ def _counts(plan: Plan) -> str:
     gone: Counter[str] = Counter()
     for run in plan.runs:
         gone[run.disposition] += run.last - run.first + 1
-    kinds = Counter(insertion.kind for insertion in plan.insertions)
+    # One with a position was put in by an earlier compaction, and stays.
+    kinds = Counter(insertion.kind for insertion in plan.insertions if insertion.at is None)
     words = [f"{gone[name]:,} {name}" for name in _WENT if gone[name]]
     words += [f"{count:,} {_several(kind, count)} put in" for kind, count in kinds.items()]
     return ", ".join(words)

@@ -29,7 +29,7 @@ FLOORS: list[set[str]] = [
     {"comparison"},
     {"engine", "orchestrators"},
     {"adapters", "testing", "documents"},
-    {"web", "amplifier_source"},
+    {"web", "amplifier_source", "sync"},
     {"cli"},
 ]
 

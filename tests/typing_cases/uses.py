@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 import eventctx
+import eventctx.sync
 
 
 async def settings() -> None:
@@ -28,6 +29,20 @@ async def settings() -> None:
     eventctx.open("contexts.db", most_open_session=9)  # refused
     eventctx.open("contexts.db", durability="fast")  # refused
     eventctx.open(None)  # refused
+
+
+def without_async(message: MessageParam) -> int:
+    with eventctx.sync.open("contexts.db") as engine:
+        ctx = engine.session("s", max_tokens=100_000)
+        engine.session("s", polcy="truncate")  # refused
+        with ctx.turn() as turn, turn.iteration() as cycle, cycle.provider_call() as call:
+            call.usage(10, 2)
+            call.usage("ten")  # refused
+            rows: list[dict[str, Any]] = ctx.get_messages_for_request(call=call)
+        ctx.set_messages(rows)
+        await_ = [record.type for record in engine.records("s")]
+        ctx.add_message(await_)  # refused
+        return ctx.add_message(message).number
 
 
 async def objects(

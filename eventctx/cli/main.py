@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 
 from eventctx.cli.output.later import CommandLater, ProgramOfCommands
+from eventctx.cli.session_lists.completion import with_session_names
 from eventctx.version import __version__
 
 _COMMANDS: Final = (
@@ -78,7 +79,7 @@ def cli(context: click.Context, store: str | None) -> None:
 
 
 for _name, _module, _line in _COMMANDS:
-    cli.add_command(CommandLater(_name, f"eventctx.cli.{_module}", _line))
+    cli.add_command(CommandLater(_name, f"eventctx.cli.{_module}", _line, with_session_names))
 
 
 def main(arguments: list[str] | None = None, **options: Any) -> None:

@@ -7,6 +7,7 @@ import json
 import uuid
 from pathlib import Path
 
+import apsw
 import pytest
 
 import eventctx
@@ -126,3 +127,21 @@ def test_a_session_that_breaks_the_listing_does_not_hide_the_others(run, store, 
     assert [row["session"] for row in json.loads(done.out)] == ["work", "other"]
     assert done.code == 4  # still a bug to report, after the list
     assert "IndexError: odd" in done.err and "while reading session 'work'" in done.err
+
+
+@pytest.mark.parametrize("edited", [b"[1,2]", b"7", b'"text"', b"null"])
+def test_a_message_that_was_edited_into_something_else_is_a_line_of_a_replay(run, tmp_path, edited):
+    store = tmp_path / "edited.db"
+
+    async def written() -> None:
+        async with eventctx.open(store, receipts=False) as engine:
+            ctx = await engine.session("odd")
+            await ctx.add_message({"role": "user", "content": "hello"})
+
+    asyncio.run(written())
+    connection = apsw.Connection(str(store))
+    connection.execute("UPDATE records SET data = ? WHERE position = 1", (edited,))
+    assert connection.changes() == 1
+    connection.close()
+    done = run("replay", "odd", "--store", store)
+    assert "Traceback" not in done.err and done.code in (0, 1), done.err

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import click
 
@@ -31,9 +31,18 @@ EXPORT: Final = "eventctx"
 """The name of our own export format."""
 
 
+class _NamedPath(click.Path):
+    """A path with a name: an empty one, as of a shell variable that is not set, is no folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected a file or a folder, found an empty name; `.` is this folder.")
+        return super().convert(value, param, ctx)
+
+
 @click.command("import", short_help="Import transcripts of other programs, or exports.")
 @click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
+    "files", nargs=-1, required=True, metavar="FILE...", type=_NamedPath(path_type=Path)
 )
 @click.option(
     "--format",

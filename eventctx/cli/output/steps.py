@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.cli.output.messages import role_of, snippet
+from eventctx.cli.output.plain import one_line
 from eventctx.cli.output.records import WITH_MESSAGE, details, more_rows
 from eventctx.engine import Engine
 from eventctx.log.naming import message_name, position_name, request_name
@@ -153,6 +154,8 @@ def _text(record: Record, width: int, known: Figures) -> str:
     if record.bodies[0].data is None:
         return "[erased]"
     message = decode_body(record.bodies[0].data)
+    if not isinstance(message, dict):  # somebody changed the stored bytes; `verify` tells
+        return f"no message: {one_line(str(message), width)}"
     return f"{role_of(message)}: {snippet(message, width)}{more_rows(record)}"
 
 

@@ -1,0 +1,109 @@
+"""A real bash completes commands and names of sessions; nothing it is offered can fail it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventctx
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    async def write() -> None:
+        async with eventctx.open(tmp_path / "s.db") as engine:
+            for name in ("alpha-1", "alpha-2", "beta"):
+                words = {"role": "user", "content": f"Words of {name}\x1b[2J\nmore"}
+                await (await engine.session(name)).add_message(words)
+
+    asyncio.run(write())
+    return tmp_path / "s.db"
+
+
+def completed(line: str, store: Path, shell: str = "bash") -> list[str]:
+    """What the program offers to a shell for the last word of ``line``."""
+    words = line.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-m", "eventctx.cli"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "EVENTCTX_STORE": str(store),
+            "_EVENTCTX_COMPLETE": f"{shell}_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1) if shell == "bash" else words[-1],
+        },
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return [one.partition(",")[2] for one in done.stdout.splitlines() if one]
+
+
+def test_commands_and_sessions_are_completed(store: Path) -> None:
+    assert completed("eventctx se", store) == ["search", "sessions"]
+    assert completed("eventctx lost al", store) == ["alpha-1", "alpha-2"]
+    assert completed("eventctx why b", store) == ["beta"]
+    assert completed("eventctx lost zz", store) == []
+    assert "--compaction" in completed("eventctx lost --comp", store)
+
+
+def test_the_store_on_the_line_is_the_one_that_is_asked(store: Path, tmp_path: Path) -> None:
+    line = f"eventctx --store {store} audit al"
+    assert completed(line, tmp_path / "none.db") == ["alpha-1", "alpha-2"]
+
+
+def test_a_store_that_cannot_be_read_completes_to_nothing(tmp_path: Path) -> None:
+    assert completed("eventctx lost a", tmp_path / "none.db") == []
+    assert completed("eventctx lost a", tmp_path) == []
+    (tmp_path / "text.db").write_text("no store")
+    assert completed("eventctx lost a", tmp_path / "text.db") == []
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_title_stands_beside_a_name_and_controls_no_terminal(store: Path, run) -> None:
+    run("sessions", "--store", store)
+    shown = completed("eventctx lost be", store, "fish")
+    assert shown == ["beta\tWords of beta\\x1b[2J more"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_a_real_bash_completes_a_session(store: Path, tmp_path: Path) -> None:
+    program = tmp_path / "eventctx"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m eventctx.cli "$@"\n')
+    program.chmod(0o755)
+    script = """
+    eval "$(_EVENTCTX_COMPLETE=bash_source eventctx)"
+    COMP_WORDS=(eventctx transcript alpha) COMP_CWORD=2
+    _eventctx_completion eventctx
+    printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "EVENTCTX_STORE": str(store),
+    }
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["alpha-1", "alpha-2"], done.stderr
+
+
+def test_an_empty_name_is_no_folder_to_import(run, store: Path) -> None:
+    done = run("import", "", "--store", store)
+    assert done.code == 2 and "found an empty name" in done.err

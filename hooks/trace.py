@@ -25,6 +25,7 @@ from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
 from eventctx.log.record import Record
 from eventctx.projections.trace import semconv as conv
+from eventctx.projections.trace.open_turns import without_open_turns
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.traced import Traced, caught_up, evolve, fresh, initial, unfinished
 
@@ -149,10 +150,11 @@ class TraceSink:
             states = self._states.take(session_id)
         self._give_up(states)
 
-    def _give_up(self, states: Iterable[Traced]) -> None:
+    def _give_up(self, states: Iterable[Traced], *, open_turns: bool = True) -> None:
         if self._tracer.ready():
             for state in states:
-                self._send(unfinished(state))
+                left = unfinished(state)
+                self._send(left if open_turns else without_open_turns(left))
 
     def attach(self, hooks: Hooks) -> None:
         """Count on ``hooks`` the errors that the host's set-up raises for a span."""
@@ -164,6 +166,9 @@ class TraceSink:
     def detach(self, hooks: Hooks) -> None:
         """Send the unfinished spans of the engine of these hooks, which has closed.
 
+        A turn that is still open is left to the process that ends it, with what is open in it: sent
+        now as well, it would be there twice.
+
         With ``exporter``, the last engine that this sink serves waits for all spans to arrive.
         """
         with self._lock:
@@ -173,7 +178,7 @@ class TraceSink:
             shared = hooks in self._hooks and not last
             left = [] if shared else self._states.take(number=None if last else hooks.number)
         try:
-            self._give_up(left)
+            self._give_up(left, open_turns=False)
             if last:
                 self._await_arrival()
         finally:

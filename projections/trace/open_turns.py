@@ -16,6 +16,15 @@ from eventctx.projections.trace.spans import Span
 Turn = tuple[object, object]
 
 
+def without_open_turns(unfinished: Iterable[Span]) -> list[Span]:
+    """The spans that no record has ended, without turns and without what is open inside them."""
+    return [
+        span
+        for span in unfinished
+        if span.attributes.get(conv.OUTCOME) != "unfinished" or conv.TURN_ID not in span.attributes
+    ]
+
+
 class OpenTurns:
     """Holds spans back. They must come session by session, in the order of ``queries.spans``."""
 

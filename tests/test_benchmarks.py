@@ -12,7 +12,7 @@ from tests.benchmarks import comparing, machine, report
 from tests.benchmarks.blocks import filled
 from tests.benchmarks.growing import by_length
 from tests.benchmarks.page import kept, plots, tables
-from tests.benchmarks.page.__main__ import PAGE
+from tests.benchmarks.page.__main__ import PAGES
 from tests.benchmarks.peers import compared
 from tests.benchmarks.place import Place
 from tests.benchmarks.profile import flame, stacks
@@ -172,11 +172,17 @@ def test_a_difference_of_two_negative_figures_is_a_change_too(tmp_path: Path) ->
 # -- the page of results ---------------------------------------------------------------------------
 
 
-def test_the_page_of_results_shows_the_run_that_is_kept() -> None:
-    page = PAGE.read_text("utf-8")
-    assert filled(page, "bench", tables.made(report.read(kept.PATH))) == page, (
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_pages_of_results_show_the_run_that_is_kept(page: Path) -> None:
+    shown = page.read_text("utf-8")
+    assert filled(shown, "bench", tables.made(report.read(kept.PATH))) == shown, (
         "run `python -m tests.benchmarks.page`"
     )
+
+
+def test_every_figure_that_a_user_pays_for_is_in_the_run() -> None:
+    shown = tables.made(report.read(kept.PATH))["short"]
+    assert [words for *_, words in tables.SHORT if f"| {words} |" not in shown] == []
 
 
 def test_the_pictures_of_results_show_the_run_that_is_kept() -> None:

@@ -62,7 +62,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 AT_THE_ROOT = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-PAGES = [*AT_THE_ROOT, *sorted(DOCS.rglob("*.md"))]
+PAGES = [*AT_THE_ROOT, ROOT / "tests" / "benchmarks" / "FIGURES.md", *sorted(DOCS.rglob("*.md"))]
 SOMEBODY_ELSES = frozenset(("make", "pip", "git", "docker"))
 """Commands that a console block may show and that are not run here."""
 

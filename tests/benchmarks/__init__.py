@@ -1,1 +1,1 @@
-"""The benchmark: ``python -m tests.benchmarks``. What it measures: docs/reference/benchmarks.md."""
+"""The benchmark: ``python -m tests.benchmarks``. What it measures: FIGURES.md."""

@@ -1,4 +1,4 @@
-"""Keep a run as the one that the documentation shows, and write its page and pictures."""
+"""Keep a run as the one that the documentation shows, and write its pages and pictures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from tests.benchmarks import report
 from tests.benchmarks.blocks import filled
 from tests.benchmarks.page import kept, plots, tables
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "benchmarks.md"
+_ROOT = Path(__file__).parents[3]
+PAGES = (
+    _ROOT / "docs" / "reference" / "benchmarks.md",
+    _ROOT / "tests" / "benchmarks" / "FIGURES.md",
+)
 
 
 def main() -> None:
@@ -21,10 +25,11 @@ def main() -> None:
     if given is not None:
         kept.write(report.read(given))
     run = report.read(kept.PATH)
-    PAGE.write_text(filled(PAGE.read_text("utf-8"), "bench", tables.made(run)), "utf-8")
+    for page in PAGES:
+        page.write_text(filled(page.read_text("utf-8"), "bench", tables.made(run)), "utf-8")
     for name, picture in plots.made(run).items():
         (plots.FOLDER / name).write_text(picture, "utf-8")
-    print(f"wrote {PAGE}")
+    print(f"wrote {', '.join(map(str, PAGES))}")
 
 
 if __name__ == "__main__":

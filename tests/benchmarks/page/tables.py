@@ -1,4 +1,4 @@
-"""The tables of docs/reference/benchmarks.md."""
+"""The tables of docs/reference/benchmarks.md, and of FIGURES.md beside the benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,41 @@ from tests.benchmarks.rows import Row, amount
 
 def made(run: Run) -> dict[str, str]:
     """Each block of the page."""
-    return {"run": _run(run), "machine": _machine(run), "results": _results(run)}
+    return {
+        "run": _run(run),
+        "short": _short(run),
+        "machine": _machine(run),
+        "results": _results(run),
+    }
+
+
+SHORT = (
+    ("one append", "ctx.add_message", "add a message"),
+    ("next request", "1,000 messages, compacted", "prepare the next request, of 80 KB"),
+    ("next request", "1,000 messages, compacted: that compact", "the same where it compacts"),
+    ("compacting", "first compaction of 10,000 messages: workset", "the first compaction, late"),
+    ("open a session", "open and prepare, 10,000 messages, compacted", "take up a long session"),
+    (
+        "open sessions",
+        "memory of an open session, 10,000 of them",
+        "keep a session open, in memory",
+    ),
+    ("questions", "why, now: first", "ask why, of 100,000 messages"),
+    ("questions", "the very first question: the fold of the log", "the first question ever to it"),
+    ("import", "Claude Code JSONL, 50 MB, durable", "import a history"),
+    ("replay", "the same with the facts, which is the default", "verify"),
+    ("a turn", "add_message: postgresql, quorum", "add a message, PostgreSQL with a quorum"),
+    ("a turn", "add_message: jetstream, 3 replicas", "add a message, JetStream, three replicas"),
+    ("start", "import eventctx", "`import eventctx`"),
+)
+"""What a user pays for: the figure, its row, and what to call it."""
+
+
+def _short(run: Run) -> str:
+    rows = {(row.figure, _name(row)): row for row in run.rows}
+    found = [(words, rows.get((figure, name))) for figure, name, words in SHORT]
+    lines = [[words, _measured(row)] for words, row in found if row is not None]
+    return table(["to", ">takes"], lines)
 
 
 def _run(run: Run) -> str:

@@ -1,0 +1,80 @@
+"""The published schemas are those of what commands print, key by key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.cli import schemas
+
+PAGE = schemas.FOLDER.parent / "json.md"
+
+
+def _check(name: str, arguments: tuple[str, ...], store: Path, session: str) -> None:
+    strict = schemas.without_other_keys(schemas.published(name))
+    validator = jsonschema.Draft202012Validator(strict)
+    for value in schemas.printed(name, arguments, store, session):
+        validator.validate(value)
+
+
+@pytest.mark.parametrize("name", schemas.READING)
+def test_what_a_reading_command_prints_is_as_published(run, store: Path, name: str) -> None:
+    _check(name, schemas.READING[name], store, "work")
+
+
+@pytest.mark.parametrize("name", schemas.ACTING)
+def test_what_an_acting_command_prints_is_as_published(run, store: Path, name: str) -> None:
+    (store.parent / "chat.jsonl").write_text(schemas.CHAT)
+    _check(name, schemas.ACTING[name], store, "work")
+
+
+@pytest.mark.slow
+def test_the_demos_answers_are_as_published(run, tmp_path: Path) -> None:
+    store = tmp_path / "demo.db"
+    assert run("demo", "--store", store).code == 0
+    for name, arguments in schemas.READING.items():
+        _check(name, arguments, store, "demo")
+
+
+def test_answers_about_recorded_sessions_are_as_published(
+    run, tmp_path: Path, recorded_sessions: Path
+) -> None:
+    store = tmp_path / "recorded.db"
+    run("import", recorded_sessions / "codex", "--complete", "--store", store)
+    for row in run("sessions", "--json", "--store", store).document:
+        for name, arguments in schemas.READING.items():
+            _check(name, arguments, store, row["session"])
+
+
+@pytest.mark.parametrize("name", [*schemas.READING, *schemas.ACTING])
+def test_a_published_schema_is_one(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(schemas.published(name))
+
+
+def test_the_page_links_every_schema() -> None:
+    linked = set(re.findall(r"\(schemas/([\w-]+)\.json\)", PAGE.read_text(encoding="utf-8")))
+    assert linked == {path.stem for path in schemas.FOLDER.glob("*.json")}
+    assert linked == {*schemas.READING, *schemas.ACTING}
+
+
+def test_a_key_that_is_not_published_is_refused() -> None:
+    strict = schemas.without_other_keys(schemas.published("fork"))
+    printed = {"session": "a", "parent": "b", "at": 1, "messages": 2, "receipt": "r"}
+    jsonschema.validate(printed, strict)
+    for wrong in ({**printed, "more": 1}, {**printed, "at": "1"}, {"session": "a"}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, strict)
+
+
+def test_a_schema_widens_by_what_is_missing_or_null_once() -> None:
+    first = schemas.schema_of({"a": 1, "b": [{"c": 2}]})
+    both = schemas.widened(first, schemas.schema_of({"a": None, "b": []}))
+    assert both["properties"]["a"]["type"] == ["integer", "null"]
+    both = schemas.widened(both, schemas.schema_of({"a": 0.5}))
+    assert both["properties"]["a"]["type"] == ["null", "number"]
+    assert both["required"] == ["a"]
+    jsonschema.validate({"a": None}, both)
+    jsonschema.validate({"a": 1, "b": [{"c": 3}]}, both)

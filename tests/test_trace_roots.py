@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 import eventctx
 from eventctx.hooks.redact import DEFAULT
 from eventctx.log import events as ev
+from eventctx.log.record import Body, make_body
+from eventctx.messages.facts import encode_facts
+from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace import traced
 from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span
@@ -140,6 +145,26 @@ async def test_a_harness_gives_no_title_and_a_fork_has_its_parents() -> None:
         await turns_of(await engine.session("child"), "Fix the bell")
         (own,) = await roots(engine, "child")
     assert own.attributes[TITLE] == "Fix the clock"
+
+
+def test_what_a_harness_said_by_its_record_gives_no_title_in_a_list_either() -> None:
+    session = Session()
+    texts = ("from the harness", "Fix the clock")
+    bodies = tuple([body({"role": "user", "content": text}) for text in texts])
+    session.add(ev.PromptSubmit(number=1), span(1))
+    session.add(ev.MessageAdded(origin="harness"), bodies=bodies[:1])
+    session.add(ev.MessagesSet(order=((0, 2),), harness=(0,)), bodies=bodies)
+    session.add(ev.PromptComplete(), span(1))
+    state = traced.initial(str)
+    for record in session.records:
+        state = traced.evolve(state, record)
+    (turn,) = state.finished
+    assert turn.attributes[TITLE] == "Fix the clock"
+
+
+def body(message: dict[str, Any]) -> Body:
+    data = msgspec.json.encode(message)
+    return make_body(data, encode_facts(read_facts(message)), bytes)
 
 
 async def test_messages_that_came_as_a_list_have_one_too() -> None:

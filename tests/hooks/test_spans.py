@@ -126,6 +126,15 @@ def test_a_chat_whose_usage_never_comes_is_finished_with_the_turn_at_the_latest(
     assert [one.name for one in fold(session.records)] == ["chat", "invoke_agent"]
 
 
+def test_long_texts_are_cut_whether_known_at_the_start_or_at_the_end():
+    session = Session()
+    session.add(ev.ProviderRequest(model="m" * 2_000), span(1))
+    session.add(ev.ProviderResponse(response_id="r" * 2_000), span(1))
+    (chat,) = fold(session.records)
+    for name in ("gen_ai.request.model", "gen_ai.response.id"):
+        assert (len(chat.attributes[name]), chat.attributes[name][-1]) == (1_000, "…")
+
+
 def test_errors_cancellation_and_skipping_are_told_apart():
     session = Session()
     session.add(ev.PromptSubmit(number=1), span(1))

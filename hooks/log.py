@@ -7,17 +7,16 @@ it is; only ``configure_logging``, which is for programs, configures a logging l
 from __future__ import annotations
 
 import logging
-import sys
+import os
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any, BinaryIO, Final
 
-import msgspec
 import structlog
 
-from eventctx.errors import InvalidSetting
 from eventctx.hooks.forking import renew_after_fork
 from eventctx.hooks.log_line import Level, build, level_for, level_of, line, lines
+from eventctx.hooks.log_output import ENVIRONMENT, LogChoice, from_environment, set_up
 from eventctx.hooks.per_session import PerSession
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.codec import Unknown
@@ -52,7 +51,9 @@ class LogSink:
     ``logger`` is a structlog logger, or one of the standard library, which gets a readable message
     and the fields as ``extra``. Its formatters write texts as they are, so line ends and control
     characters are escaped there: a value must not make a line of its own. By default it is the
-    logger ``eventctx`` of the host's own structlog set-up, also of one that is made later.
+    logger ``eventctx`` of the host's own structlog set-up, also of one that is made later. Where
+    there is none, ``EVENTCTX_LOG`` chooses level and format (``debug``, ``json``,
+    ``debug,console``).
     ``redactor`` replaces secrets; None for no redaction. With ``content``, lines carry the text of
     messages and other bodies, redacted and cut.
 
@@ -111,7 +112,7 @@ class LogSink:
         found = structlog.get_config()
         if found != self._configured:
             self._configured = found
-            self._default = structlog.get_logger("eventctx")
+            self._default = _by_environment() or structlog.get_logger("eventctx")
         return self._default
 
     def _locate(self, record: Record, event: Event | Unknown) -> str | None:
@@ -170,39 +171,29 @@ def _write(logger: Any, level: int, message: str, fields: dict[str, Any]) -> Non
     logger.log(level, message, **options)
 
 
-def configure_logging(json: bool = True, level: str = "info", file: BinaryIO | None = None) -> None:
+def configure_logging(
+    json: bool | None = None, level: str | None = None, file: BinaryIO | None = None
+) -> None:
     """Set structlog up for a program; the library itself never calls this.
 
     ``level`` is a standard level's name. Lines go to ``file``, or to standard error: as JSON (one
-    object per line), or with colours for people. Lines of a lower level cost next to nothing.
-    Raises InvalidSetting for a level that does not exist.
+    object per line), or with colours for people, a record's in at most 160 characters. What is None
+    is as ``EVENTCTX_LOG`` says (``debug``, ``console``, ``debug,json``, …), else JSON and
+    ``info``. Lines of a lower level cost next to nothing. Raises InvalidSetting for a level that
+    does not exist.
     """
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        known = "debug, info, warning, error or critical"
-        raise InvalidSetting(f"log level: expected {known}, found {level!r}")
-    out = sys.stderr.buffer if file is None else file
-    encoder = msgspec.json.Encoder(enc_hook=str)
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    if json:
-        last: list[Any] = [
-            structlog.processors.dict_tracebacks,
-            # structlog passes its serializer a ``default``, which msgspec does not need.
-            structlog.processors.JSONRenderer(serializer=lambda value, **_: encoder.encode(value)),
-        ]
-    else:
-        last = [structlog.dev.ConsoleRenderer(colors=out.isatty()), _to_bytes]
+    chosen = from_environment() if json is None or level is None else LogChoice()
+    as_json = json if json is not None else chosen.json is not False
     structlog.configure(
-        processors=[*shared, *last],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.BytesLoggerFactory(file=out),
-        cache_logger_on_first_use=True,
+        **set_up(as_json, level or chosen.level or "info", file), cache_logger_on_first_use=True
     )
 
 
-def _to_bytes(_logger: object, _method: str, text: str | MutableMapping[str, Any]) -> bytes:
-    return str(text).encode("utf-8", "backslashreplace")
+def _by_environment() -> Any:
+    """A logger as ``EVENTCTX_LOG`` says, for a program that has not set structlog up; else None."""
+    if structlog.is_configured() or not os.environ.get(ENVIRONMENT):
+        return None
+    chosen = from_environment()
+    made = set_up(chosen.json is True, chosen.level or "info", None)
+    factory = made.pop("logger_factory")
+    return structlog.wrap_logger(factory(), **made)

@@ -35,7 +35,7 @@ FLOORS: list[set[str]] = [
 
 HOMES = {
     "pyee": {"eventctx.hooks.registry"},
-    "structlog": {"eventctx.hooks.log"},
+    "structlog": {"eventctx.hooks.log", "eventctx.hooks.log_output"},
     "opentelemetry": {
         "eventctx.hooks.trace",
         "eventctx.hooks.tracer",

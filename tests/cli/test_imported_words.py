@@ -137,3 +137,16 @@ def test_a_narrow_audit_breaks_no_figure(
         monkeypatch.setenv("COLUMNS", str(columns))
         out = re.sub(r"\x1b\[[\d;]*m", "", run("audit", "talk", "--store", store).out)
         assert re.search(r"^ +1\.1 +@\d+ .* ~\d+,\d{3}\b", out, re.M), columns
+
+
+def test_a_compaction_of_another_program_is_said_to_be_that_programs(
+    run: Any, tmp_path: Path
+) -> None:
+    log = ClaudeCode().user("go").answer("m1", text("x"))
+    log.system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 900})
+    log.user("This session is being continued: all was well.", isCompactSummary=True)
+    log.answer("m2", text("y")).user("Bye.")
+    store = imported(run, tmp_path, log.data())
+    out = run("why", SESSION, 0, "--store", store).out
+    assert "made by claude-code (auto); " in out
+    assert "policy imported" not in out and "asked for by" not in out

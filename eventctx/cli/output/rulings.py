@@ -25,7 +25,6 @@ _TRIGGERS: Final = {
     "budget": "the budget was exceeded",
     "max_messages": "there were too many messages",
     "manual": "made on demand",
-    "imported": "made by the program whose file was imported",
 }
 
 _RECORDS: Final = {
@@ -69,6 +68,10 @@ def cause_in_words(cause: Cause, undated: int | None = None) -> str:
 
 def compaction_in_words(one: CompactionFacts) -> str:
     """The trigger, the policy and the result of a compaction."""
+    if one.trigger == "imported":
+        program, _, how = (one.requested_by or "the program whose file was imported").partition(":")
+        text = f"made by {program}{f' ({how})' if how else ''}"
+        return f"{text}; {figures.compaction_tokens(one.figures)}"
     text = _TRIGGERS.get(one.trigger, one.trigger)
     if one.requested_by is not None:
         text += f", asked for by {one.requested_by}"
@@ -91,7 +94,7 @@ def settings_in_words(ruling: Reason) -> str:
     """The settings that govern a rule, with their values at that time."""
     if not ruling.settings:
         imported = ruling.reason == "imported"
-        return "the imported file does not tell any" if imported else "none govern this rule"
+        return "not in the imported file" if imported else "none govern this rule"
     return ", ".join(_setting(name, value) for name, value in ruling.settings.items())
 
 

@@ -32,7 +32,6 @@ class OpenTurns:
         self.left_out = 0
         """Turns that were left out."""
         self._held: dict[Turn, list[Span]] = {}
-        self._done: set[Turn] = set()
         self._session: object = None
         self._latest = -1
 
@@ -42,7 +41,7 @@ class OpenTurns:
         for span in spans:
             self._enter(span.attributes[conv.CONVERSATION_ID])
             turn = (self._session, span.attributes.get(conv.TURN_ID))
-            if turn[1] is None or turn in self._done:
+            if turn[1] is None:
                 out.append(span)
             elif span.attributes.get(conv.OPERATION) != conv.INVOKE_AGENT:
                 self._held.setdefault(turn, []).append(span)
@@ -50,12 +49,11 @@ class OpenTurns:
                 self.left_out += 1
                 self._held.pop(turn, None)
             else:
-                self._done.add(turn)
                 out += [*self._held.pop(turn, ()), span]
         return out
 
     def rest(self) -> list[Span]:
-        """The spans of turns whose own span never came: a fork has none of the turn it left."""
+        """The spans whose turn's own span never came, as in a fork, or had come before them."""
         rest = [span for spans in self._held.values() for span in spans]
         self._held.clear()
         return rest
@@ -63,7 +61,6 @@ class OpenTurns:
     def _enter(self, session: object) -> None:
         if session != self._session:
             self._session, self._latest = session, -1
-            self._done.clear()
 
     def _is_open(self, turn: Span) -> bool:
         began = turn.attributes[conv.EVENT_SEQ]

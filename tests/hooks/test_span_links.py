@@ -11,6 +11,7 @@ import eventctx
 from eventctx.hooks.redact import DEFAULT
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id
+from eventctx.projections.trace.call_spans import CallSpans
 from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span, SpanLink
 from eventctx.queries import spans as queries
@@ -170,3 +171,13 @@ async def test_a_session_that_no_known_call_started_names_its_parent_without_a_l
         (chat, root) = [span async for span in queries.spans(engine.store, "child")]
     assert chat.links == ()
     assert root.attributes["eventctx.parent.session"] == "main"
+
+
+def test_a_call_is_not_known_from_records_that_begin_inside_its_turn() -> None:
+    session, whole, late = Session(), CallSpans(), CallSpans()
+    session.add(ev.PromptSubmit(number=1, trace_id=HOST_TRACE), TURN)
+    session.add(ev.ToolPre(name="task", call_id="c1"), TOOL, TURN)
+    for record in session.records:
+        whole.see(record)
+    late.see(session.records[-1])
+    assert (whole.calls, late.calls) == ({"c1": (HOST_TRACE, TOOL)}, {})

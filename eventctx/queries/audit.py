@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from eventctx.log import notebook
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, numbering, usage
 from eventctx.projections.estimate_errors import EstimateErrors
@@ -23,6 +24,22 @@ class Audit(msgspec.Struct, frozen=True):
     turns: tuple[numbering.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
+
+    def __repr__(self) -> str:
+        return notebook.line(
+            f"Audit {self.session}:",
+            notebook.counted(len(self.requests), "request"),
+            notebook.counted(len(self.compactions), "compaction"),
+            notebook.counted(len(self.turns), "turn"),
+        )
+
+    def _repr_html_(self) -> str:
+        heads = ("request", "entries", "estimated tokens", "reported", "budget", "model")
+        rows = [
+            (one.name, one.entries, one.tokens, one.reported, one.budget, one.model)
+            for one in self.requests
+        ]
+        return notebook.table(repr(self)[1:-1], heads, rows)
 
 
 class _Kept:

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.log import notebook
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
-from eventctx.log.naming import position_name
+from eventctx.log.naming import position_name, request_name
 from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
@@ -48,6 +49,20 @@ class RequestView(msgspec.Struct, frozen=True):
     known: Known = "prepared"
     sent: SentForm | None = None
     tools: list[Any] | None = None
+
+    def __repr__(self) -> str:
+        return notebook.line(self._title, "verified" if self.verified else "not verified")
+
+    def _repr_html_(self) -> str:
+        rows = [(one.get("role"), notebook.text_of(one)) for one in self.messages]
+        return notebook.table(repr(self)[1:-1], ("role", "content"), rows)
+
+    @property
+    def _title(self) -> str:
+        name = request_name(self.turn, self.iteration, self.position)
+        return (
+            f"RequestView {name}: {notebook.counted(len(self.messages), 'message')}, {self.known},"
+        )
 
 
 class Added(NamedTuple):

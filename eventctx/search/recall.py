@@ -23,6 +23,7 @@ from eventctx.errors import (
     StoreUnavailable,
     StreamNotFound,
 )
+from eventctx.log import notebook
 from eventctx.log.arguments import shown
 from eventctx.log.record import Record
 from eventctx.log.soundness import sound_bodies
@@ -73,6 +74,13 @@ class Recalled(msgspec.Struct, frozen=True):
     snippet: str
     time: int
     message: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return notebook.line(f"Recalled {self.session} #{self.number} {self.role}:", self.snippet)
+
+    def _repr_html_(self) -> str:
+        row = (self.session, self.number, self.role, self.snippet)
+        return notebook.table("Recalled", ("session", "message", "role", "text"), [row])
 
 
 class FoundMessage(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from eventctx.errors import CompactionRefused, ContextOverflow
-from eventctx.log import events
+from eventctx.log import events, notebook
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, numbers_in
 from eventctx.policies.fit import Fitted, fit
@@ -67,6 +67,27 @@ class CompactionResult(int):
         result.error = event.error
         result.dry_run = position is None
         return result
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "outcome"):
+            return int.__repr__(self)
+        would = " (dry run)" if self.dry_run else ""
+        return notebook.line(
+            f"CompactionResult {self.outcome}{would} by {self.fallback or self.strategy}:",
+            f"{self.before_tokens:,} -> {self.after_tokens:,} tokens",
+            f"{self.before_messages:,} -> {self.after_messages:,} messages",
+            self.error,
+        )
+
+    def __str__(self) -> str:
+        return int.__repr__(self)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("tokens", self.before_tokens, self.after_tokens),
+            ("messages", self.before_messages, self.after_messages),
+        ]
+        return notebook.table(repr(self)[1:-1], ("", "before", "after"), rows)
 
 
 def insertions_gone(before: ViewState, after: ViewState) -> tuple[InsertionRef, ...]:

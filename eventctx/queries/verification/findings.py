@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from eventctx.log import notebook
 from eventctx.log.store import Receipt
 
 ProblemKind = Literal[
@@ -51,6 +52,16 @@ class Verification(msgspec.Struct, frozen=True):
     def ok(self) -> bool:
         """True when nothing was found."""
         return not self.problems
+
+    def __repr__(self) -> str:
+        found = notebook.counted(len(self.problems), "problem") if self.problems else "ok"
+        return notebook.line(
+            f"Verification {self.stream}: {found},", notebook.counted(self.records, "record")
+        )
+
+    def _repr_html_(self) -> str:
+        rows = [(one.position, one.kind, one.text) for one in self.problems]
+        return notebook.table(repr(self)[1:-1], ("position", "kind", "problem"), rows)
 
 
 class Findings:

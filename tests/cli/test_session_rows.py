@@ -83,7 +83,9 @@ async def test_sums_of_another_session_of_the_name_are_not_continued(tmp_path: P
             await _said(store, "a", text)
         assert await _messages(store) == {"a": len(texts)}
     kept = path.with_name(path.name + SUFFIX)
-    other.with_name(other.name + SUFFIX).write_bytes(kept.read_bytes())
+    document = msgspec.json.decode(kept.read_bytes())
+    document["sums"]["a"]["messages"] = 41
+    other.with_name(other.name + SUFFIX).write_bytes(msgspec.json.encode(document))
     assert await _messages(other) == {"a": 3}
 
 

@@ -6,10 +6,10 @@ message may hold markup, and must not become part of the page.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any, Final
+
+import msgspec
 
 MAX_ROWS: Final = 50
 """Most rows of a table; the rest is counted."""
@@ -31,11 +31,16 @@ def counted(number: int, thing: str) -> str:
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """An HTML table of at most ``MAX_ROWS`` rows."""
+    from html import escape  # few programs are notebooks
+
     found = list(rows)
     shown = found[:MAX_ROWS]
     head = "".join([f"<th>{escape(one)}</th>" for one in heads])
     body = "".join(
-        ["<tr>" + "".join([f"<td>{_cell(one)}</td>" for one in row]) + "</tr>" for row in shown]
+        [
+            "<tr>" + "".join([f"<td>{escape(_cell(one))}</td>" for one in row]) + "</tr>"
+            for row in shown
+        ]
     )
     left = len(found) - len(shown)
     more = f"<p>and {left:,} more</p>" if left else ""
@@ -50,11 +55,11 @@ def text_of(message: Mapping[str, Any] | None) -> str:
     if message is None:
         return "[erased]"
     content = message.get("content", message)
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return content if isinstance(content, str) else msgspec.json.encode(content).decode()
 
 
 def _cell(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:,}" if type(value) is int else str(value)
-    return escape(text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…")
+    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…"

@@ -300,3 +300,19 @@ def test_an_erased_body_is_told_and_does_no_harm(run, store):
     assert done.code == 0, done.out
     assert "7 stored contents of 8 messages have their own digests." in done.out
     assert "Erased on purpose" in done.out and "#1." in done.out
+
+
+@pytest.mark.parametrize(
+    "command", [("restore", "s", 0), ("instructions", "s", "--take-back", "0.1")], ids=str
+)
+async def test_a_change_that_compacts_nothing_asks_for_no_policys_function(
+    run, tmp_path: Path, command: tuple[object, ...]
+) -> None:
+    async def summarizer(request: eventctx.SummaryRequest) -> str:
+        return "nothing"
+
+    async with eventctx.open(tmp_path / "s.db") as engine:
+        ctx = await engine.session("s", policy="summarize", summarizer=summarizer)
+        await ctx.add_message({"role": "user", "content": "Never touch the migrations."})
+    done = await asyncio.to_thread(run, *command, "--store", tmp_path / "s.db")
+    assert (done.code, done.err) == (0, "")

@@ -158,7 +158,7 @@ async def _withdrawn(
         if fork is not None:
             await _check(engine, info.stream, which, by)  # a fork that fails would stay
         name = await opening.written(engine, info, fork)
-        context = await engine.session(name)
+        context = await opening.for_a_change(engine, name)
         receipt = await context.withdraw_instruction(*which, by=by)
         return name, receipt.position
 

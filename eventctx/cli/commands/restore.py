@@ -67,7 +67,7 @@ async def _restore(
         if fork is not None:
             await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
         name = await opening.written(engine, info, fork)
-        context = await engine.session(name)
+        context = await opening.for_a_change(engine, name)
         back = await context.restore(*messages)
         if pin:
             await context.pin(*dict.fromkeys(messages))

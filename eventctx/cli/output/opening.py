@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
+import warnings
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -24,6 +25,8 @@ from eventctx.log.private_files import make_folder
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import StreamInfo
 from eventctx.safe_text import without_password
+from eventctx.session.context import Context
+from eventctx.session.settings import SettingsForgotten
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
 
 _NEAR: Final = 3
@@ -210,6 +213,13 @@ def on_fork(command: F) -> F:
     """Give a command ``--fork``, for sessions that it may not write to."""
     words = "Leave SESSION as it is: fork it as it is now, and do it there."
     return click.option("--fork", metavar="NAME", help=words)(command)
+
+
+async def for_a_change(engine: Engine, name: str) -> Context:
+    """A session for a command that compacts nothing, so that it needs no policy's function."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SettingsForgotten)
+        return await engine.session(name)
 
 
 async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:

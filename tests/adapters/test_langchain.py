@@ -178,6 +178,15 @@ def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
     asyncio.run(look())
 
 
+async def test_it_serves_agents_of_another_loop(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    model = scripted(*LONG)
+    agent = agent_of(model, **SMALL)
+    await asyncio.to_thread(lambda: asyncio.run(ask(agent, "Read all.")))
+    assert await views(engine) == received(model)
+
+
 async def test_in_the_loop_of_the_engine_a_synchronous_call_is_refused(
     agent_of: Callable[..., Any],
 ) -> None:

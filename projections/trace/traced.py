@@ -12,9 +12,9 @@ from eventctx.projections.trace import fold as trace
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import OPENS
 from eventctx.projections.trace.content import ContentState
-from eventctx.projections.trace.fold import TraceState
 from eventctx.projections.trace.genai_messages import Clean
 from eventctx.projections.trace.spans import OpenSpan, Span
+from eventctx.projections.trace.state import TraceState
 
 
 class Traced(msgspec.Struct, frozen=True):

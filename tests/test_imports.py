@@ -28,8 +28,9 @@ FLOORS: list[set[str]] = [
     {"session", "hooks"},
     {"comparison"},
     {"engine", "orchestrators"},
+    {"sync"},
     {"adapters", "testing", "documents"},
-    {"web", "amplifier_source", "sync"},
+    {"web", "amplifier_source"},
     {"cli"},
 ]
 

@@ -18,6 +18,7 @@ from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.log.wire import WireForm
 from eventctx.projections import flat
 from eventctx.projections.trace import (
+    beginning,
     compaction_attributes,
     genai_messages,
     message_lists,
@@ -265,7 +266,7 @@ def test_the_limits_are_those_of_the_code() -> None:
         "runs of message numbers in an attribute": [compaction_attributes.MAX_RUNS],
         "a text in a content": [genai_messages.MAX_PART],
         "a content": [message_lists.MAX_CONTENT],
-        "open spans of a session": [trace.MAX_OPEN],
+        "open spans of a session": [beginning.MAX_OPEN],
         "sessions that a `TraceSink` follows": [live.MAX_SESSIONS],
         "traces whose sampling is remembered": [tracer.MAX_TRACES],
         "spans in one batch of `eventctx trace`": [

@@ -47,4 +47,4 @@ def open(*arguments: Any, **options: Any) -> Engine:  # noqa: A001
     Or close the engine yourself; one that is still open is closed as the program exits. Raises what
     ``eventctx.open`` raises on entering.
     """
-    return opened(LoopThread(), arguments, options)
+    return opened(LoopThread("eventctx-sync"), arguments, options)

@@ -19,10 +19,10 @@ class LoopThread:
     task do: so a turn that one call enters is the scope of the next one.
     """
 
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
         # A daemon: a program that never closed its engine can end, after the hooks of ``atexit``.
-        self._thread = threading.Thread(target=self._run, name="eventctx-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._callers = threading.local()
         self._thread.start()
 
@@ -33,9 +33,9 @@ class LoopThread:
 
     def _run(self) -> None:
         try:
-            self._loop.run_forever()
+            self.loop.run_forever()
         finally:
-            self._loop.close()
+            self.loop.close()
 
     def call(self, function: Callable[[], Any]) -> Any:
         """Call ``function`` in the loop, and wait for its result where that is awaitable.
@@ -44,11 +44,11 @@ class LoopThread:
         """
         if threading.current_thread() is self._thread:
             raise InvalidSetting(
-                "eventctx.sync: expected a call from a thread of the program, found one from a "
+                "expected a call from a thread of the program, found one from a "
                 "hook or function that the engine calls; use the async API there"
             )
         if self.ended:
-            raise InvalidSetting("eventctx.sync: expected an open engine, found a closed one")
+            raise InvalidSetting("expected an open engine, found a closed one")
         if not hasattr(self._callers, "context"):
             self._callers.context = contextvars.copy_context()
         context: contextvars.Context = self._callers.context
@@ -56,15 +56,15 @@ class LoopThread:
         started: list[asyncio.Task[Any]] = []
 
         def start() -> None:
-            task = self._loop.create_task(_result(function), context=context)
+            task = self.loop.create_task(_result(function), context=context)
             started.append(task)
             task.add_done_callback(lambda task: _settle(done, task))
 
-        self._loop.call_soon_threadsafe(start)
+        self.loop.call_soon_threadsafe(start)
         try:
             return done.result()
         except KeyboardInterrupt:
-            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
+            self.loop.call_soon_threadsafe(lambda: [task.cancel() for task in started])
             while not done.done():
                 try:
                     done.exception()
@@ -75,7 +75,7 @@ class LoopThread:
     def end(self) -> None:
         """Stop the loop, and wait for the thread. A second call does nothing."""
         if not self.ended:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
 
 

@@ -1,13 +1,12 @@
 """Calling an engine from where its event loop does not run: other loops, and hosts without one.
 
-A session belongs to the loop of its engine. ``OwnLoop`` is a loop in a thread of its own, for hosts
-that call synchronously, or from a new loop for each run.
+A session belongs to the loop of its engine. For hosts that call synchronously, or from a new loop
+for each run, the engine is opened in a ``LoopThread``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -15,22 +14,6 @@ from eventctx.aio import finish
 from eventctx.errors import InvalidSetting
 
 T = TypeVar("T")
-
-
-class OwnLoop:
-    """An event loop that runs in a daemon thread until ``close``."""
-
-    def __init__(self, name: str) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop the loop when what it runs now has come to a pause; a second call does nothing."""
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.loop.stop)
-            self._thread.join()
-            self.loop.close()
 
 
 async def run_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:

@@ -20,12 +20,13 @@ from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.adapters.kit.loops import OwnLoop, run_in, wait_in
+from eventctx.adapters.kit.loops import run_in, wait_in
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, Usage, read_usage
 from eventctx.session.context import Context
+from eventctx.sync.loop_thread import LoopThread
 
 T = TypeVar("T")
 
@@ -65,14 +66,14 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self._session = session
         self._settings = settings
         self._open: OrderedDict[str, _Thread] = OrderedDict()
-        self._own: OwnLoop | None = None
+        self._own: LoopThread | None = None
         if isinstance(engine, Engine):
             self._engine = engine
             self._loop = _loop_of_caller()
         else:
-            self._own = OwnLoop("eventctx-langchain")
+            self._own = LoopThread("eventctx-langchain")
             self._loop = self._own.loop
-            self._engine = wait_in(self._loop, _opened(os.fspath(engine)))
+            self._engine = self._own.call(lambda: _opened(os.fspath(engine)))
             atexit.register(self.close)
 
     def close(self) -> None:
@@ -80,8 +81,8 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         if self._own is not None:
             own, self._own = self._own, None
             atexit.unregister(self.close)
-            wait_in(own.loop, self._engine.close())
-            own.close()
+            own.call(self._engine.close)
+            own.end()
 
     # -- LangChain's hooks -----------------------------------------------------------------------
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eventctx.documents.times import iso_or
 from eventctx.documents.token_figures import compaction_json, request_json
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.projections.audit import AuditRow
 from eventctx.projections.figures import ImportedFile
 from eventctx.queries.audit import Audit
 from eventctx.queries.figures import figures_of
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 
 async def audit_of(

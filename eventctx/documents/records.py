@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
 from eventctx.errors import DecodeError
 from eventctx.importers.recording.packing import unpacked
 from eventctx.log.naming import position_name
 from eventctx.log.record import Body, Record
 from eventctx.projections import numbering
 from eventctx.queries.timelines.key_frames import timeline_at
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 MOST_RAW: Final = 16 * 1024 * 1024
 """Bytes of one container's parts that are unpacked for a screen or a line of JSON."""

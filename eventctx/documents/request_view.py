@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import asdict
 
 from eventctx.documents.token_figures import request_json
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import RequestName, ranges_name, request_name
 from eventctx.projections.explain.left_out import LeftOut
@@ -20,6 +19,9 @@ from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.figures import figures_of
 from eventctx.queries.requests import Besides, RequestView, sent_besides
 from eventctx.queries.sent import SentForm
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 
 class ViewAnswer(NamedTuple):

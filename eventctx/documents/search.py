@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eventctx.documents.times import iso_or
-from eventctx.engine import Engine
 from eventctx.log.naming import message_name
 from eventctx.projections import figures
 from eventctx.search.recall import Recalled
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 Found = tuple[list[Recalled], dict[str, int | None]]
 """Messages, and the time in each session of records that the imported file has no time of."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from eventctx.documents.known_sums import KnownSums
 from eventctx.documents.session_texts import project_of, title_of
 from eventctx.documents.sessions import ListedSession, listed, session_sums_of
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
 from eventctx.log.store import StreamInfo
 from eventctx.projections.session_sums import SessionSums
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 Order = Literal["last", "made", "messages", "requests", "compactions", "tokens"]
 """By the last activity, by creation (the first one first), or the largest first."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from eventctx.engine import Engine
 from eventctx.errors import DecodeError, LogCorrupted
 from eventctx.importers.recording.packing import unpacked
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.notable.sentences import words_of_person
 from eventctx.patterns import pattern
 from eventctx.projections.session_sums import SessionSums
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 LONGEST: Final = 100
 """Characters of a title."""

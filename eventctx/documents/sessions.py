@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
 from eventctx.log.store import StreamInfo
 from eventctx.projections import session_sums
 from eventctx.projections.session_sums import SessionSums
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 LIVE: Final = 300 * 10**9
 """Nanoseconds after its last record in which a session counts as live."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
 from eventctx.errors import StoreError
 from eventctx.log.record import Record
 from eventctx.log.store import StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
 from eventctx.safe_text import without_password
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 _SIZED: Final = figures.CHANGES.union(
     (

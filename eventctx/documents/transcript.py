@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, position_name
 from eventctx.log.store import StreamInfo
 from eventctx.queries.transcript import Message
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 
 async def transcript_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,10 +14,12 @@ from eventctx.cli.output.numbers import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.engine import Engine
 from eventctx.log.naming import message_name, position_name
 from eventctx.session.evidence.deleting import ExpiredSession
 from eventctx.session.evidence.erasing import ErasureResult
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 _SECONDS: Final = {"h": 3_600, "d": 86_400, "w": 604_800}
 

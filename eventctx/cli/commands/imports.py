@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,7 +15,6 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.imported import show_passed_over, show_session, show_total
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
 from eventctx.importers.detect import FORMATS, is_transcript_folder, session_source
 from eventctx.importers.found import ENDINGS, find
@@ -26,6 +25,9 @@ from eventctx.importers.source.lines import unreadable
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 EXPORT: Final = "eventctx"
 """The name of our own export format."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,7 +27,6 @@ from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.records import record_document
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE
@@ -37,6 +36,9 @@ from eventctx.messages.encoding import decode_body
 from eventctx.projections import figures, numbering
 from eventctx.projections.figures import Figures
 from eventctx.safe_text import escape
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 _SNIPPET = 240
 _HEAD = 53

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -22,12 +22,14 @@ from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
 from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.times import iso_or
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import position_name, read_position
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.figures import Figures
 from eventctx.queries.figures import figures_of
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 _SNIPPET = 160
 _BAR = 24

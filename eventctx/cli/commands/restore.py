@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.numbers import flat, message_numbers
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 
 @click.command("restore", short_help="Bring messages back into view.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
@@ -21,7 +21,9 @@ from eventctx.documents.session_list import (
 )
 from eventctx.documents.sessions import ListedSession
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 _ORDERS: Final[tuple[Order, ...]] = get_args(Order)
 

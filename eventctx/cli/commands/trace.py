@@ -14,7 +14,6 @@ from eventctx.cli.output.known import show_known
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, progress, put_json, styled
 from eventctx.cli.output.trace_tree import show
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.log.store import StreamInfo
@@ -25,6 +24,7 @@ from eventctx.queries.figures import figures_of
 
 if TYPE_CHECKING:
     from eventctx.cli.output.trace_outputs import Output
+    from eventctx.engine import Engine
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 

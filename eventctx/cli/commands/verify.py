@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -13,13 +14,15 @@ from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, JsonRows, Screen, progress
 from eventctx.documents.verification import store_row, verification_row
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import position_name
 from eventctx.log.signatures import public_key
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.findings import MAX_PROBLEMS, Problem, Verification
 from eventctx.queries.verification.whole_store import StoreVerification
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 _LISTED = 20
 

@@ -12,13 +12,13 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import size
 from eventctx.cli.output.screen import progress, styled
 from eventctx.cli.output.whole_file import whole_file
-from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline.document import document, marks
 from eventctx.queries.timelines.key_frames import timeline_at
 
 if TYPE_CHECKING:
+    from eventctx.engine import Engine
     from eventctx.web.export.file import Contents
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from eventctx.documents.short_names import fits
-from eventctx.engine import Engine, open_engine
 from eventctx.errors import (
     InvalidSessionId,
     InvalidSetting,
@@ -25,9 +24,11 @@ from eventctx.log.private_files import make_folder
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import StreamInfo
 from eventctx.safe_text import without_password
-from eventctx.session.context import Context
-from eventctx.session.settings import SettingsForgotten
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
+    from eventctx.session.context import Context
 
 _NEAR: Final = 3
 _LOOKED: Final = 10_000
@@ -105,6 +106,8 @@ async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator
             f"there is no store at {path}: `eventctx import FILE` makes one, `eventctx demo` shows "
             f"what it is good for, --store or {ENVIRONMENT} names another"
         )
+    from eventctx.engine import open_engine
+
     async with open_engine(url, create=False, read_only=read_only) as engine:
         yield engine
 
@@ -115,6 +118,8 @@ async def created(own: str | None) -> AsyncIterator[Engine]:
     url = location(own)
     if path_of(url) == default_path():
         make_folder(default_path().parent)
+    from eventctx.engine import open_engine
+
     async with open_engine(url) as engine:
         yield engine
 
@@ -217,6 +222,8 @@ def on_fork(command: F) -> F:
 
 async def for_a_change(engine: Engine, name: str) -> Context:
     """A session for a command that compacts nothing, so that it needs no policy's function."""
+    from eventctx.session.settings import SettingsForgotten
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SettingsForgotten)
         return await engine.session(name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from eventctx.cli.output.messages import role_of, snippet
 from eventctx.cli.output.plain import one_line
 from eventctx.cli.output.records import WITH_MESSAGE, details, more_rows
-from eventctx.engine import Engine
 from eventctx.log.naming import message_name, position_name, request_name
 from eventctx.log.record import Record
 from eventctx.messages import calibration
@@ -18,6 +17,9 @@ from eventctx.projections import numbering
 from eventctx.projections.figures import CHANGES, Figures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 SHOWN = frozenset(
     {

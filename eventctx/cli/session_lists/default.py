@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -11,9 +11,11 @@ from eventctx.cli.output.plain import one_line
 from eventctx.documents.session_list import listed_sessions, ordered, summed_sessions
 from eventctx.documents.short_names import short_names
 from eventctx.documents.unread import Unread
-from eventctx.engine import Engine
 from eventctx.errors import StreamNotFound
 from eventctx.log.store import StreamInfo
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
 
 Which = Literal["used", "compacted"]
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_written_is_said_and_leaves_nothing(run, store, tmp_path)
     for option in ("--jaeger", "--otlp-file"):
         done = run("trace", "work", option, tmp_path / "no" / "f.json", "--store", store)
         assert done.code == 2
-        assert "No such file or directory" in done.err
+        assert f"expected a folder {tmp_path / 'no'} to write it in" in done.err
         done = run("trace", "work", option, tmp_path, "--store", store)
         assert done.code == 2
         assert "is a directory" in done.err

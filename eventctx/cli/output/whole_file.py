@@ -23,8 +23,13 @@ def whole_file(output: Path) -> Iterator[IO[bytes]]:
     """A file to write to, as ``private_files.whole_file``.
 
     A pipe or a device such as ``/dev/null`` is written to directly. Raises InvalidSetting for a
-    store, or another database: no output replaces it.
+    store, or another database, which no output replaces, and where there is no folder to write in.
     """
+    if not output.parent.is_dir():
+        raise InvalidSetting(
+            f"{output}: expected a folder {output.parent} to write it in, found none; make it, or "
+            "choose another path"
+        )
     if _is_of_a_database(output):
         raise InvalidSetting(
             f"{output}: expected a file for the output, found a database; choose another path"

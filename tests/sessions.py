@@ -31,8 +31,10 @@ def body_of(message: Message, random: Callable[[int], bytes] = os.urandom) -> Bo
     return make_body(encode_message(message), facts, random)
 
 
-async def filled(engine: Engine, rounds: int = 30, **options: Any) -> eventctx.Context:
-    ctx = await engine.session("s", **options)
+async def filled(
+    engine: Engine, rounds: int = 30, *, session: str = "s", **options: Any
+) -> eventctx.Context:
+    ctx = await engine.session(session, **options)
     await ctx.add_message(USER)
     for number in range(rounds):
         for message in tool_round(number):

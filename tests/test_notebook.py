@@ -49,3 +49,38 @@ async def test_answers_have_one_short_line_and_an_escaped_table() -> None:
         assert repr(verification).startswith("<Verification s: ok, ")
         assert repr(result).startswith("<CompactionResult applied by truncate: ")
         assert str(result) == f"{result}" == str(int(result))
+
+
+async def test_questions_about_a_view_have_one_short_line_and_an_escaped_table() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy="truncate", keep_recent=2)
+        for text in ("Never write 1 < 2 & 3.", MARKUP, "three", "four"):
+            await ctx.add_message({"role": "user", "content": text})
+        for _ in range(2):
+            async with ctx.turn() as turn, turn.iteration():
+                await ctx.get_messages_for_request()
+            await ctx.compact(force=True)
+        asked = await engine.why("s", 1, turn=2)
+        now = await engine.why("s", 3)
+        diff = await engine.diff("s", 1, 2)
+        lost = await engine.lost("s")
+        after = await engine.lost("s", compaction=1)
+        await filled(engine, session="t", rounds=10)
+        async with (await engine.session("t")).turn() as turn, turn.iteration():
+            await (await engine.session("t")).get_messages_for_request()
+        compared = await engine.compare(["t"], policies=["truncate"], budgets=[3_000])
+        for answer in (asked, now, diff, lost, after, compared):
+            assert len(repr(answer)) < 200
+            assert "\n" not in repr(answer)
+            shown = Tags(answer._repr_html_())
+            assert shown.tags <= {"table", "caption", "thead", "tbody", "tr", "th", "td", "p"}
+        assert "1 < 2 & 3" in Tags(lost._repr_html_()).text
+        for answer in (asked, diff):
+            assert MARKUP in Tags(answer._repr_html_()).text
+        assert repr(asked).startswith("<Explanation s #1 in 2.1: dropped, older than ")
+        assert repr(now) == "<Explanation s #3 now: whole>"
+        assert repr(diff).startswith("<ViewDiff s 1.1 -> 2.1: 1 message, ")
+        assert repr(lost) == "<Lost s now: 1 of 4 messages out of view, 2 of 5 items gone>"
+        assert repr(after).startswith("<Lost s compaction 1: ")
+        assert repr(compared) == "<Comparison: 1 session, 3 rows>"
+        assert compared.rows[-1].policy in Tags(compared._repr_html_()).text

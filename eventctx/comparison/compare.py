@@ -25,6 +25,7 @@ from eventctx.comparison.losses import LostByRule, NeededAgain, by_rule, needed_
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.statistics import Interval
 from eventctx.errors import InvalidSetting
+from eventctx.log import notebook
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
 
@@ -115,6 +116,32 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
                 return one
         known = sorted({f"{one.policy} at {one.budget}" for one in self.rows})
         raise InvalidSetting(f"row: expected one of {known}, found {policy} at {budget}")
+
+    def __repr__(self) -> str:
+        return notebook.line(
+            "Comparison:",
+            notebook.counted(len(self.sessions), "session"),
+            notebook.counted(len(self.rows), "row"),
+        )
+
+    def _repr_html_(self) -> str:
+        heads = ("policy", "budget", "evidence", "quotes", "names", "tokens", "cost", "compactions")
+        rows = [
+            (
+                one.policy,
+                one.budget,
+                *[_percent(share.value) for share in (one.evidence, one.quotes, one.names)],
+                one.tokens,
+                f"{one.cost_share:.0%}",
+                one.compactions,
+            )
+            for one in self.rows
+        ]
+        return notebook.table(repr(self)[1:-1], heads, rows)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 class RunOver(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from eventctx.log import notebook
 from eventctx.log.naming import request_name
 from eventctx.projections.explain.view_diff import Kind
 from eventctx.projections.explain.why import Reason, Why
@@ -39,6 +40,22 @@ class Explanation(Why, frozen=True, kw_only=True):
     message: Message | None = None
     shows: Message | None = None
     stands_in: tuple[StandIn, ...] = ()
+
+    def __repr__(self) -> str:
+        when = "now"
+        if self.position is not None:
+            when = f"in {request_name(self.turn, self.iteration, self.position)}"
+        return notebook.line(
+            f"Explanation {self.session} #{self.number} {when}:",
+            self.standing,
+            self.ruling and self.ruling.rule,
+        )
+
+    def _repr_html_(self) -> str:
+        shown = [("added", self.message), ("in view", self.shows)]
+        shown += [(f"{one.kind} in its place", one.message) for one in self.stands_in]
+        rows = [(what, notebook.text_of(one)) for what, one in shown if one is not None]
+        return notebook.table(repr(self)[1:-1], ("", "text"), rows)
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -112,3 +129,21 @@ class ViewDiff(msgspec.Struct, frozen=True):
     def of(self, *kinds: Kind) -> tuple[MessageDifference, ...]:
         """The differences of these kinds."""
         return tuple([one for one in self.differences if one.kind in kinds])
+
+    def __repr__(self) -> str:
+        return notebook.line(
+            f"ViewDiff {self.session} {self.before.name} -> {self.after.name}:",
+            notebook.counted(len(self.differences), "message"),
+            f"{len(self.came):,} other came" if self.came else None,
+            f"{len(self.went):,} other went" if self.went else None,
+            f"{self.before.tokens:,} -> {self.after.tokens:,} tokens",
+        )
+
+    def _repr_html_(self) -> str:
+        rows: list[tuple[object, ...]] = [
+            (f"#{one.number}", one.kind, one.role, notebook.text_of(one.message))
+            for one in self.differences
+        ]
+        for kind, extras in (("came", self.came), ("went", self.went)):
+            rows += [("", kind, one.kind, notebook.text_of(one.message)) for one in extras]
+        return notebook.table(repr(self)[1:-1], ("message", "change", "role", "text"), rows)

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from eventctx.log import notebook
+
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 """- ``instruction``: a sentence of a person: the first one of a message, or one with a demand;
 - ``file``: a file that a tool call read, wrote or edited;
@@ -144,3 +146,18 @@ class Lost(msgspec.Struct, frozen=True):
     sealed: int
     counts: tuple[StateCounts, ...]
     items: tuple[ViewItem, ...]
+
+    def __repr__(self) -> str:
+        about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"
+        gone = [one for one in self.items if one.state == "gone"]
+        return notebook.line(
+            f"Lost {self.session} {about}:",
+            f"{self.messages.left:,} of {notebook.counted(self.messages.total, 'message')} out of "
+            "view",
+            f"{len(gone):,} of {notebook.counted(len(self.items), 'item')} gone",
+        )
+
+    def _repr_html_(self) -> str:
+        heads = ("what", "state", "text", "message", "used again")
+        rows = [(one.kind, one.state, one.text, one.name, one.used_again) for one in self.items]
+        return notebook.table(repr(self)[1:-1], heads, rows)

@@ -16,7 +16,8 @@ _SOURCES: Final = {
     "engine.py": ("Engine",),
     "session/context.py": ("Context",),
     "session/turns.py": ("Turn", "Iteration", "PlanPhase", "ProviderCall", "ToolCall"),
-    "search/recall.py": ("RecallTool",),
+    "session/host_turns.py": ("Following",),
+    "search/recall.py": ("Recall", "RecallTool"),
 }
 _ITERATORS: Final = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
 _FACES: Final = frozenset(name for names in _SOURCES.values() for name in names)
@@ -35,9 +36,11 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
     name, returns = node.name, node.returns
     if name in ("__aenter__", "__aexit__"):
         name = name.replace("__a", "__")
-    made = ast.FunctionDef(name, node.args, [ast.Expr(ast.Constant(...))], node.decorator_list)
+    shown = [one for one in node.decorator_list if not ast.unparse(one).startswith("_")]
+    made = ast.FunctionDef(name, node.args, [ast.Expr(ast.Constant(...))], shown)
     made.returns = returns
-    return ast.fix_missing_locations(_Without().visit(made))
+    without: ast.FunctionDef = _Without().visit(made)
+    return ast.fix_missing_locations(without)
 
 
 def _face(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.stmt]:
@@ -90,6 +93,7 @@ def made() -> str:
     used: set[str] = {"Any"}
     for path, names in _SOURCES.items():
         tree = ast.parse((ROOT / "eventctx" / path).read_text(encoding="utf-8"))
+        module = "eventctx." + path.removesuffix(".py").replace("/", ".")
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module != "__future__":
                 for one in node.names:
@@ -99,9 +103,10 @@ def made() -> str:
             elif isinstance(node, ast.Import):
                 for one in node.names:
                     imports.setdefault(one.name, f"import {one.name}")
+            elif isinstance(node, ast.ClassDef) and node in tree.body:
+                imports.setdefault(node.name, f"from {module} import {node.name}")
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node in tree.body:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                module = "eventctx." + path.removesuffix(".py").replace("/", ".")
                 for target in targets:
                     name = ast.unparse(target)
                     imports.setdefault(name, f"from {module} import {name}")

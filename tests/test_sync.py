@@ -1,15 +1,11 @@
-"""The API without async: the same scenarios through both, in a running loop, and at its ends."""
+"""The API without async: its thread, its ends, and its types (its calls: test_both_apis)."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 import subprocess
 import sys
-import traceback
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,109 +13,9 @@ import pytest
 
 import eventctx
 import eventctx.sync
-from eventctx.errors import InvalidMessage, InvalidSetting, NotAStore
+from eventctx.errors import InvalidSetting, NotAStore
 from tests.sessions import USER
 from tests.sync_stub import STUB, made
-
-# -- the same scenarios through both ---------------------------------------------------------------
-
-
-@asynccontextmanager
-async def entered(block: Any) -> AsyncIterator[Any]:
-    """A block of either API; these tests run in a loop, as a notebook does."""
-    if hasattr(block, "__aenter__"):
-        async with block as inside:
-            yield inside
-    else:
-        with block as inside:
-            yield inside
-
-
-async def got(answer: Any) -> Any:
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-async def each(answers: Any) -> list[Any]:
-    return [one async for one in answers] if hasattr(answers, "__aiter__") else list(answers)
-
-
-@pytest.fixture(params=["async", "sync"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
-    opening: Any = eventctx.open if request.param == "async" else eventctx.sync.open
-    async with entered(opening(tmp_path / "s.db", receipts=False)) as opened:
-        yield opened
-
-
-async def test_a_loop_is_recorded_inside_its_turn(engine: Any) -> None:
-    ctx = await got(engine.session("s", max_tokens=9_000))
-    for number in (1, 2):
-        async with entered(ctx.turn()) as turn:
-            assert turn.number == number
-            assert (await got(ctx.add_message(USER))).number == 2 * number - 2
-            async with entered(turn.iteration()) as cycle:
-                call = cycle.provider_call("m")
-                rows = await got(ctx.get_messages_for_request(call=call))
-                async with entered(call):
-                    await got(call.usage(10, 2))
-                    call.finished("stop")
-                await got(ctx.add_message({"role": "assistant", "content": "Yes."}))
-                async with entered(cycle.tool_call("read", "c1")) as tool:
-                    tool.answered("x")
-    assert len(rows) == 3
-    found = [(r.type, r.turn_id is not None, r.iteration) for r in await each(engine.records("s"))]
-    assert found[1:] == 2 * [
-        ("prompt:submit", True, None),
-        ("context:message_added", True, None),
-        ("context:request_prepared", True, 1),
-        ("provider:request", True, 1),
-        ("usage:reported", True, 1),
-        ("provider:response", True, 1),
-        ("context:message_added", True, 1),
-        ("tool:pre", True, 1),
-        ("tool:post", True, 1),
-        ("prompt:complete", True, None),
-    ]
-
-
-async def test_messages_are_pinned_compacted_asked_for_and_found(engine: Any) -> None:
-    ctx = await got(engine.session("s", policy="truncate", keep_recent=2))
-    for number in range(6):
-        await got(ctx.add_message({"role": "user", "content": f"word{number}"}))
-    await got(ctx.pin(1))
-    result = await got(ctx.compact(force=True))
-    assert result.outcome == "applied"
-    assert "word1" in str(await got(ctx.get_messages_for_request()))
-    assert (await got(engine.why("s", 3))).in_view is False
-    assert [one.number for one in await got(engine.recall("word3"))] == [3]
-    tool = ctx.recall_tool()
-    assert "word3" in await got(tool({"query": "word3"}))
-    assert (await got(engine.verify("s"))).ok
-    assert [one.stream for one in await each(engine.each_session())] == ["s"]
-    assert engine.receipts_path is None
-
-
-async def test_errors_are_the_same_and_have_the_whole_traceback(engine: Any) -> None:
-    ctx = await got(engine.session("s"))
-    with pytest.raises(InvalidMessage) as caught:
-        await got(ctx.add_message({"role": "user", "content": {1}}))
-    names = {frame.name for frame in traceback.extract_tb(caught.value.__traceback__)}
-    assert {"add_message", "plain_message"} <= names
-    assert Path(__file__).name in "".join(traceback.format_tb(caught.value.__traceback__))
-    with pytest.raises(ValueError, match="mine"):
-        async with entered(ctx.turn()):
-            raise ValueError("mine")
-    last = (await each(engine.records("s")))[-1]
-    assert last.type == "prompt:complete"
-
-
-async def test_hooks_hear_of_records(engine: Any) -> None:
-    heard: list[str] = []
-    engine.on("context:*", lambda record: heard.append(record.type))
-    ctx = await got(engine.session("s"))
-    await got(ctx.add_message(USER))
-    await got(engine.close())
-    assert heard == ["context:message_added"]
-
 
 # -- the thread ------------------------------------------------------------------------------------
 

@@ -20,9 +20,11 @@ from typing import Any
 from eventctx.sync.loop_thread import LoopThread
 from eventctx.sync.proxy import SyncContext as Context
 from eventctx.sync.proxy import SyncEngine as Engine
+from eventctx.sync.proxy import SyncFollowing as Following
 from eventctx.sync.proxy import SyncIteration as Iteration
 from eventctx.sync.proxy import SyncPlanPhase as PlanPhase
 from eventctx.sync.proxy import SyncProviderCall as ProviderCall
+from eventctx.sync.proxy import SyncRecall as Recall
 from eventctx.sync.proxy import SyncRecallTool as RecallTool
 from eventctx.sync.proxy import SyncToolCall as ToolCall
 from eventctx.sync.proxy import SyncTurn as Turn
@@ -31,9 +33,11 @@ from eventctx.sync.proxy import opened
 __all__ = [
     "Context",
     "Engine",
+    "Following",
     "Iteration",
     "PlanPhase",
     "ProviderCall",
+    "Recall",
     "RecallTool",
     "ToolCall",
     "Turn",

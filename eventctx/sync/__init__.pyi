@@ -12,13 +12,14 @@ from eventctx.comparison.compare import Comparison
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink
-from eventctx.log.events import Event
+from eventctx.log.events import Event, Status
 from eventctx.log.hook_failures import Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.record import Record
 from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, MessageReceipt, Receipt, StreamInfo
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan
+from eventctx.log.usage import Usage
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
@@ -31,12 +32,12 @@ from eventctx.queries.requests import RequestView
 from eventctx.queries.transcript import Message
 from eventctx.queries.verification.findings import Verification
 from eventctx.queries.verification.whole_store import StoreVerification
-from eventctx.search.recall import Recall, Recalled
+from eventctx.search.index import Mark
+from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
 from eventctx.session.answers.sent_form import SdkObject
 from eventctx.session.evidence.deleting import ExpiredSession
 from eventctx.session.evidence.erasing import ErasureResult
-from eventctx.session.host_turns import Following
 from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
@@ -369,6 +370,70 @@ class ToolCall:
     def __enter__(self) -> ToolCall: ...
     def answered(self, text: str) -> None: ...
     def failed(self, kind: str, message: str = "") -> None: ...
+
+class Following:
+    @property
+    def in_turn(self) -> bool: ...
+    @property
+    def awaits_answer(self) -> bool: ...
+    @property
+    def scope(self) -> Scope | None: ...
+    def send(self) -> None: ...
+    @property
+    def sends(self) -> TurnSpan[ModelRequest] | None: ...
+    def turn_began(self, turn_id: str | None = None, agent: str | None = None) -> None: ...
+    def turn_ended(self, status: Status = "ok", error: str | None = None) -> None: ...
+    def iteration_began(self, provider: str | None = None, model: str | None = None) -> None: ...
+    def request_prepared(self) -> None: ...
+    def model_known(
+        self,
+        *,
+        model: str | None = None,
+        usage: Usage | None = None,
+        response_id: str | None = None,
+        finish_reason: str | None = None,
+    ) -> None: ...
+    def model_answered(self) -> None: ...
+    def model_failed(self, kind: str, message: str, *, cancelled: bool = False) -> None: ...
+    @property
+    def open_tools(self) -> int: ...
+    @property
+    def tools_beside_each_other(self) -> bool: ...
+    def tool_began(
+        self, name: str, call_id: str | None, key: object, *, alike: int = 0
+    ) -> None: ...
+    def tool_ended(
+        self, key: object, answer: str | None = None, *, name: str | None = None
+    ) -> None: ...
+    def tool_failed(
+        self,
+        key: object,
+        kind: str,
+        message: str,
+        *,
+        cancelled: bool = False,
+        answer: str | None = None,
+        name: str | None = None,
+    ) -> None: ...
+    def tool_result_added(
+        self, call_id: str, text: str, failure: tuple[str, str] | None = None
+    ) -> None: ...
+
+class Recall:
+    def search(
+        self,
+        query: str,
+        session: str | None = None,
+        limit: int = 10,
+        *,
+        every: bool = True,
+        besides: frozenset[int] = frozenset(),
+    ) -> list[Recalled]: ...
+    def message(self, session: str, number: int) -> FoundMessage: ...
+    def close(self) -> None: ...
+    def exists(self) -> bool: ...
+    def forget_destroyed(self) -> None: ...
+    def catch_up(self) -> Mark | None: ...
 
 class RecallTool:
     session: str

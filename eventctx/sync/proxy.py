@@ -10,7 +10,7 @@ from typing import Any
 from eventctx import engine as engines
 from eventctx.search import recall
 from eventctx.session import context as contexts
-from eventctx.session import turns
+from eventctx.session import host_turns, turns
 from eventctx.sync.loop_thread import LoopThread
 
 
@@ -118,6 +118,14 @@ class SyncToolCall(Proxy):
     """``eventctx.ToolCall`` without async."""
 
 
+class SyncFollowing(Proxy):
+    """``Context.following`` without async."""
+
+
+class SyncRecall(Proxy):
+    """``Engine.recaller`` without async."""
+
+
 class SyncRecallTool(Proxy):
     """``eventctx.RecallTool`` without async."""
 
@@ -134,6 +142,8 @@ FACES: dict[type, type[Proxy]] = {
     turns.PlanPhase: SyncPlanPhase,
     turns.ProviderCall: SyncProviderCall,
     turns.ToolCall: SyncToolCall,
+    host_turns.Following: SyncFollowing,
+    recall.Recall: SyncRecall,
     recall.RecallTool: SyncRecallTool,
 }
 

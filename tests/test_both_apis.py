@@ -1,0 +1,278 @@
+"""The same scenarios through both APIs, with and without async: every public method is called."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import traceback
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+import eventctx
+import eventctx.sync
+from eventctx.errors import InvalidMessage
+from eventctx.log import events
+from tests.sessions import USER
+
+
+@asynccontextmanager
+async def entered(block: Any) -> AsyncIterator[Any]:
+    """A block of either API; these tests run in a loop, as a notebook does."""
+    if hasattr(block, "__aenter__"):
+        async with block as inside:
+            yield inside
+    else:
+        with block as inside:
+            yield inside
+
+
+async def got(answer: Any) -> Any:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def each(answers: Any) -> list[Any]:
+    return [one async for one in answers] if hasattr(answers, "__aiter__") else list(answers)
+
+
+@pytest.fixture(params=["async", "sync"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Any]:
+    opening: Any = eventctx.open if request.param == "async" else eventctx.sync.open
+    async with entered(opening(tmp_path / "s.db", receipts=False)) as opened:
+        yield opened
+
+
+async def test_a_loop_is_recorded_inside_its_turn(engine: Any) -> None:
+    ctx = await got(engine.session("s", max_tokens=9_000))
+    for number in (1, 2):
+        async with entered(ctx.turn()) as turn:
+            assert turn.number == number
+            assert (await got(ctx.add_message(USER))).number == 2 * number - 2
+            async with entered(turn.iteration()) as cycle:
+                call = cycle.provider_call("m")
+                rows = await got(ctx.get_messages_for_request(call=call))
+                async with entered(call):
+                    await got(call.usage(10, 2))
+                    call.finished("stop")
+                await got(ctx.add_message({"role": "assistant", "content": "Yes."}))
+                async with entered(cycle.tool_call("read", "c1")) as tool:
+                    tool.answered("x")
+    assert len(rows) == 3
+    found = [(r.type, r.turn_id is not None, r.iteration) for r in await each(engine.records("s"))]
+    assert found[1:] == 2 * [
+        ("prompt:submit", True, None),
+        ("context:message_added", True, None),
+        ("context:request_prepared", True, 1),
+        ("provider:request", True, 1),
+        ("usage:reported", True, 1),
+        ("provider:response", True, 1),
+        ("context:message_added", True, 1),
+        ("tool:pre", True, 1),
+        ("tool:post", True, 1),
+        ("prompt:complete", True, None),
+    ]
+
+
+async def test_messages_are_pinned_compacted_asked_for_and_found(engine: Any) -> None:
+    ctx = await got(engine.session("s", policy="truncate", keep_recent=2))
+    for number in range(6):
+        await got(ctx.add_message({"role": "user", "content": f"word{number}"}))
+    await got(ctx.pin(1))
+    result = await got(ctx.compact(force=True))
+    assert result.outcome == "applied"
+    assert "word1" in str(await got(ctx.get_messages_for_request()))
+    assert (await got(engine.why("s", 3))).in_view is False
+    assert [one.number for one in await got(engine.recall("word3"))] == [3]
+    tool = ctx.recall_tool()
+    assert "word3" in await got(tool({"query": "word3"}))
+    assert (await got(engine.verify("s"))).ok
+    assert [one.stream for one in await each(engine.each_session())] == ["s"]
+    assert engine.receipts_path is None
+
+
+async def test_errors_are_the_same_and_have_the_whole_traceback(engine: Any) -> None:
+    ctx = await got(engine.session("s"))
+    with pytest.raises(InvalidMessage) as caught:
+        await got(ctx.add_message({"role": "user", "content": {1}}))
+    names = {frame.name for frame in traceback.extract_tb(caught.value.__traceback__)}
+    assert {"add_message", "plain_message"} <= names
+    assert Path(__file__).name in "".join(traceback.format_tb(caught.value.__traceback__))
+    with pytest.raises(ValueError, match="mine"):
+        async with entered(ctx.turn()):
+            raise ValueError("mine")
+    last = (await each(engine.records("s")))[-1]
+    assert last.type == "prompt:complete"
+
+
+async def test_hooks_hear_of_records(engine: Any) -> None:
+    heard: list[str] = []
+    engine.on("context:*", lambda record: heard.append(record.type))
+    ctx = await got(engine.session("s"))
+    await got(ctx.add_message(USER))
+    await got(engine.close())
+    assert heard == ["context:message_added"]
+
+
+def opened_beside(engine: Any, path: Path) -> Any:
+    """A second store, through the same API as ``engine``."""
+    opening: Any = eventctx.sync.open if isinstance(engine, eventctx.sync.Engine) else eventctx.open
+    return opening(path, receipts=False)
+
+
+async def test_a_transcript_is_set_resumed_and_cleared(engine: Any) -> None:
+    ctx = await got(engine.session("s"))
+    assert ctx.session_id == "s"
+    assert ctx.mirror is None
+    heard: list[str] = []
+    stop = ctx.on("context:*", lambda record: heard.append(record.type))
+    await got(ctx.set_messages([USER, {"role": "assistant", "content": "Yes."}]))
+    assert len(await got(ctx.get_messages())) == 2
+    assert await got(ctx.resume_messages([USER])) is True
+    assert [row for row, _ in await got(ctx.get_timed_messages())] == [USER]
+    assert await got(ctx.get_token_count()) > 0
+    await got(ctx.clear())
+    assert await got(ctx.get_messages()) == []
+    await got(ctx.close())
+    stop()
+    await got(engine.close_session("s"))
+    assert heard == ["context:messages_set", "context:messages_set", "context:cleared"]
+
+
+async def test_what_stands_before_the_messages_is_told_and_sent(engine: Any) -> None:
+    ctx = await got(engine.session("s"))
+    assert await got(ctx.set_system_prompt("Be brief.")) is True
+    assert await got(ctx.set_memory(["Use tabs."])) is True
+    assert await got(ctx.memory()) == ("Use tabs.",)
+    await got(ctx.add_message(USER))
+    rows = await got(ctx.get_messages_for_request())
+    assert [row["content"] for row in rows] == ["Be brief.", "Use tabs.", USER["content"]]
+    prepared = (await each(engine.records("s")))[-1].position
+    await got(ctx.record_sent(prepared, 4, [(3, {"role": "user", "content": "Now."})]))
+    await got(ctx.emit(events.PlanStart()))
+    last = [record.type for record in await each(engine.records("s"))][-1]
+    assert last == "plan:start"
+
+
+async def test_a_demand_is_withdrawn_and_a_pin_too(engine: Any) -> None:
+    ctx = await got(engine.session("s", policy="truncate", keep_recent=1))
+    await got(ctx.add_message({"role": "user", "content": "Never edit the tests."}))
+    for number in range(4):
+        await got(ctx.add_message({"role": "user", "content": f"word{number}"}))
+    await got(ctx.pin(1))
+    await got(ctx.unpin(1))
+    assert (await got(engine.instructions("s"))).taken_back == 0
+    await got(ctx.withdraw_instruction(0))
+    assert (await got(engine.instructions("s"))).taken_back == 1
+    would = await got(engine.dry_run("s", force=True))
+    assert (would.outcome, would.dry_run) == ("applied", True)
+    await got(ctx.compact(force=True))
+    assert await got(ctx.restore(2)) == (2,)
+    assert (await got(engine.lost("s"))).messages.total == 5
+
+
+async def test_requests_are_read_again_compared_and_explained(engine: Any) -> None:
+    ctx = await got(engine.session("s"))
+    for _ in range(2):
+        async with entered(ctx.turn()) as turn, entered(turn.iteration()) as cycle:
+            await got(ctx.add_message(USER))
+            await got(ctx.get_messages_for_request())
+            async with entered(cycle.plan("think")), entered(cycle.provider_call("m")) as call:
+                await got(call.usage_from({"usage": {"input_tokens": 10, "output_tokens": 2}}))
+            async with entered(cycle.tool_call("read", "c1")) as tool:
+                tool.failed("no such file")
+            await got(ctx.add_message({"role": "assistant", "content": "Yes."}))
+    assert len((await got(engine.request_view("s", 2))).messages) == 3
+    assert len((await got(engine.audit("s"))).requests) == 2
+    assert len(await got(engine.transcript("s", turn=1))) == 2
+    assert [one.number for one in (await got(engine.diff("s", 1, 2))).differences] == [1, 2]
+    assert (await got(engine.timeline("s")))["session"] == "s"
+    compared = await got(engine.compare(["s"], policies=["truncate"], budgets=[1_000]))
+    assert [one.session for one in compared.sessions] == ["s"]
+
+
+async def test_sessions_are_forked_linked_erased_and_deleted(engine: Any) -> None:
+    ctx = await got(engine.session("s"))
+    receipt = await got(ctx.add_message({"role": "user", "content": "a secret"}))
+    await got(engine.fork("s", receipt.position, "child"))
+    await got(engine.session("other"))
+    await got((await got(engine.session("other"))).add_message(USER))
+    await got(engine.link("s", "other", call_id="c1"))
+    assert await got(engine.forks("s")) == ["child"]
+    assert await got(engine.mirror_of("s")) is None
+    assert {one.stream for one in await got(engine.sessions())} == {"s", "child", "other"}
+    erased = await got(engine.erase("s", [0], reason="asked for"))
+    assert set(erased.sessions) == {"s", "child"}
+    assert await got(engine.delete("other")) == ["other"]
+    expired = await got(engine.expired(2**62))
+    assert {one.session for one in expired} == {"s", "child"}
+
+
+async def test_a_store_is_signed_verified_backed_up_and_copied(engine: Any, tmp_path: Path) -> None:
+    ctx = await got(engine.session("s"))
+    await got(ctx.add_message(USER))
+    pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+    key = ed25519.Ed25519PrivateKey.generate().private_bytes(*pem, serialization.NoEncryption())
+    receipt = await got(engine.sign("s", eventctx.signer(key)))
+    assert (await got(engine.verify("s", receipt))).ok
+    assert (await got(engine.verify_store())).ok
+    assert [one.stream for one in await each(engine.verifications())] == ["s"]
+    assert (await got(engine.backup(tmp_path / "copy.db"))).ok
+    async with entered(opened_beside(engine, tmp_path / "other.db")) as other:
+        assert (await got(engine.copy_to(other))).copied == 1
+    assert await got(engine.losses()) == ()
+    assert len(await got(engine.recaller().search("hello", "s"))) == 1
+
+
+async def test_a_host_reports_its_turns(engine: Any) -> None:
+    ctx = await got(engine.session("s"))
+    host = ctx.following()
+    await got(host.turn_began("t"))
+    await got(ctx.add_message(USER))
+    await got(host.iteration_began("example", "m"))
+    await got(ctx.get_messages_for_request(call=host))
+    await got(host.request_prepared())
+    await got(host.model_answered())
+    await got(host.turn_ended())
+    assert host.in_turn is False
+    found = [record.type for record in await each(engine.records("s"))]
+    assert found[-3:] == ["provider:request", "provider:response", "prompt:complete"]
+
+
+# -- that nothing is left out ----------------------------------------------------------------------
+
+CALLED_ON = {
+    "engine": eventctx.Engine,
+    "ctx": eventctx.Context,
+    "turn": eventctx.Turn,
+    "cycle": eventctx.Iteration,
+}
+ELSEWHERE = {
+    "Context.emitter",  # how our own blocks reach the log
+    "Iteration.number",
+    "Iteration.scope",
+    "Turn.scope",
+}
+"""Public names for those who write an adapter, which are values and no calls."""
+
+
+def test_the_scenarios_use_every_public_name_of_engine_context_and_blocks() -> None:
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    used = {
+        f"{CALLED_ON[node.value.id].__name__}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in CALLED_ON
+    }
+    public = {
+        f"{kind.__name__}.{name}"
+        for kind in CALLED_ON.values()
+        for name in dir(kind)
+        if not name.startswith("_")
+    }
+    assert public - used == ELSEWHERE

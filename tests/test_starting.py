@@ -95,6 +95,36 @@ def test_a_request_that_is_not_compacted_answers_no_question_and_searches_nothin
     )
 
 
+_HELP = """
+import sys
+from eventctx.cli.main import cli
+
+for command in sys.argv[1:]:
+    try:
+        cli([command, "--help"])
+    except SystemExit as end:
+        assert end.code == 0, end.code
+"""
+WITH_THEIR_ENGINE = {"demo"}
+LIGHT = (
+    *("copy", "delete", "erase", "export", "fork", "lost", "prune", "restore"),
+    *("sessions", "sign", "stats", "verify"),
+)
+
+
+def test_the_help_of_a_command_loads_no_engine() -> None:
+    loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_THEIR_ENGINE))
+    assert "eventctx.cli.commands.audit" in loaded
+    assert loaded.isdisjoint({"eventctx.engine", "sqlite3"})
+
+
+def test_the_help_of_most_used_commands_loads_neither_loop_nor_view() -> None:
+    loaded = loaded_by(_HELP, *LIGHT)
+    assert "eventctx.cli.commands.lost" in loaded
+    assert loaded.isdisjoint({"asyncio", "eventctx.queries.requests", "eventctx.queries.timelines"})
+    assert len([name for name in loaded if name.startswith("eventctx.")]) < 120
+
+
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_the_program_says_what_it_is_without_its_engine(option: str) -> None:
     program = f"""

@@ -9,13 +9,13 @@ import msgspec
 from eventctx.documents.times import iso_or
 from eventctx.documents.token_figures import compaction_json, request_json
 from eventctx.errors import InvalidSetting
-from eventctx.projections.audit import AuditRow
-from eventctx.projections.figures import ImportedFile
-from eventctx.queries.audit import Audit
 from eventctx.queries.figures import figures_of
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.projections.audit import AuditRow
+    from eventctx.projections.figures import ImportedFile
+    from eventctx.queries.audit import Audit
 
 
 async def audit_of(

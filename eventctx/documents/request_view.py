@@ -10,18 +10,18 @@ from msgspec.structs import asdict
 from eventctx.documents.token_figures import request_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import RequestName, ranges_name, request_name
-from eventctx.projections.explain.left_out import LeftOut
-from eventctx.projections.figures import Figures
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.proof import Proof, proof_of
 from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.figures import figures_of
 from eventctx.queries.requests import Besides, RequestView, sent_besides
-from eventctx.queries.sent import SentForm
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.projections.explain.left_out import LeftOut
+    from eventctx.projections.figures import Figures
+    from eventctx.queries.sent import SentForm
 
 
 class ViewAnswer(NamedTuple):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from eventctx.projections.figures import CompactionFigures, RequestFigures
+if TYPE_CHECKING:
+    from eventctx.projections.figures import CompactionFigures, RequestFigures
 
 
 def request_json(figures: RequestFigures) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eventctx.queries.verification.findings import Verification
-from eventctx.queries.verification.whole_store import StoreVerification
+if TYPE_CHECKING:
+    from eventctx.queries.verification.findings import Verification
+    from eventctx.queries.verification.whole_store import StoreVerification
 
 
 def verification_document(checked: StoreVerification) -> list[dict[str, Any]]:

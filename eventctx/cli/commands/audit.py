@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,7 +19,9 @@ from eventctx.log.naming import position_name
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import ImportedFile
-from eventctx.queries.audit import Audit
+
+if TYPE_CHECKING:
+    from eventctx.queries.audit import Audit
 
 OURS: Final = ImportedFile()
 """Of a session that was not imported."""

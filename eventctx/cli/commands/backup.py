@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,9 +17,11 @@ from eventctx.documents.verification import verification_document
 from eventctx.errors import InvalidSetting
 from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.verification.backups import verify_file
-from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.safe_text import without_password
 from eventctx.stores.location import default_book, default_path
+
+if TYPE_CHECKING:
+    from eventctx.queries.verification.whole_store import StoreVerification
 
 
 @click.command("backup", short_help="A verified copy of the store, while it is in use.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -17,7 +17,6 @@ from eventctx.documents.token_figures import compaction_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, range_name, ranges_name
 from eventctx.log.plan import Plan, Run, find
-from eventctx.messages.facts import Facts
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
@@ -37,12 +36,15 @@ from eventctx.policies.policy import (
 )
 from eventctx.projections import figures as projection
 from eventctx.projections.explain.wording import worded
-from eventctx.projections.figures import CompactionFigures, FiguresState
 from eventctx.projections.view import request_view
-from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import fold
 from eventctx.session.result import CompactionResult, named_insertions
 from eventctx.session.settings import NAMES, by_own_name
+
+if TYPE_CHECKING:
+    from eventctx.messages.facts import Facts
+    from eventctx.projections.figures import CompactionFigures, FiguresState
+    from eventctx.projections.view.request_view import ViewState
 
 _QUESTIONS: Final = {
     AskSummary: "a summary",

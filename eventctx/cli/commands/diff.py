@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 from rich.table import Table
@@ -19,12 +19,14 @@ from eventctx.cli.output.screen import Column, Screen, put_document, styled
 from eventctx.documents.view_diff import diff_document
 from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.projections.explain.why import Reason
-from eventctx.projections.figures import Figures
 from eventctx.queries.explain.answering import difference
-from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
 from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.figures import figures_of
+
+if TYPE_CHECKING:
+    from eventctx.projections.explain.why import Reason
+    from eventctx.projections.figures import Figures
+    from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
 
 WIDE: Final = 120
 """Characters of a line from which on the two requests are shown side by side."""

@@ -15,11 +15,11 @@ from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.log.naming import message_name, position_name
-from eventctx.session.evidence.deleting import ExpiredSession
-from eventctx.session.evidence.erasing import ErasureResult
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.session.evidence.deleting import ExpiredSession
+    from eventctx.session.evidence.erasing import ErasureResult
 
 _SECONDS: Final = {"h": 3_600, "d": 86_400, "w": 604_800}
 

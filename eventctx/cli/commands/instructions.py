@@ -16,12 +16,12 @@ from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.session_lists.default import session_or_last
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName, demand_name, message_name, position_name
-from eventctx.projections.figures import Figures
 from eventctx.queries.figures import figures_of
-from eventctx.queries.instructions.answers import Instruction, Instructions
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.projections.figures import Figures
+    from eventctx.queries.instructions.answers import Instruction, Instructions
 
 
 @click.command("instructions", short_help="What a person demanded, and what is still told.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,9 +14,11 @@ from eventctx.cli.output.lost_summary import answer
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.projections.figures import Figures
 from eventctx.queries.figures import figures_of
-from eventctx.queries.lost.answers import Lost
+
+if TYPE_CHECKING:
+    from eventctx.projections.figures import Figures
+    from eventctx.queries.lost.answers import Lost
 
 LIMIT = 10
 

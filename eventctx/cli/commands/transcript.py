@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from eventctx.cli.output import opening
@@ -25,12 +27,14 @@ from eventctx.log.naming import (
     ranges_name,
 )
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
-from eventctx.projections.explain.left_out import LeftOut
-from eventctx.projections.figures import ImportedFile, RequestFigures
-from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.requests import Besides, RequestView
-from eventctx.queries.transcript import Message
+
+if TYPE_CHECKING:
+    from eventctx.projections.explain.left_out import LeftOut
+    from eventctx.projections.figures import ImportedFile, RequestFigures
+    from eventctx.projections.view.entries import Entry
+    from eventctx.queries.requests import Besides, RequestView
+    from eventctx.queries.transcript import Message
 
 _full = click.option(
     "--full", is_flag=True, help="Every line of every message, on a terminal too, and base64."

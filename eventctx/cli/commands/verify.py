@@ -19,10 +19,10 @@ from eventctx.log.naming import position_name
 from eventctx.log.signatures import public_key
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.findings import MAX_PROBLEMS, Problem, Verification
-from eventctx.queries.verification.whole_store import StoreVerification
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.queries.verification.whole_store import StoreVerification
 
 _LISTED = 20
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.screen import Column, Screen
-from eventctx.comparison.compare import Comparison, Measured, PolicyRow
-from eventctx.comparison.losses import NeededAgain
 from eventctx.log.naming import message_name
+
+if TYPE_CHECKING:
+    from eventctx.comparison.compare import Comparison, Measured, PolicyRow
+    from eventctx.comparison.losses import NeededAgain
 
 HELD = (
     Column("policy", fold=True),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eventctx.cli.output.plain import number, one_line, plural
-from eventctx.cli.output.screen import Screen
 from eventctx.queries.instructions.answers import HELD, Held, HeldRun, Instruction, Instructions
+
+if TYPE_CHECKING:
+    from eventctx.cli.output.screen import Screen
 
 PIPE_WIDTH: Final = 160
 """Characters of a demand's line where there is no terminal."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eventctx.cli.output.plain import number, plural
-from eventctx.projections.estimate_errors import EstimateErrors, Spread
-from eventctx.projections.figures import CompactionFigures, RequestFigures
+
+if TYPE_CHECKING:
+    from eventctx.projections.estimate_errors import EstimateErrors, Spread
+    from eventctx.projections.figures import CompactionFigures, RequestFigures
 
 
 def tokens(count: int | None, estimated: bool) -> str:

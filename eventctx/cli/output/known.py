@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eventctx.cli.output.figures import beside_tokens, request_tokens
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.screen import Screen
-from eventctx.log.events import Known
-from eventctx.projections.figures import Figures, ImportedFile, RequestFigures
-from eventctx.queries.requests import RequestView
+
+if TYPE_CHECKING:
+    from eventctx.cli.output.screen import Screen
+    from eventctx.log.events import Known
+    from eventctx.projections.figures import Figures, ImportedFile, RequestFigures
+    from eventctx.queries.requests import RequestView
 
 KNOWN: Final[dict[Known, str]] = {
     "observed": "observed: the program recorded what it sent",

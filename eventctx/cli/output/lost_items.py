@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eventctx.cli.output.lost_summary import BY_IN_WORDS, IN_WORDS
 from eventctx.cli.output.plain import number, one_line
-from eventctx.cli.output.screen import Screen
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, ItemState, Lost, ViewItem
+
+if TYPE_CHECKING:
+    from eventctx.cli.output.screen import Screen
 
 PIPE_WIDTH: Final = 160
 """Characters of an item's line where there is no terminal."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from eventctx.cli.output.plain import number, plural
-from eventctx.queries.lost.answers import ItemKind, ItemState, LeftBy, Lost, StateCounts
+
+if TYPE_CHECKING:
+    from eventctx.queries.lost.answers import ItemKind, ItemState, LeftBy, Lost, StateCounts
 
 NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {
     "instruction": ("instruction", "instructions"),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import message_name, position_name
-from eventctx.queries.explain.proof import Proof
-from eventctx.queries.requests import RequestView
-from eventctx.queries.sent import SentForm
+
+if TYPE_CHECKING:
+    from eventctx.cli.output.screen import Screen
+    from eventctx.queries.explain.proof import Proof
+    from eventctx.queries.requests import RequestView
+    from eventctx.queries.sent import SentForm
 
 
 def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -12,8 +12,10 @@ from rich.text import Text
 from eventctx.cli.output import figures, numbers
 from eventctx.cli.output.plain import minute_or, number
 from eventctx.cli.output.screen import Screen, styled
-from eventctx.projections.explain.changes import Cause, CompactionFacts
 from eventctx.projections.explain.why import SIZES, Reason
+
+if TYPE_CHECKING:
+    from eventctx.projections.explain.changes import Cause, CompactionFacts
 
 Parts = list[str | tuple[str, str]]
 

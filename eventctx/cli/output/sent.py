@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.plain import number, one_line, plural, size
-from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import ranges_name
 from eventctx.messages.ordered_diff import runs_of_numbers
-from eventctx.projections.figures import RequestFigures
-from eventctx.queries.sent import SentForm, SentMessage
+
+if TYPE_CHECKING:
+    from eventctx.cli.output.screen import Screen
+    from eventctx.projections.figures import RequestFigures
+    from eventctx.queries.sent import SentForm, SentMessage
 
 _SHOWN_TOOLS = 12
 

@@ -8,14 +8,12 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import one_line
-from eventctx.documents.session_list import listed_sessions, ordered, summed_sessions
 from eventctx.documents.short_names import short_names
-from eventctx.documents.unread import Unread
 from eventctx.errors import StreamNotFound
-from eventctx.log.store import StreamInfo
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.log.store import StreamInfo
 
 Which = Literal["used", "compacted"]
 
@@ -30,6 +28,9 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     """
     if name is not None:
         return await opening.find_session(engine, name)
+    from eventctx.documents.session_list import listed_sessions, ordered, summed_sessions
+    from eventctx.documents.unread import Unread
+
     every = await summed_sessions(engine, Unread())
     fitting = [
         one

@@ -13,17 +13,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence, Sized
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from eventctx.errors import DecodeError
-from eventctx.log.record import Record
 from eventctx.log.store import EventStore, last_position
-from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.timeline import fold
-from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.snapshot import LoadedFrames
 from eventctx.queries.timelines.frame_files import FrameFiles
+
+if TYPE_CHECKING:
+    from eventctx.log.record import Record
+    from eventctx.projections.explain.changes import ChangesState
+    from eventctx.projections.timeline.fold import TimelineState
+    from eventctx.projections.timeline.snapshot import LoadedFrames
 
 KEY_FRAME: Final = 1_000
 """Records from one key frame to the next: the most that a question about the past folds."""

@@ -22,6 +22,7 @@ from eventctx.policies.advisers import (
 )
 from eventctx.policies.decision.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Policy, Scores, Summary
+from eventctx.projections.view.layout import build
 from eventctx.projections.view.render import places, render
 from eventctx.session.questions import around, checked_scores
 
@@ -92,6 +93,8 @@ def _summary_request(asked: AskedInRun, question: AskSummary, told: bool) -> Sum
     if told:
         instruction += f" {DEMANDS_ARE_ADDED}"
     before, after = around(entries, question)
+    alone = build(refs, question.merged, asked.view.layout.ends).entries()
+    shown = render(alone, {place: asked.body(place) for place in places(alone)})
     return SummaryRequest(
         session=asked.recording.name or STREAM,
         numbers=tuple([ref.number for ref in refs]),
@@ -101,6 +104,7 @@ def _summary_request(asked: AskedInRun, question: AskSummary, told: bool) -> Sum
         instruction=instruction,
         instruction_for_view=f"{instruction} {OF_VIEW.format(before=before, after=after)}",
         max_tokens=question.max_tokens,
+        prompt=[*shown, {"role": "user", "content": instruction}],
     )
 
 

@@ -43,10 +43,11 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     not be a person's. ``earlier`` are the summaries in view that the new one takes in, as they
     stand there, oldest first.
 
-    There are two ways to send a request. Either send ``messages``, and then ``instruction`` as a
-    user message. Or, where the provider caches prompts, send ``view``, which is the whole view as
-    it stands, and then ``instruction_for_view``, which names the messages to leave out: then only
-    the instruction is new to the cache.
+    There are two ways to send a request. Either send ``prompt`` as it is: ``earlier`` and
+    ``messages`` as a view would show them, begun by a user message and with a result for each call,
+    as APIs require, and then ``instruction``. Or, where the provider caches prompts, send ``view``,
+    which is the whole view as it stands, and then ``instruction_for_view`` as a user message, which
+    names the messages to leave out: then only the instruction is new to the cache.
 
     ``max_tokens`` is a wish; much longer texts are refused. ``hint`` names in words what the
     caller of ``compact`` wants kept; both instructions contain it.
@@ -61,6 +62,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
     instruction_for_view: str
     max_tokens: int
     hint: str | None = None
+    prompt: Sequence[dict[str, Any]] = ()
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ from eventctx.policies.policy import (
     Summary,
 )
 from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.layout import build
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.request_view import ViewState
@@ -89,6 +90,8 @@ class PolicyQuestions:
         # The question may name a result without a call, which is in no entry.
         wanted = [Address(ref.position, ref.index) for ref in refs]
         wanted += [Address(ref.position, ref.index) for ref in ask.merged]
+        alone = build(refs, ask.merged, view.layout.ends).entries()
+        wanted += addresses(alone)
         texts = await self._session.bodies.texts([*addresses(entries), *wanted])
         instruction = INSTRUCTION.format(tokens=ask.max_tokens)
         demands = await self._demands(ask, view)
@@ -107,6 +110,7 @@ class PolicyQuestions:
             instruction_for_view=f"{instruction} {OF_VIEW.format(before=before, after=after)}",
             max_tokens=ask.max_tokens,
             hint=hint,
+            prompt=[*render(alone, texts), {"role": "user", "content": instruction}],
         )
         text = await self._called(summarizer, request, scope, "summarizer")
         if not isinstance(text, str) or not text.strip():

@@ -22,6 +22,8 @@ from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.loop_time import LIMIT, hang_past_the_limit
+from tests.orchestrators.providers.server import ReceivedRequest
+from tests.orchestrators.providers.strict import refused
 from tests.policies.advisers import Paused, Scripted, check_fallback, talk
 from tests.policies.given import model, user
 from tests.sessions import names, tool_round
@@ -88,6 +90,29 @@ async def test_the_summarizer_gets_messages_numbers_merged_summaries_and_the_hin
         for message in await ctx.get_messages_for_request():
             assert "Summarize the conversation" not in str(message)
             assert "8417" not in str(message)
+
+
+async def test_the_prompt_for_a_summary_is_one_that_the_raw_apis_take() -> None:
+    async with eventctx.open() as engine:
+        summarizer = Scripted()
+        ctx = await opened(engine, summarizer, messages=0, fan_in=2)
+        await ctx.add_message(user("Read the parts."))
+        for number in range(90):
+            call, result = tool_round(number, 2_000)
+            await ctx.add_message(call)
+            if number % 9:  # of the others no result was recorded
+                await ctx.add_message(result)
+            await ctx.get_messages_for_request()
+        assert any(request.messages[0]["role"] == "assistant" for request in summarizer.requests)
+        assert any(request.earlier for request in summarizer.requests)
+        for request in summarizer.requests:
+            body = {"messages": request.prompt}
+            assert refused(ReceivedRequest("/v1/messages", {}, body)) is None
+            sent = str(request.prompt)
+            assert all(text.splitlines()[3] in sent for text in request.earlier)
+            assert request.prompt[-1] == {"role": "user", "content": request.instruction}
+            results = [m for m in request.messages if m["role"] == "user"]
+            assert all(message in request.prompt for message in results)
 
 
 async def test_the_header_says_when_what_it_covers_was_added() -> None:

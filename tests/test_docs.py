@@ -326,13 +326,7 @@ def events_reference() -> str:
         f"{'yes' if row.emitted else 'no'} | {row.version} | {row.promise} |"
         for row in CATALOGUE.values()
     ]
-    reasons = [
-        "## Reason codes\n\nWhy a plan gives a message its disposition.\n",
-        "| reason | what it says |",
-        "|---|---|",
-        *(f"| `{reason}` | {meaning} |" for reason, meaning in plan.REASONS.items()),
-    ]
-    return "\n".join([*rows, "", *(_section(row) for row in CATALOGUE.values()), *reasons])
+    return "\n".join([*rows, "", *(_section(row) for row in CATALOGUE.values())])
 
 
 def _section(row: EventType) -> str:

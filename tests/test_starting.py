@@ -150,3 +150,20 @@ def test_a_command_is_listed_with_its_own_name_and_line() -> None:
         assert command.name == name
         assert command.get_short_help_str(200) == later.get_short_help_str(200)
         assert (command.hidden, command.deprecated) == (False, False)
+
+
+def test_steps_in_a_pipe_load_nothing_of_the_screen(tmp_path: Path) -> None:
+    program = (
+        _FIRST_OPEN
+        + """
+from eventctx.cli.main import cli
+
+try:
+    cli(["replay", "first", "--store", sys.argv[1]])
+except SystemExit as end:
+    assert end.code == 0, end.code
+"""
+    )
+    loaded = loaded_by(program, tmp_path / "contexts.db")
+    assert "eventctx.cli.commands.replay" in loaded
+    assert loaded.isdisjoint({"textual", "eventctx.cli.replay_screen"})

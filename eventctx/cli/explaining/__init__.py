@@ -1,0 +1,1 @@
+"""Why a message is in a view, for every screen."""

@@ -1,0 +1,173 @@
+"""Why a message is in a view or not, as facts with labels: ``why`` and the screen show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from eventctx.cli.output.messages import shown_parts, snippet
+from eventctx.cli.output.plain import one_line
+from eventctx.cli.output.rulings import (
+    Parts,
+    cause_in_words,
+    place_in_words,
+    rule_in_words,
+    settings_in_words,
+)
+from eventctx.log.naming import message_name, position_name, ranges_name
+from eventctx.projections.explain.why import Reason
+from eventctx.queries.explain.answers import Explanation, StandIn
+
+BEGINNING: Final = 400
+"""Characters of a summary or notice that are shown, in a pipe or on a terminal of any width."""
+
+VERDICTS: Final = {
+    "whole": "in view, whole",
+    "shortened": "in view, shortened",
+    "summarised": "not in view: summarised by a compaction",
+    "dropped": "not in view: dropped by a compaction",
+    "merged": "not in view: merged by a compaction with a message that says the same",
+    "omitted": "not in view: a tool result that answers no call in view",
+    "replaced": "not in view: the host's own system prompt takes its place",
+    "set": "not in view: a set took it out of the transcript",
+    "cleared": "not in view: the transcript was cleared",
+    "not_added": "not in view: it was added only later",
+}
+"""How a message stands in a view, by ``Explanation.standing``."""
+
+
+class LabelledFact(NamedTuple):
+    """A label and its text, of texts and ``(text, style)`` pairs."""
+
+    label: str
+    parts: Parts
+
+
+def facts_of(answer: Explanation, undated: int | None = None) -> Iterator[LabelledFact]:
+    """What took a message out of the view or keeps it there, what stands for it, its history.
+
+    ``undated`` is the time of records of an imported file that has none.
+    """
+    if answer.standing not in ("whole", "not_added"):
+        yield from _out_of_view(answer, undated)
+    yield from _in_view(answer)
+    yield from _history(answer, undated)
+
+
+def _fact(label: str, *parts: str | tuple[str, str]) -> LabelledFact:
+    return LabelledFact(label, list(parts))
+
+
+def _out_of_view(answer: Explanation, undated: int | None) -> Iterator[LabelledFact]:
+    """The record that took a message out or shortened it, and its replacement."""
+    ruling = answer.ruling
+    if answer.standing == "omitted":
+        yield _fact("because", _uncalled(answer))
+    if ruling is not None:
+        yield _fact("by", cause_in_words(ruling.cause, undated))
+        if ruling.cause.compaction is not None:
+            yield from _rule(ruling)
+    if answer.standing == "shortened":
+        yield _fact("instead", *_shortened(answer))
+        return
+    for stand_in in answer.stands_in:
+        yield _fact("instead", *_standing_for(stand_in))
+    if answer.into is not None:
+        gone = "" if answer.into_in_view else ", and is in view no more itself"
+        yield _fact(
+            "instead", f"message {message_name(answer.into)}, which begins as it does{gone}"
+        )
+    elif not answer.stands_in:
+        yield _fact("instead", _nothing(answer))
+    if ruling is not None:
+        yield _fact("since", place_in_words(ruling.cause))
+
+
+def _rule(ruling: Reason) -> Iterator[LabelledFact]:
+    yield _fact("rule", rule_in_words(ruling))
+    yield _fact("settings", settings_in_words(ruling))
+
+
+def _uncalled(answer: Explanation) -> str:
+    if answer.caller is None:
+        return "no message before it makes the call that it answers"
+    if answer.ruling is not None:
+        return f"the call that it answers, in {message_name(answer.caller)}, is not in view"
+    return f"the call in {message_name(answer.caller)} has another result already"
+
+
+def _shortened(answer: Explanation) -> list[str | tuple[str, str]]:
+    if answer.shows is None:
+        return ["the shortened text, which was erased since"]
+    whole, left = _characters(answer.message), _characters(answer.shows)
+    sizes = f"{left:,} of {whole:,} characters: " if whole else ""
+    return [sizes, (f"“{one_line(snippet(answer.shows, BEGINNING))}”", "italic")]
+
+
+def _characters(message: dict[str, Any] | None) -> int:
+    return 0 if message is None else sum(len(part.text) for part in shown_parts(message))
+
+
+def _standing_for(one: StandIn) -> list[str | tuple[str, str]]:
+    runs = ranges_name(one.stands_for)
+    return [
+        f"the {one.kind} {position_name(one.position)}, for {runs}: ",
+        (f"“{snippet(one.message, BEGINNING)}”", "italic"),
+    ]
+
+
+def _nothing(answer: Explanation) -> str:
+    if answer.standing == "summarised":
+        return "nothing: the summary that stood for it has left the view, too"
+    if answer.standing == "replaced":
+        return "the host's own system prompt, which leads the view"
+    return "nothing"
+
+
+def _in_view(answer: Explanation) -> Iterator[LabelledFact]:
+    """Why a message that is in view stays, and which parts of it are left out."""
+    if answer.in_view:
+        yield from _stay(answer)
+    if answer.results_left_out:
+        left_out = ", ".join(answer.results_left_out)
+        yield _fact("without", f"results that answer no call in view: {left_out}")
+    if answer.stripped is not None:
+        yield _fact(
+            "without",
+            "its thinking, which a provider binds to what precedes it; that was changed by "
+            f"{cause_in_words(answer.stripped.cause)}",
+        )
+
+
+def _stay(answer: Explanation) -> Iterator[LabelledFact]:
+    stays, planned = answer.stays, answer.planned
+    if stays is not None:
+        yield _fact("stays", f"so decided by {cause_in_words(stays.cause)}")
+        yield from _rule(stays)
+    elif planned is None:
+        yield _fact("stays", "no compaction is in force, so all of the transcript is in view")
+    elif answer.restored is not None:
+        yield _fact("stays", "it was brought back after the last compaction")
+    else:
+        last = place_in_words(planned)
+        yield _fact("stays", f"it was added after the last compaction, which is at {last}")
+
+
+def _history(answer: Explanation, undated: int | None) -> Iterator[LabelledFact]:
+    if answer.added is not None:
+        yield _fact("added", _cause_place(answer, undated))
+    if answer.standing == "not_added":
+        return
+    if answer.restored is not None:
+        again = "" if answer.in_view else ", and was taken out again since"
+        yield _fact("restored", f"{cause_in_words(answer.restored)}{again}")
+    if answer.erased is not None:
+        yield _fact("erased", cause_in_words(answer.erased))
+    pin = f", by {cause_in_words(answer.pinned_by)}" if answer.pinned_by is not None else ""
+    yield _fact("pinned", f"yes{pin}" if answer.pinned else "no")
+
+
+def _cause_place(answer: Explanation, undated: int | None = None) -> str:
+    """Where and when a message was added."""
+    assert answer.added is not None  # noqa: S101 - tells the type checker
+    return cause_in_words(answer.added, undated).partition(" at ")[2]

@@ -15,10 +15,12 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import wraps
 from threading import Thread
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 POLL: Final = 0.05
 """Seconds between two calls of a ``check`` while its work runs."""
@@ -219,3 +221,51 @@ async def in_own_thread(function: Callable[[], Any], name: str) -> Any:
     if isinstance(raised, Exception):
         raise raised
     raise RuntimeError(f"it ended with {type(raised).__name__}: {raised}") from raised
+
+
+class Unawaited(Coroutine[Any, Any, Any]):
+    """A coroutine whose other attributes raise an ``error``: Python's own names no remedy.
+
+    All that takes a coroutine takes it: ``await``, ``asyncio.gather``, ``create_task``.
+    """
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], error: Callable[[str], Exception]
+    ) -> None:
+        self._coroutine = coroutine
+        self._error = error
+
+    def __await__(self) -> Any:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """As of a coroutine."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """As of a coroutine."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """As of a coroutine."""
+        self._coroutine.close()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # A coroutine's own names, such as ``cr_frame``, are asked for by the loop's debugging.
+        if name.startswith(("__", "cr_")):
+            raise AttributeError(name)
+        self._coroutine.close()  # Python would warn as well, and name no remedy either
+        raise self._error(name)
+
+
+def awaited_first(error: Callable[[str], Exception]) -> Callable[[Method], Method]:
+    """Make an async method return an ``Unawaited``; type checkers see the method as it is."""
+
+    def decorated(method: Method) -> Method:
+        @wraps(method)
+        def called(*arguments: Any, **options: Any) -> Unawaited:
+            return Unawaited(method(*arguments, **options), error)
+
+        return called  # type: ignore[return-value]
+
+    return decorated

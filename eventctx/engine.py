@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
-from eventctx.aio import run_apart
+from eventctx.aio import awaited_first, run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.errors import InvalidSetting, NotOpened, StoreReadOnly
 from eventctx.hooks.interceptors import Interceptors
@@ -152,6 +152,7 @@ class Engine:
 
     # -- sessions --------------------------------------------------------------------------------
 
+    @awaited_first(partial(NotOpened, session=True))
     async def session(
         self,
         session: str,

@@ -6,7 +6,7 @@ EventctxError
 ├── InvalidSetting            (also a ValueError)
 │   ├── NoSuchDemand          a message has no demand with this number
 │   └── AlreadyTakenBack      a demand that was taken back before
-├── NotOpened                 (also an AttributeError and a TypeError) an engine before its `await`
+├── NotOpened                 (also an AttributeError and a TypeError) used before its `await`
 ├── ImportedSession           a mirror of a file, which changes by import alone
 ├── StoreError
 │   ├── WrongExpectedVersion  another writer appended in between
@@ -77,13 +77,21 @@ class InvalidSetting(EventctxError, ValueError):
 
 
 class NotOpened(EventctxError, AttributeError, TypeError):
-    """An engine that is used before it was opened: an ``await``, or ``async with``, is missing."""
+    """An engine or session that is used before it was opened: an ``await`` is missing."""
 
-    def __init__(self, used: str) -> None:
-        super().__init__(
-            f"open: expected an opened engine, found {used!r} of one that was not awaited; write "
-            "`async with eventctx.open(…) as engine:`, or `engine = await eventctx.open(…)`"
-        )
+    def __init__(self, used: str, *, session: bool = False) -> None:
+        if session:
+            text = (
+                f"session: expected an opened session, found {used!r} of one that was not awaited; "
+                "write `ctx = await engine.session(…)`"
+            )
+        else:
+            text = (
+                f"open: expected an opened engine, found {used!r} of one that was not awaited; "
+                "write `async with eventctx.open(…) as engine:`, or `engine = await "
+                "eventctx.open(…)`"
+            )
+        super().__init__(text)
         self.used = used
 
 

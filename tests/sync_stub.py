@@ -20,6 +20,8 @@ _SOURCES: Final = {
     "search/recall.py": ("Recall", "RecallTool"),
 }
 _ITERATORS: Final = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
+_RUNTIME: Final = ("_whole", "awaited_first")
+"""Decorators that leave a method's type as it is."""
 _FACES: Final = frozenset(name for names in _SOURCES.values() for name in names)
 _HEAD: Final = """Signatures of the synchronous API. Generated: ``python -m tests.sync_stub``."""
 
@@ -36,7 +38,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
     name, returns = node.name, node.returns
     if name in ("__aenter__", "__aexit__"):
         name = name.replace("__a", "__")
-    shown = [one for one in node.decorator_list if not ast.unparse(one).startswith("_")]
+    shown = [one for one in node.decorator_list if not ast.unparse(one).startswith(_RUNTIME)]
     made = ast.FunctionDef(name, node.args, [ast.Expr(ast.Constant(...))], shown)
     made.returns = returns
     without: ast.FunctionDef = _Without().visit(made)

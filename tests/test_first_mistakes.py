@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +139,23 @@ async def test_an_engine_that_was_not_awaited_says_what_to_write() -> None:
     assert not hasattr(engine, "hooks")
     async with engine as opened:
         await opened.session("s")
+
+
+async def test_a_session_that_was_not_awaited_says_what_to_write() -> None:
+    async with eventctx.open() as engine:
+        ctx: Any = engine.session("s")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(eventctx.NotOpened, match=r"`ctx = await engine\.session\(…\)`"):
+                await ctx.add_message({"role": "user", "content": "hello"})
+            del ctx
+            gc.collect()
+        opened = await asyncio.gather(
+            asyncio.create_task(engine.session("s")),
+            asyncio.wait_for(engine.session("s"), 60),
+            engine.session("s"),
+        )
+        assert len(set(opened)) == 1
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
 @pytest.mark.parametrize(
     ("path", "command"),
     {
-        "/api/sessions": ["sessions"],
+        "/api/sessions": ["sessions", "--sort", "made"],
         "/api/s/demo/audit": ["audit", DEMO],
         "/api/s/demo/lost": ["lost", DEMO],
         "/api/s/demo/why?number=17": ["why", DEMO, "17"],
@@ -126,6 +126,9 @@ async def test_what_the_page_is_told_is_what_the_command_line_says(
     page = await visit()
     answered = await page.evaluate("async (path) => (await fetch(path)).json()", path)
     said = json.loads(await output_of(*command, "--json", "--store", store))
+    if path == "/api/sessions":  # the page shows no texts of a session that it does not open
+        texts = {"title", "project", "live"}
+        said = [{key: row[key] for key in row if key not in texts} for row in said]
     assert answered == said
 
 

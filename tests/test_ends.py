@@ -77,7 +77,7 @@ async def test_a_compaction_that_another_process_closed_is_not_closed_again() ->
     ctx = await due(engine, summarizer)
     request = asyncio.create_task(ctx.get_messages_for_request())
     await summarizer.called.wait()
-    await Engine(store).session("s")
+    await Engine(store).session("s", policy="workset")
     request.cancel()
     with suppress(asyncio.CancelledError):
         await request
@@ -96,5 +96,5 @@ async def test_an_engine_that_closes_while_a_summarizer_works_leaves_an_end() ->
         await request
     await ctx.close()
     again = Engine(store)
-    await again.session("s")
+    await again.session("s", policy="workset")
     assert await ends(again) == [1]

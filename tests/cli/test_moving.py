@@ -60,7 +60,7 @@ def test_an_export_can_be_imported_under_another_name(run, store, tmp_path):
     file = tmp_path / "work.jsonl"
     run("export", "work", "-o", file, "--store", store)
     assert run("import", file, "--session", "copy", "--store", store).code == 0
-    rows = run("sessions", "--json", "--store", store).document
+    rows = run("sessions", "--sort", "made", "--json", "--store", store).document
     assert [row["session"] for row in rows] == ["work", "copy"]
 
 

@@ -58,7 +58,7 @@ async def check_the_store(path: Path) -> None:
         found = await engine.verify_store()
         assert found.ok, (found.problems, [one.problems[:2] for one in found.sessions])
         for info in (await engine.sessions())[:3]:
-            context = await engine.session(info.stream)
+            context = await engine.session(info.stream, policy="workset")
             receipt = await context.add_message({"role": "user", "content": "after"})
             assert receipt.position > info.head
             await context.get_messages_for_request()

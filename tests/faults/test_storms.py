@@ -103,7 +103,8 @@ async def check_ends(path: Path, acknowledged: list[eventctx.Receipt]) -> None:
     """Assert that what began has ended, and that what was acknowledged is there."""
     async with eventctx.open(path, receipts=False) as engine:
         for info in await engine.sessions():
-            await engine.session(info.stream)  # as the next process does; it closes compactions
+            # As the next process does: it closes compactions.
+            await engine.session(info.stream, policy="workset")
             records = [record async for record in engine.records(info.stream)]
             types = Counter(record.type for record in records)
             for begin, ends in (

@@ -162,7 +162,7 @@ async def erase_what_was_summarised(folder: Path) -> None:
 async def erase_what_was_repeated(folder: Path) -> None:
     """Erase a message that a host repeated in what it sent besides."""
     async with eventctx.open(folder / STORE, receipts=False) as engine:
-        context = await engine.session("s")
+        context = await engine.session("s", policy="workset")
         await context.add_message(SECRET)
         await context.get_messages_for_request()
         (row,) = (await engine.audit("s")).requests

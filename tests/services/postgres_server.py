@@ -146,9 +146,14 @@ class Server:
         if self._process is None:
             return
         self._process.send_signal(signal.SIGSTOP)  # so that it starts no more children
-        for child in self.children():
+        children = self.children()
+        for child in children:
             _signal(child, signal.SIGKILL)
         self._end(signal.SIGKILL)
+        # One that is not gone yet holds the shared memory, and no server starts beside it.
+        until = time.monotonic() + _START_SECONDS
+        while any(_is_there(child) for child in children) and time.monotonic() < until:
+            time.sleep(0.01)
 
     def pause(self) -> None:
         """Stop every process of the server with SIGSTOP: it holds its port and says nothing."""
@@ -332,3 +337,9 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         return  # it ended by itself
+
+
+def _is_there(pid: int) -> bool:
+    """Whether a process still has its memory; one that only waits to be collected has none."""
+    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")

@@ -109,9 +109,20 @@ async def damaged(request: pytest.FixtureRequest, jetstream: Cluster) -> AsyncIt
 
 
 async def _victim(cluster: Cluster, names: Names) -> int:
-    """A server that follows, and to which the test is not connected."""
-    leader = await asyncio.to_thread(cluster.leader, names.stream(0))
-    return 2 if leader == 1 else 1
+    """A server that follows with all that was stored, and to which the test is not connected."""
+    stream = names.stream(0)
+    leader = await asyncio.to_thread(cluster.leader, stream)
+    victim = 2 if leader == 1 else 1
+    async with asyncio.timeout(30):
+        while _last(cluster, victim, stream) != _last(cluster, leader, stream):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return victim
+
+
+def _last(cluster: Cluster, node: int, stream: str) -> int:
+    """The sequence of the last message that a server has of a stream."""
+    state = cluster.details(cluster.nodes[node], stream).get("state", {})
+    return int(state.get("last_seq", -node))
 
 
 async def _read(reader: SessionReader, **ranged: bool) -> list[Record]:

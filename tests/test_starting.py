@@ -106,6 +106,8 @@ for command in sys.argv[1:]:
         assert end.code == 0, end.code
 """
 WITH_THEIR_ENGINE = {"demo"}
+WITH_A_LOOP = {"compare", "demo", "import", "inspect", "log", "search", "validate", "watch"}
+"""What these use is loaded with their options, or is not divided yet."""
 LIGHT = (
     *("copy", "delete", "erase", "export", "fork", "lost", "prune", "restore"),
     *("sessions", "sign", "stats", "verify"),
@@ -116,6 +118,12 @@ def test_the_help_of_a_command_loads_no_engine() -> None:
     loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_THEIR_ENGINE))
     assert "eventctx.cli.commands.audit" in loaded
     assert loaded.isdisjoint({"eventctx.engine", "sqlite3"})
+
+
+def test_the_help_of_a_command_that_reads_loads_no_loop() -> None:
+    loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_A_LOOP))
+    assert "eventctx.cli.commands.audit" in loaded
+    assert loaded.isdisjoint({"asyncio", "ssl", "eventctx.queries.timelines.frame_files"})
 
 
 def test_the_help_of_most_used_commands_loads_neither_loop_nor_view() -> None:

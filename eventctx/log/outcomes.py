@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final, Literal
 
 import msgspec
@@ -39,6 +38,8 @@ def status_of(kind: type[BaseException] | None) -> Status:
 
 def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
     """The status of a failed span: "cancelled" for a cancellation, else "error"."""
+    import asyncio  # what reads outcomes runs no loop: the folds, and the help of commands
+
     return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"
 
 

@@ -19,7 +19,6 @@ from weakref import WeakKeyDictionary
 from eventctx.errors import DecodeError
 from eventctx.log.store import EventStore, last_position
 from eventctx.projections.timeline import fold
-from eventctx.queries.timelines.frame_files import FrameFiles
 
 if TYPE_CHECKING:
     from eventctx.log.record import Record
@@ -276,6 +275,8 @@ def key_frames(store: EventStore) -> KeyFrames:
     found = _of_stores.get(store)
     if found is None:
         path = store.beside
+        from eventctx.queries.timelines.frame_files import FrameFiles  # with the first question
+
         cache = None if path is None else FrameFiles(path, read_only=store.read_only)
         found = _of_stores[store] = KeyFrames(store, cache)
     return found

@@ -14,6 +14,7 @@ from eventctx.cli.replay_screen.model import ACTIONS, KEYS, Model, found, presse
 from eventctx.cli.replay_screen.opening import opened
 from eventctx.cli.replay_screen.session import ReplayedSession
 from eventctx.cli.replay_screen.texts import ReadTexts, TextReader, WantedTexts
+from eventctx.errors import EventctxError
 
 HOSTILE = (
     "\x1b[31mred\x07 \u202eback\u200b [bold]b[/bold] " + "\u05e9\u05dc\u05d5\u05dd \u4f60\u597d"
@@ -344,6 +345,21 @@ async def test_ctrl_c_ends_the_screen_as_it_ends_every_command(path):
         async with app.run_test(size=(100, 24)) as pilot:
             await pilot.press("ctrl+c")
         assert isinstance(app.failure, KeyboardInterrupt)
+
+
+async def test_a_store_that_is_closed_meanwhile_ends_the_screen_with_its_error(path):
+    pytest.importorskip("textual")
+    from eventctx.cli.replay_screen.app import ReplayScreen
+
+    async with eventctx.open(path) as engine:
+        await told(engine)
+        app = ReplayScreen(*await opened(engine, next(iter(await engine.sessions()))))
+        async with app.run_test(size=(100, 24)) as pilot:
+            await app.rested()
+            await engine.close()
+            await pilot.press("enter")
+            await app.rested()
+        assert isinstance(app.failure, EventctxError)
 
 
 def text_of(app: Any) -> str:

@@ -99,7 +99,7 @@ class ReplayScreen(App[None]):
             self._take(pressed(self.model, self._session, key))
 
     async def rested(self) -> None:
-        """Return when all that the screen shows was read."""
+        """Return when all that the screen shows was read, or it failed."""
         await self._rests.wait()
 
     def _take(self, model: Model) -> None:
@@ -116,6 +116,7 @@ class ReplayScreen(App[None]):
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
+        self._rests.set()
         self.exit()
 
     async def _reading(self) -> None:

@@ -30,7 +30,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
 import eventctx
-from eventctx.adapters.langchain import EventctxMiddleware
+from eventctx.adapters.langchain import EventctxMiddleware, middleware
 from eventctx.adapters.langchain.rows import KnownRows, row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
@@ -185,6 +185,18 @@ async def test_it_serves_agents_of_another_loop(
     agent = agent_of(model, **SMALL)
     await asyncio.to_thread(lambda: asyncio.run(ask(agent, "Read all.")))
     assert await views(engine) == received(model)
+
+
+async def test_more_threads_than_are_held_are_recorded_all_the_same(
+    engine: Engine, agent_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "MAX_SESSIONS", 2)
+    agent = agent_of(scripted(*[AIMessage("Yes.")] * 9))
+    for name in ("a", "b", "c", "a", "b", "t", "t"):
+        run: Any = {"configurable": {"thread_id": name}}
+        await agent.ainvoke({"messages": [HumanMessage("Yes?")]}, run)
+    assert len(await views(engine)) == 2
+    assert (await types_of(engine)).count("context:messages_set") == 0
 
 
 async def test_in_the_loop_of_the_engine_a_synchronous_call_is_refused(

@@ -37,7 +37,11 @@ class HostSession:
         self._ahead: deque[Hashable] = deque()
         self._prepared: int | None = None
         self._lock = asyncio.Lock()
-        context.on("context:request_prepared", self._note)
+        self._unobserve = context.on("context:request_prepared", self._note)
+
+    def close(self) -> None:
+        """Stop observing the context, which stays open."""
+        self._unobserve()
 
     def _note(self, record: Record) -> None:
         self._prepared = record.position

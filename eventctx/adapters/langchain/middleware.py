@@ -184,7 +184,8 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
             context = await self._engine.session(name, **self._settings)
             thread = self._open[name] = _Thread(context)
             if len(self._open) > MAX_SESSIONS:
-                self._open.popitem(last=False)
+                _, oldest = self._open.popitem(last=False)
+                oldest.host.close()
         self._open.move_to_end(name)
         return thread
 

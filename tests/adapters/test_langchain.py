@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
 import eventctx
+from eventctx.adapters.kit import HostSession
 from eventctx.adapters.langchain import EventctxMiddleware, middleware
 from eventctx.adapters.langchain.rows import KnownRows, row_of
 from eventctx.engine import Engine
@@ -195,6 +197,9 @@ async def test_more_threads_than_are_held_are_recorded_all_the_same(
     for name in ("a", "b", "c", "a", "b", "t", "t"):
         run: Any = {"configurable": {"thread_id": name}}
         await agent.ainvoke({"messages": [HumanMessage("Yes?")]}, run)
+    gc.collect()
+    held = {one.context.session_id for one in gc.get_objects() if type(one) is HostSession}
+    assert held & {"a", "b", "c"} == {"b"}
     assert len(await views(engine)) == 2
     assert (await types_of(engine)).count("context:messages_set") == 0
 

@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # One process a core; more than eight cost more to start than they save.
 PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
+# A test that hangs fails with its stack instead of holding up the run, and the slowest are named.
+REPORT := --timeout=900 --durations=40
 
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -63,7 +65,7 @@ endif
 install: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PARALLEL)
+	$(BIN)/python -m pytest $(PARALLEL) $(REPORT)
 
 # Leaves out every test that is marked slow; tests/conftest.py says which those are.
 test-fast: $(VENV)/.dev

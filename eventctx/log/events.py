@@ -40,12 +40,11 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 class MessageAdded(Event, frozen=True, tag="context:message_added"):
     """One message, body 0. Its number is the count of the messages added to the stream before.
 
-    ``unbound`` as in a plan: a late result replaces a synthetic one, so that thinking blocks behind
-    it no longer match the messages before them. ``origin`` is what a recorded session says beside
-    the message: a harness wrote it, although it is in the user's role and may read like a person.
-    ``observation``: what the harness wrote is the result of the action in the model's text before.
+    ``unbound`` as in a plan. ``origin``: a harness wrote this message of the user's role, not a
+    person. ``observation``: it is the result of an action in the model's text.
     """
 
+    # A late result in place of a synthetic one changes what thinking behind it is bound to.
     unbound: tuple[tuple[int, int], ...] = ()
     origin: Literal["harness"] | None = None
     observation: bool = False
@@ -54,9 +53,8 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
 class MessagesSet(Event, frozen=True, tag="context:messages_set"):
     """The transcript was replaced. ``order`` lists runs ``[first, last]`` of message numbers.
 
-    Numbers not seen before belong to the record's bodies, in rising order. ``unbound`` as in a
-    plan. ``harness`` lists the bodies whose origin is a harness, ``observations`` those of them
-    that are observations.
+    Numbers not seen before belong to the record's bodies, in rising order. ``harness`` and
+    ``observations`` are indexes of bodies. The rest as in ``context:message_added``.
     """
 
     order: tuple[tuple[int, int], ...]
@@ -84,10 +82,9 @@ class Unpinned(Event, frozen=True, tag="context:unpinned"):
 
 
 class InstructionWithdrawn(Event, frozen=True, tag="context:instruction_withdrawn"):
-    """A demand of a person no longer holds: somebody said so, nothing guessed it from words.
+    """The demand ``demand`` (from 1) of a person's message ``number`` no longer holds.
 
-    It is the demand ``demand`` (from 1, in the order of the text) of message ``number``. ``by`` is
-    the later message that takes it back, where one does. ``said_by`` is who said that it does.
+    ``by`` is the message that takes it back. ``said_by`` is who said so.
     """
 
     number: int
@@ -109,8 +106,8 @@ class Located(msgspec.Struct, frozen=True, array_like=True):
 class Restored(Event, frozen=True, tag="context:restored"):
     """These messages were brought back into view; they stay until the next compaction.
 
-    ``before`` names for each of them the message in view that it stands before (null: it stands at
-    the end); without ``before``, numbers give the order. ``unbound`` as in a plan.
+    ``before`` names for each the message in view that it stands before (null: at the end); without
+    it, numbers give the order. ``unbound`` as in a plan.
     """
 
     messages: tuple[Located, ...]
@@ -119,9 +116,9 @@ class Restored(Event, frozen=True, tag="context:restored"):
 
 
 class Erased(Event, frozen=True, tag="context:erased"):
-    """The contents of these messages, and all that was derived from them, were destroyed.
+    """These messages' contents, and all derived from them, were destroyed.
 
-    ``bodies`` are the addresses ``[position, index]`` that were emptied. ``unbound`` as in a plan.
+    ``bodies`` are the emptied ``[position, index]``. ``unbound`` as in a plan.
     """
 
     numbers: tuple[int, ...]
@@ -131,11 +128,9 @@ class Erased(Event, frozen=True, tag="context:erased"):
 
 
 class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
-    """A host gave back known messages, without those that its own storage drops; nothing changed.
+    """A host gave ``messages`` known messages back without those its storage drops: no change.
 
-    It called ``set_messages``, or added ``messages`` rows again, one by one. ``missing_roles`` are
-    the roles of the messages that were not among them. ``ahead`` is how many more of ours follow
-    the last of them: the host's copy was of an earlier state.
+    ``missing_roles`` are the roles of those. ``ahead`` counts ours behind its last one.
     """
 
     messages: int
@@ -146,10 +141,9 @@ class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
 class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
     """The host's system prompt for every request from here on: body 0; none without a body.
 
-    The last ``memory`` bodies are texts of its memory, each a system row of its own behind the
-    prompt. None of them is a message of the transcript. The prompt takes the place of the messages
-    in the runs ``replaced``, system messages of the transcript, which no view shows until the next
-    such event. ``unbound`` as in a plan.
+    The last ``memory`` bodies are texts of its memory, each a system row behind the prompt. No view
+    shows the transcript's system messages ``replaced`` (runs) until the next such event.
+    ``unbound`` as in a plan.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
@@ -161,7 +155,7 @@ class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
 
 
 class SessionStart(Event, frozen=True, tag="session:start"):
-    """First record of a stream. ``source`` and ``imported_at`` are set by importers."""
+    """A session begins. Importers set ``source``, ``format`` and ``imported_at``."""
 
     library: str
     settings: dict[str, Any] = {}
@@ -171,17 +165,16 @@ class SessionStart(Event, frozen=True, tag="session:start"):
 
 
 class SessionFork(Event, frozen=True, tag="session:fork"):
-    """First own record of a fork: everything up to ``at`` (inclusive) is the parent's."""
+    """Everything up to ``at`` (inclusive) is the parent's."""
 
     parent: str
     at: int
 
 
 class SessionLinked(Event, frozen=True, tag="session:linked"):
-    """Another session belongs to this one, such as a subagent that a tool call started.
+    """Another session belongs to this one: a ``subagent``, or a ``branch`` that a person took.
 
-    ``kind`` says as what: ``subagent``, or ``branch`` for a copy from which a person went on.
-    ``trace_id`` and ``span_id`` are, in a child, those of the call in its parent, if known.
+    In a child, ``trace_id`` and ``span_id`` are those of the call in its parent, if known.
     """
 
     session: str
@@ -193,11 +186,7 @@ class SessionLinked(Event, frozen=True, tag="session:linked"):
 
 
 class SessionTakenOver(Event, frozen=True, tag="session:taken_over"):
-    """An imported session takes new messages from here on; its file is not imported again.
-
-    An import with ``take_over`` writes it, as the last record that any import adds. ``source`` and
-    ``format`` are those of the file, as in ``session:start``.
-    """
+    """An imported session takes new messages from here on; its file is not imported again."""
 
     source: str
     format: str
@@ -210,10 +199,9 @@ class SessionEnd(Event, frozen=True, tag="session:end"):
 
 
 class SessionDeleted(Event, frozen=True, tag="session:deleted"):
-    """The one record that stays of a deleted session, behind its last one.
+    """All ``records`` records and their contents were destroyed.
 
-    ``position`` and ``digest`` (hex) are those of the last record, so that this one follows in the
-    chain. ``records`` were destroyed with all their contents.
+    ``position`` and ``digest`` (hex) are those of the last one.
     """
 
     position: int
@@ -223,9 +211,9 @@ class SessionDeleted(Event, frozen=True, tag="session:deleted"):
 
 
 class SessionSigned(Event, frozen=True, tag="session:signed"):
-    """Somebody vouches for all records up to ``position``, whose digest (hex) is ``digest``.
+    """All records up to ``position``, whose digest is ``digest``, are signed.
 
-    ``signature`` is made over ``signed_bytes`` with the private part of ``public_key`` (both hex).
+    Digest, key and signature are hex.
     """
 
     position: int
@@ -238,8 +226,7 @@ class SessionSigned(Event, frozen=True, tag="session:signed"):
 class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
     """A turn begins. ``number`` counts a session's turns from 1.
 
-    ``trace_id`` is that of the ambient trace (32 hex digits), if there was one; otherwise the trace
-    id is derived from the session and turn ids.
+    ``trace_id`` is the ambient trace's (32 hex digits), if there was one.
     """
 
     number: int
@@ -248,17 +235,16 @@ class PromptSubmit(Event, frozen=True, tag="prompt:submit"):
 
 
 class PromptComplete(Event, frozen=True, tag="prompt:complete"):
-    """The turn ended. An end that is ``lost`` is presumed: the turn's own end may follow it."""
+    """The turn ended, or is presumed ``lost``."""
 
     status: Status = "ok"
     error: str | None = None
 
 
 class PromptMeasured(Event, frozen=True, tag="prompt:measured"):
-    """The length of the turn up to here, in nanoseconds, as the imported program measured it.
+    """How long the turn took since its last measure, as an imported file has it.
 
-    An import writes it where the file has a measure. The program may have left out the time in
-    which it waited for the person. A turn that goes on may be measured again, for what came since.
+    Waiting for the person may not be in it.
     """
 
     duration: int
@@ -278,7 +264,7 @@ class PlanEnd(Event, frozen=True, tag="plan:end"):
 
 
 class ProviderRequest(Event, frozen=True, tag="provider:request"):
-    """A model call begins. ``prepared`` is the position of the request that it sends."""
+    """A model call begins. ``prepared``: the position of its ``context:request_prepared``."""
 
     model: str | None = None
     provider: str | None = None
@@ -312,8 +298,7 @@ class ToolPre(Event, frozen=True, tag="tool:pre"):
 class ToolPost(Event, frozen=True, tag="tool:post"):
     """The tool call ended with a result.
 
-    Body 0, where there is one, is a tool result with the answer: it is kept while another call
-    of the same round is open, so that a crash in that one does not take it along.
+    Body 0 is its result, where other calls of its round were still open.
     """
 
     name: str
@@ -323,7 +308,7 @@ class ToolPost(Event, frozen=True, tag="tool:post"):
 class ToolError(Event, frozen=True, tag="tool:error"):
     """The tool call failed, was cancelled, or is presumed lost. Body 0 as in ``tool:post``.
 
-    A tool whose call is lost may have done its work, and its own end may follow.
+    A lost tool may have done its work.
     """
 
     name: str
@@ -339,10 +324,10 @@ class ToolError(Event, frozen=True, tag="tool:error"):
 class PreCompact(Event, frozen=True, tag="context:pre_compact"):
     """A compaction begins; exactly one ``context:post_compact`` with the same span follows.
 
-    ``settings`` are the policy's. ``reason`` is the reason given with the request for it; body
-    ``hint`` is a hint of what to keep. Interceptors may have added ``pins`` for this compaction, or
-    a ``veto``, which has no effect when the trigger is the budget. The last ``texts`` bodies are
-    texts of the host for the compacted view; ``texts_left_out`` more were too long together.
+    ``settings`` are the policy's. ``reason`` and body ``hint`` were given with the request for it.
+    ``pins`` and ``veto`` are interceptors'; a veto has no effect when the trigger is the budget.
+    The last ``texts`` bodies are the host's, for the compacted view; ``texts_left_out`` more were
+    too long.
     """
 
     trigger: Trigger
@@ -363,15 +348,12 @@ class PreCompact(Event, frozen=True, tag="context:pre_compact"):
 
 
 class PostCompact(Event, frozen=True, tag="context:post_compact"):
-    """A compaction ended. Only ``applied`` carries a plan, which is in force from here on.
+    """A compaction ended. If ``applied``, its plan is in force from here on.
 
-    The bodies are those of the plan's shortenings and insertions; body ``scores`` holds the scores
-    that the policy decided on, by message number. Counts are of the view, before and after.
-    ``estimator``, ``factor`` and ``reserve`` are those of the token counts (see
-    ``RequestPrepared``). ``fallback`` names the policy that made the plan because the chosen one
-    could not; ``error`` is the cause. ``tokens_recorded`` is the size before it that an imported
-    file names itself, which counts what its own program counts; it has a ``duration`` only where
-    the file names one.
+    Bodies are the plan's shortened and inserted texts; body ``scores`` has the policy's scores by
+    message number. Counts are of the view. ``fallback`` is the policy that decided instead,
+    ``error`` why. ``estimator``, ``factor`` and ``reserve`` as in ``context:request_prepared``. An
+    imported file gives ``tokens_recorded`` (the size before, as it counts) and ``duration``.
     """
 
     outcome: Outcome
@@ -397,17 +379,17 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
     tokens_recorded: int | None = None
 
 
+# Constant in size, and enough to derive the request's bytes again.
 class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
-    """A request about to be sent to a model; constant in size, enough to derive its bytes again.
+    """A request about to be sent to a model.
 
-    ``plan`` is the position of the post_compact in force, ``last_message`` the last message number
-    (-1: none), ``digest`` the view's digest (hex). ``insertions`` are those of this request alone;
-    their bodies are this record's. ``reconstructed`` marks a request whose view an importer
-    inferred. ``tokens`` is the ``estimator``'s count for the view, times ``factor``, plus
-    ``reserve`` for the content that is sent beside the messages (system prompt, tool definitions).
-    ``wire`` is the form in which the request was sent, where the client recorded it: the request is
-    *observed*, although its view is inferred. ``demands_absent`` is how many demands of a person
-    stand nowhere in the view, word by word, as far as facts tell; None where none was known.
+    ``plan`` is the position of the ``context:post_compact`` in force, ``last_message`` the last
+    message number (-1: none), ``digest`` the view's (hex). ``insertions`` are this request's alone,
+    their bodies this record's. ``reconstructed``: an importer inferred the view. ``tokens`` is the
+    ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for what is sent beside
+    the messages (system prompt, tool definitions). ``wire``: the request as sent, where the client
+    recorded it. ``demands_absent`` counts a person's demands that the view lacks word by word; None
+    if none was known.
     """
 
     renderer: int
@@ -440,16 +422,14 @@ def known_as(event: RequestPrepared) -> Known:
 class RequestContent(Event, frozen=True, tag="context:request_content"):
     """A content of requests, body 0, stored once for all requests that hold it.
 
-    An import writes what its file records as sent: a ``message``, a ``system`` prompt, ``tools``,
-    and ``parameters``, which are all other fields of a request. A live session writes ``tools``
-    before the first request that is sent with them. ``digest`` (hex) is that of the content; that
-    of ``tools`` is the ``tools_digest`` of prepared requests, or made by the rule of the wire form
-    that names it. A ``message`` has none here: a digest without salt would tell of an erased text.
-    If it carries messages of the transcript, it names them in ``numbers``, and what the client
-    added to them in ``injected``.
+    A live session writes ``tools``, an import all that its file has as sent; ``parameters`` are
+    all other fields. ``digest`` (hex) is the content's: of ``tools``, the ``tools_digest`` of
+    requests; of a ``message``, none. A message of the transcript names its ``numbers``, and what
+    the client added in ``injected``.
     """
 
     kind: ContentKind
+    # A message has none: a digest without salt would tell of an erased text.
     digest: str = ""
     numbers: tuple[int, ...] = ()
     injected: tuple[Injected, ...] = ()
@@ -470,8 +450,7 @@ class Addition(msgspec.Struct, frozen=True, array_like=True):
 class RequestSent(Event, frozen=True, tag="context:request_sent"):
     """The difference between the request prepared at ``prepared`` and the one that the host sent.
 
-    ``additions`` are the texts sent besides its messages; each is stored once, however often it is
-    sent. ``messages`` counts the messages sent, ``missing`` the prepared ones that were not.
+    ``messages`` counts what was sent, ``missing`` the prepared messages that were not.
     """
 
     prepared: int
@@ -483,9 +462,8 @@ class RequestSent(Event, frozen=True, tag="context:request_sent"):
 class UsageReported(Event, frozen=True, tag="usage:reported"):
     """Tokens that the provider counted for one call.
 
-    ``prompt`` is the whole prompt: uncached, cache reads and cache writes together. ``prepared``
-    is the position of the request it answers. ``output_exact`` is false where a transcript format
-    is known to hold placeholders.
+    ``prompt`` is the whole prompt, cache reads and writes included. ``prepared`` as in
+    ``provider:request``. ``output_exact`` is false where an imported file has placeholders.
     """
 
     prompt: int
@@ -501,8 +479,7 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
 class ImportRaw(Event, frozen=True, tag="import:raw"):
     """Parts of an imported file that became no message, verbatim: one body per batch.
 
-    ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind,
-    ``encoding`` is that of the body.
+    ``lines`` are the first and last line (from 1), ``kinds`` counts the parts by record kind.
     """
 
     source: str

@@ -2,8 +2,9 @@
 
     from eventctx.testing import MockContextManager, ScriptedProvider, given
 
-A name is loaded when it is first used, so only two of them need another package:
-``StoreContract`` needs pytest, ``ScriptedAmplifierProvider`` needs amplifier-core.
+A name is loaded when it is first used, so only some of them need another package:
+``StoreContract`` and ``AdapterContract`` need pytest, ``ScriptedAmplifierProvider`` needs
+amplifier-core.
 """
 
 from eventctx.lazy_names import attach

@@ -1,8 +1,11 @@
 """The public names, one a line; ``eventctx.lazy_names`` reads them."""
 
+from eventctx.testing.adapter_contract import AdapterContract as AdapterContract
 from eventctx.testing.amplifier import ScriptedAmplifierProvider as ScriptedAmplifierProvider
 from eventctx.testing.comparing import compare_policies as compare_policies
 from eventctx.testing.contexts import MockContextManager as MockContextManager
+from eventctx.testing.driving import AdapterDriver as AdapterDriver
+from eventctx.testing.driving import ScriptedAgent as ScriptedAgent
 from eventctx.testing.fixed import FixedClock as FixedClock
 from eventctx.testing.fixed import FixedRandom as FixedRandom
 from eventctx.testing.policies import Given as Given

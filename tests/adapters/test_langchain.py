@@ -13,7 +13,6 @@ import pytest
 pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelRequest
 from langchain_core.language_models.fake_chat_models import (
     FakeMessagesListChatModel,
 )
@@ -36,7 +35,16 @@ from eventctx.adapters.langchain import EventctxMiddleware, middleware
 from eventctx.adapters.langchain.rows import KnownRows, row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
+from eventctx.log.codec import decode_event
+from eventctx.log.events import PromptSubmit
 from eventctx.log.record import Record
+from eventctx.testing import AdapterContract
+from tests.adapters.drivers.langchain import LangChainDriver
+
+
+class TestTheContract(AdapterContract):
+    driver = LangChainDriver
+
 
 SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}
 RUN: Any = {"configurable": {"thread_id": "t"}, "recursion_limit": 100}
@@ -133,34 +141,6 @@ async def views(engine: Engine) -> list[list[tuple[Any, ...]]]:
 
 def received(model: Scripted) -> list[list[tuple[Any, ...]]]:
     return [[shown(row_of(one)) for one in request] for request in model.seen]
-
-
-async def test_the_model_received_the_view_of_every_request(
-    engine: Engine, agent_of: Callable[..., Any]
-) -> None:
-    model = scripted(*LONG, AIMessage("Page 3."))
-    agent = agent_of(model, **SMALL)
-    assert len(await ask(agent, "Read all.")) == 26
-    assert (await ask(agent, "Which one?"))[-1].content == "Page 3."
-    assert await views(engine) == received(model)
-    types = await types_of(engine)
-    assert types.count("context:post_compact") >= 2
-    assert types.count("context:messages_set") == 0
-    assert len(await (await engine.session("t")).get_messages()) == 28
-
-
-async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(
-    engine: Engine, agent_of: Callable[..., Any]
-) -> None:
-    usage: Any = {"input_tokens": 310, "output_tokens": 12, "total_tokens": 322}
-    last = AIMessage("Read.", usage_metadata=usage)
-    await ask(agent_of(scripted(reads(1, 2), last)), "Read two.")
-    types = await types_of(engine)
-    assert [types.count(one) for one in ("prompt:submit", "prompt:complete")] == [1, 1]
-    assert [types.count(one) for one in ("provider:request", "provider:response")] == [2, 2]
-    assert [types.count(one) for one in ("tool:pre", "tool:post")] == [2, 2]
-    assert (types[1], types[-1]) == ("prompt:submit", "prompt:complete")
-    assert (await engine.audit("t")).requests[-1].reported == 310
 
 
 def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
@@ -267,37 +247,14 @@ async def test_who_goes_back_in_time_goes_on_from_there(
     assert await views(engine) == received(model)
 
 
-async def test_a_list_that_another_middleware_changed_is_sent_as_it_is_and_recorded(
-    engine: Engine, agent_of: Callable[..., Any]
-) -> None:
-    class Cuts(AgentMiddleware[Any, Any, Any]):
-        async def awrap_model_call(self, request: ModelRequest[Any], handler: Any) -> Any:
-            return await handler(request.override(messages=request.messages[-1:]))
-
-    model = scripted(AIMessage("A."), AIMessage("B."))
-    agent = agent_of(model, Cuts())
-    await ask(agent, "a")
-    assert len(await ask(agent, "b")) == 4
-    assert [row[1] for row in received(model)[-1]] == ["Be brief.", "b"]
-    row = (await engine.audit("t")).requests[-1]
-    assert row.missing == 2
-
-
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
-async def test_a_run_that_failed_leaves_a_session_that_goes_on(
-    engine: Engine, agent_of: Callable[..., Any]
-) -> None:
-    model = scripted(AIMessage("Here."), fails=(ConnectionError("unplugged"),))
-    agent = agent_of(model)
-    with pytest.raises(ConnectionError):
-        await ask(agent, "There?")
-    await ask(agent, "Still there?")
-    types = await types_of(engine)
-    assert types.count("provider:error") == 1
-    assert types.count("prompt:submit") == types.count("prompt:complete") == 2
-    assert (await views(engine))[-1] == received(model)[-1]
+async def test_a_turn_begins_with_the_agents_name_before_its_messages(engine: Engine) -> None:
+    ours = EventctxMiddleware(engine)
+    await ask(create_agent(scripted(AIMessage("a")), [], middleware=[ours], name="clerk"), "a")
+    begins = (await records_of(engine))[1]
+    assert decode_event(begins) == PromptSubmit(number=1, agent="clerk")
 
 
 async def test_a_tool_that_raises_has_failed(engine: Engine, agent_of: Callable[..., Any]) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,19 +23,23 @@ from agents import (  # noqa: E402
 from agents.extensions.tool_output_trimmer import ToolOutputTrimmer  # noqa: E402
 from agents.memory import SessionSettings  # noqa: E402
 from agents.run_config import CallModelData, ModelInputData  # noqa: E402
-from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call  # noqa: E402
-from agents.usage import Usage  # noqa: E402
+from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
 
 import eventctx  # noqa: E402
 from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.log.record import Record  # noqa: E402
-from tests.children import started  # noqa: E402
+from eventctx.testing import AdapterContract  # noqa: E402
+from tests.adapters.drivers.openai_agents import AgentsDriver  # noqa: E402
 
-agents.set_tracing_disabled(True)
-
-ROOT = Path(__file__).parents[2]
 HOW = ["run", "run_streamed"]
+
+
+class TestTheContract(AdapterContract):
+    driver = AgentsDriver
+    retries = "one call"
+
+
 SMALL = {"max_tokens": 4_000, "reserve_tokens": 0}
 
 
@@ -109,37 +109,6 @@ def received(agent: Agent[Any]) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("how", HOW)
-async def test_the_model_received_the_view_of_every_request(engine: Engine, how: str) -> None:
-    agent = reader([*LONG, [assistant_message("Page 3 it was.")]])
-    session = await AgentsSession.open(engine, "s", **SMALL)
-    assert await run(how, agent, "Read all.", **session.options()) == "All read."
-    assert await run(how, agent, "Which one?", **session.options()) == "Page 3 it was."
-    assert await views(engine) == received(agent)
-    types = [one.type for one in await records_of(engine)]
-    assert types.count("context:post_compact") >= 2
-    assert len(await session.get_items()) == 2 + 8 * 4 + 2
-
-
-@pytest.mark.parametrize("how", HOW)
-async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(engine: Engine, how: str) -> None:
-    usage = Usage(requests=1, input_tokens=310, output_tokens=12, total_tokens=322)
-    answer = ModelStep(output=[assistant_message("Read.")], usage=usage, response_id="resp_1")
-    agent = reader([reads(1, 2), answer])
-    session = await AgentsSession.open(engine, "s")
-    await run(how, agent, "Read two.", **session.options())
-    records = await records_of(engine)
-    types = [one.type for one in records]
-    assert [types.count(one) for one in ("prompt:submit", "prompt:complete")] == [1, 1]
-    assert [types.count(one) for one in ("provider:request", "provider:response")] == [2, 2]
-    assert [types.count(one) for one in ("tool:pre", "tool:post")] == [2, 2]
-    assert types[-1] == "prompt:complete"
-    row = (await engine.audit("s")).requests[-1]
-    assert row.reported == 310
-    spans = {one.parent_span_id for one in records if one.type.startswith("tool:")}
-    assert len(spans) == 1
-
-
-@pytest.mark.parametrize("how", HOW)
 async def test_nothing_is_added_twice_and_nothing_is_missing(engine: Engine, how: str) -> None:
     plain = agents.SQLiteSession("plain")
     ours = await AgentsSession.open(engine, "s", **SMALL)
@@ -148,19 +117,6 @@ async def test_nothing_is_added_twice_and_nothing_is_missing(engine: Engine, how
         for text in ("Read all.", "yes", "yes"):
             await run(how, agent, text, **session)
     assert await ours.get_items() == await plain.get_items()
-
-
-async def test_a_session_goes_on_where_another_process_left_it(tmp_path: Any) -> None:
-    path = tmp_path / "agents.db"
-    for text in ("one", "two"):
-        async with eventctx.open(path) as engine:
-            session = await AgentsSession.open(engine, "s")
-            agent = reader([[assistant_message(text)]])
-            await run("run", agent, text, **session.options())
-            seen = [one.get("content") for one in calls(agent)[-1].input]
-    assert seen[0] == "one"
-    assert seen[-1] == "two"
-    assert len(seen) == 3
 
 
 # -- a host that cuts its list -------------------------------------------------------------------
@@ -222,65 +178,6 @@ async def test_the_sdks_trimmer_leaves_the_log_whole(engine: Engine) -> None:
 
 
 # -- what goes wrong -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", HOW)
-async def test_a_run_that_failed_leaves_a_session_that_goes_on(engine: Engine, how: str) -> None:
-    agent = reader([reads(1), ModelStep(error=ConnectionError("unplugged"))])
-    session = await AgentsSession.open(engine, "s")
-    with pytest.raises(ConnectionError):
-        await run(how, agent, "Read one.", **session.options())
-    agent = reader([[assistant_message("Here.")]])
-    await run(how, agent, "Still there?", **session.options())
-    types = [one.type for one in await records_of(engine)]
-    assert types.count("prompt:submit") == types.count("prompt:complete") == 2
-    assert (await views(engine))[-1] == received(agent)[-1]
-
-
-async def test_a_run_that_was_cancelled_in_a_tool_leaves_a_session_that_goes_on(
-    engine: Engine,
-) -> None:
-    begun = asyncio.Event()
-
-    @function_tool
-    async def wait() -> str:
-        """Wait for ever."""
-        begun.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    session = await AgentsSession.open(engine, "s")
-    script = [[function_call("wait", {}, call_id="call_w")]]
-    agent = Agent(name="waiter", model=ScriptedModel(script), tools=[wait])
-    running = asyncio.ensure_future(Runner.run(agent, "Wait.", **session.options()))
-    await begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    agent = reader([[assistant_message("Yes.")]])
-    await run("run", agent, "Done?", **session.options())
-    assert (await views(engine))[-1] == received(agent)[-1]
-    ended = [one for one in await records_of(engine) if one.type == "tool:error"]
-    assert len(ended) == 1
-
-
-async def test_an_answer_outlives_the_process_that_is_killed_in_its_tool(tmp_path: Path) -> None:
-    path = tmp_path / "agents.db"
-    program = [sys.executable, str(ROOT / "tests" / "programs" / "agents_sdk.py"), str(path)]
-    with started(program, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        child.kill()
-        child.wait()
-    async with eventctx.open(path) as engine:
-        session = await AgentsSession.open(engine, "s")
-        assert (await session.get_items())[-1]["type"] == "function_call"  # type: ignore[typeddict-item]
-        agent = reader([reads(1), [assistant_message("Yes.")]])
-        await run("run", agent, "Still there?", **session.options())
-        assert (await views(engine))[-2:] == received(agent)
-        assert "call_w" in str(received(agent)[-1])
-        ends = [one.type for one in await records_of(engine)]
-        assert ends.count("prompt:submit") == ends.count("prompt:complete") == 3
-        assert ends.count("tool:error") == 1
 
 
 async def test_an_answer_that_a_guardrail_refused_is_stored_as_the_sdk_stores_it(

@@ -88,11 +88,12 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
         """A turn begins."""
-        await run_in(self._loop, self._begun(self._name(), state["messages"]))
+        begun = self._begun(self._name(), _agent_name(), state["messages"])
+        await run_in(self._loop, begun)
 
     def before_agent(self, state: Any, runtime: Any) -> None:
         """As ``abefore_agent``."""
-        wait_in(self._loop, self._begun(self._name(), state["messages"]))
+        wait_in(self._loop, self._begun(self._name(), _agent_name(), state["messages"]))
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """The turn is over."""
@@ -189,9 +190,9 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self._open.move_to_end(name)
         return thread
 
-    async def _begun(self, name: str, messages: list[AnyMessage]) -> None:
+    async def _begun(self, name: str, agent: str | None, messages: list[AnyMessage]) -> None:
         thread = await self._thread(name)
-        await thread.turns.turn_began()
+        await thread.turns.turn_began(agent=agent)
         await thread.host.mirror(thread.rows.of(messages))
 
     async def _over(self, name: str, messages: list[AnyMessage]) -> None:
@@ -234,8 +235,11 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         await turns.model_failed(type(error).__name__, str(error), cancelled=cancelled)
 
     async def _tool_began(self, name: str, request: ToolCallRequest) -> None:
-        call = request.tool_call
-        await (await self._thread(name)).turns.tool_began(call["name"], call["id"], call["id"])
+        call, thread = request.tool_call, await self._thread(name)
+        held = _messages_with(request)
+        if held:  # the answer is in the log before its tools run, whose crash might take it along
+            await thread.host.mirror(thread.rows.of(held))
+        await thread.turns.tool_began(call["name"], call["id"], call["id"])
 
     async def _tool_ended(self, name: str, request: ToolCallRequest, result: Any) -> None:
         call, turns = request.tool_call, (await self._thread(name)).turns
@@ -270,6 +274,25 @@ def _loop_of_caller() -> asyncio.AbstractEventLoop:
 async def _opened(store: str) -> Engine:
     engine: Engine = await open_engine(store)
     return engine
+
+
+def _agent_name() -> str | None:
+    """The name that the agent was made with."""
+    try:
+        name = get_config().get("metadata", {}).get("lc_agent_name")
+    except RuntimeError:  # outside of a graph
+        return None
+    return name if isinstance(name, str) and name else None
+
+
+def _messages_with(request: ToolCallRequest) -> list[AnyMessage]:
+    """The state's messages if the last of them made this call; else none."""
+    state: Any = request.state
+    held = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
+    if not isinstance(held, list) or not held or not isinstance(held[-1], AIMessage):
+        return []
+    calls = [one["id"] for one in held[-1].tool_calls]
+    return held if request.tool_call["id"] in calls else []
 
 
 def _model_of(model: Any) -> str | None:

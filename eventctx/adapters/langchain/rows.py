@@ -15,6 +15,7 @@ from langchain_core.messages import (
     BaseMessage,
     HumanMessage,
     SystemMessage,
+    ToolMessage,
     messages_from_dict,
 )
 from langchain_core.tools import BaseTool
@@ -70,6 +71,8 @@ def _made(row: Row) -> AnyMessage:
         fields = {name: value for name, value in row.items() if name != "role"}
         made: Any = messages_from_dict([{"type": row["type"], "data": fields}])[0]
         return made  # type: ignore[no-any-return]
+    if row["role"] == "tool":  # of a call that a crash left open
+        return ToolMessage(row["content"], tool_call_id=row["tool_call_id"])
     kinds: dict[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
     inserted: Any = kinds.get(row["role"], HumanMessage)(row["content"])
     return inserted  # type: ignore[no-any-return]

@@ -1,0 +1,90 @@
+"""Calls that fail and are repeated, and runs that fail or are interrupted: the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.testing.adapter_contract.running import HOW, HostTraits, answers, read, reads, running
+from eventctx.testing.driving import ScriptedAgent, Step
+from eventctx.testing.script import Reply
+
+_UNPLUGGED: Step = ConnectionError("unplugged")
+
+
+class FailingContract(HostTraits):
+    """Calls that fail and are repeated, and runs that fail or are interrupted: they go on."""
+
+    pytestmark = pytest.mark.asyncio
+
+    @HOW
+    async def test_a_call_that_failed_and_was_repeated(self, tmp_path: Path, stream: bool) -> None:
+        self.can_stream(stream)
+        if self.retries == "none":
+            pytest.skip("the host repeats no calls")
+        script: list[Reply | Exception] = [
+            reads(1),
+            ConnectionError("unplugged"),
+            *answers("somebody.", "always."),
+        ]
+        agent = ScriptedAgent(script, [read], retries=1)
+        async with running(self.driver, tmp_path, agent) as run:
+            assert await run.driver.ask("anybody?", stream=stream) == "somebody."
+            assert await run.driver.ask("even-now?") == "always."
+            received, views = run.driver.received(), await run.views()
+            first, failed, repeated, last = received
+            assert failed == repeated
+            each = self.retries == "calls"
+            assert views == (received if each else [first, repeated, last])
+            assert await run.count("provider:request", "provider:error") == (
+                [4, 1] if each else [3, 0]
+            )
+            await run.check_transcript("anybody?", "page-1: ", "somebody.", "even-now?")
+
+    @HOW
+    async def test_a_run_whose_call_failed(self, tmp_path: Path, stream: bool) -> None:
+        self.can_stream(stream)
+        script: list[Reply | Exception] = [
+            reads(1),
+            ConnectionError("unplugged"),
+            *answers("somebody."),
+        ]
+        agent = ScriptedAgent(script, [read])
+        async with running(self.driver, tmp_path, agent) as run:
+            with pytest.raises(Exception, match="unplugged"):
+                await run.driver.ask("read-one.", stream=stream)
+            assert await run.driver.ask("even-now?", stream=stream) == "somebody."
+            await run.check_received()
+            assert await run.count("prompt:submit", "prompt:complete") == [2, 2]
+            assert await run.count("provider:request", "provider:response", "provider:error") == [
+                *(3, 2, 1)
+            ]
+
+    async def test_a_run_that_was_interrupted_in_a_tool(self, tmp_path: Path) -> None:
+        begun = asyncio.Event()
+
+        async def wait(reason: str) -> str:
+            """Wait for ever."""
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        call = ToolRequest("call_w", "wait", {"reason": "until-interrupted."})
+        agent = ScriptedAgent([Reply(calls=[call]), *answers("yes.")], [wait])
+        async with running(self.driver, tmp_path, agent) as run:
+            asking = asyncio.ensure_future(run.driver.ask("wait."))
+            beginning = asyncio.ensure_future(begun.wait())
+            await asyncio.wait((asking, beginning), return_when=asyncio.FIRST_COMPLETED)
+            assert begun.is_set(), "the agent ended without calling its tool"
+            await run.check_transcript("wait.", "until-interrupted.")
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert await run.driver.ask("goes-on?") == "yes."
+            await run.check_received()
+            await run.check_transcript("wait.", "goes-on?", "yes.")
+            assert await run.count("prompt:submit", "prompt:complete") == [2, 2]
+            assert await run.count("tool:pre", "tool:post", "tool:error") == [1, 0, 1]

@@ -1,0 +1,107 @@
+"""The request that the model received is the view that the log derives for it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+
+import pytest
+
+from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.testing.adapter_contract.running import (
+    HOW,
+    SMALL,
+    HostTraits,
+    answers,
+    questions,
+    read,
+    reads,
+    running,
+)
+from eventctx.testing.driving import SESSION, ScriptedAgent
+from eventctx.testing.script import Reply
+
+
+class RequestingContract(HostTraits):
+    """The request that the model received is the view that the log derives for it."""
+
+    pytestmark = pytest.mark.asyncio
+
+    @HOW
+    async def test_turns_of_talk(self, tmp_path: Path, stream: bool) -> None:
+        self.can_stream(stream)
+        talk = questions(3)
+        agent = ScriptedAgent(answers(*[answer for _, answer in talk]))
+        async with running(self.driver, tmp_path, agent) as run:
+            for question, answer in talk:
+                assert await run.driver.ask(question, stream=stream) == answer
+            await run.check_received()
+            await run.check_transcript(*itertools.chain(*talk))
+            assert await run.count("context:request_prepared", "context:messages_set") == [3, 0]
+
+    @HOW
+    async def test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on(
+        self, tmp_path: Path, stream: bool
+    ) -> None:
+        self.can_stream(stream)
+        rounds = [reads(page, page + 100) for page in range(8)]
+        agent = ScriptedAgent(
+            [*rounds, *answers("all-read.", "page-3-it-was.")], [read], settings=SMALL
+        )
+        async with running(self.driver, tmp_path, agent) as run:
+            await run.driver.ask("read-all.", stream=stream)
+            (compacted,) = await run.count("context:post_compact")
+            assert compacted >= 1
+            assert await run.driver.ask("which-one?", stream=stream) == "page-3-it-was."
+            await run.check_received()
+            pages = itertools.chain(*[(page, page + 100) for page in range(8)])
+            whole = [f"page-{page}: " for page in pages]
+            await run.check_transcript("read-all.", *whole, "all-read.", "which-one?")
+            assert await run.count("context:messages_set") == [0]
+
+    @HOW
+    async def test_tools_in_parallel_whose_results_come_in_another_order(
+        self, tmp_path: Path, stream: bool
+    ) -> None:
+        self.can_stream(stream)
+
+        async def look(place: str) -> str:
+            """Look somewhere; near is seen last."""
+            if place == "near":
+                for _ in range(100):
+                    await asyncio.sleep(0)
+            return f"seen-{place}."
+
+        places = ("near", "far", "above")
+        calls = [ToolRequest(f"call_{place}", "look", {"place": place}) for place in places]
+        agent = ScriptedAgent([Reply(calls=calls), *answers("seen-all.", "yes.")], [look])
+        async with running(self.driver, tmp_path, agent) as run:
+            await run.driver.ask("look-around.", stream=stream)
+            await run.driver.ask("really?", stream=stream)
+            await run.check_received()
+            await run.check_transcript("look-around.", "seen-all.", "really?")
+            shown = str(run.driver.received()[1])
+            assert all(f"seen-{place}." in shown for place in places)
+
+    async def test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded(
+        self, tmp_path: Path
+    ) -> None:
+        if not self.trims:
+            pytest.skip("the host always sends its whole conversation")
+        talk = questions(4)
+        agent = ScriptedAgent(answers(*[answer for _, answer in talk]), keep_last=1)
+        async with running(self.driver, tmp_path, agent) as run:
+            for question, _ in talk:
+                await run.driver.ask(question)
+            received, views = run.driver.received(), await run.views()
+            assert len(received) == len(views)
+            for (question, _), request, view in zip(talk, received, views, strict=True):
+                assert request == [view[0], view[-1]]
+                assert question in str(request[-1])
+            rows = (await run.engine.audit(SESSION)).requests
+            assert [(row.additions, row.missing) for row in rows] == [
+                (0, 0),
+                *[(0, 2 * turn) for turn in (1, 2, 3)],
+            ]
+            await run.check_transcript(*itertools.chain(*talk))

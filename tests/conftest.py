@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.services.fixtures import jaeger as jaeger
 from tests.services.fixtures import jetstream as jetstream
@@ -25,7 +25,11 @@ from tests.services.fixtures import postgres_url as postgres_url
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eventctx-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
-settings.register_profile("ci", print_blob=True, derandomize=True)
+# How long an example takes says how busy the machine is.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("here", PATIENT)
+settings.register_profile("ci", PATIENT, print_blob=True, derandomize=True)
+settings.load_profile("here")
 if os.environ.get("CI") == "true":
     settings.load_profile("ci")
 

@@ -245,7 +245,9 @@ ANY_NAME = sorted(
 
 
 @checks(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(config=st.dictionaries(st.sampled_from(ANY_NAME), ODD, max_size=6))
 def test_any_configuration_of_theirs_mounts_and_serves_a_request(config: dict[str, Any]) -> None:

@@ -70,6 +70,7 @@ HOMES = {
     "langchain_core": {"eventctx.adapters.langchain.*"},
     "langgraph": {"eventctx.adapters.langchain.*"},
     "agents": {"eventctx.adapters.openai_agents*"},
+    "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
     "openai": {"eventctx.orchestrators.providers.openai*"},
     "pytest": {"eventctx.testing.*"},

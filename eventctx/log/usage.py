@@ -72,6 +72,13 @@ LANGCHAIN: Final = UsageForm(
     cache_write=("input_token_details.cache_creation",),
     reasoning=("output_token_details.reasoning",),
 )
+PYDANTIC_AI: Final = UsageForm(
+    prompt=("input_tokens",),
+    output=("output_tokens",),
+    cache_read=("cache_read_tokens",),
+    cache_write=("cache_write_tokens",),
+    reasoning=("output_reasoning_tokens",),
+)
 CODEX: Final = UsageForm(
     prompt=("input_tokens",),
     output=("output_tokens",),

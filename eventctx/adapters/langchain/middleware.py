@@ -8,27 +8,23 @@ session's view is sent instead; the state is not changed.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
+from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.adapters.kit.loops import run_in, wait_in
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
-from eventctx.engine import Engine, open_engine
+from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, Usage, read_usage
 from eventctx.session.context import Context
-from eventctx.sync.loop_thread import LoopThread
-
-T = TypeVar("T")
 
 MAX_SESSIONS: Final = 256
 """Most threads whose transcripts are held; the least recently used is dropped first."""
@@ -66,42 +62,30 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self._session = session
         self._settings = settings
         self._open: OrderedDict[str, _Thread] = OrderedDict()
-        self._own: LoopThread | None = None
-        if isinstance(engine, Engine):
-            self._engine = engine
-            self._loop = _loop_of_caller()
-        else:
-            self._own = LoopThread("eventctx-langchain")
-            self._loop = self._own.loop
-            self._engine = self._own.call(lambda: _opened(os.fspath(engine)))
-            atexit.register(self.close)
+        self._given = GivenEngine(engine, "langchain")
 
     def close(self) -> None:
         """Close the store that the middleware opened. An engine that was given stays open."""
-        if self._own is not None:
-            own, self._own = self._own, None
-            atexit.unregister(self.close)
-            own.call(self._engine.close)
-            own.end()
+        self._given.close()
 
     # -- LangChain's hooks -----------------------------------------------------------------------
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
         """A turn begins."""
         begun = self._begun(self._name(), _agent_name(), state["messages"])
-        await run_in(self._loop, begun)
+        await self._given.run(begun)
 
     def before_agent(self, state: Any, runtime: Any) -> None:
         """As ``abefore_agent``."""
-        wait_in(self._loop, self._begun(self._name(), _agent_name(), state["messages"]))
+        self._given.wait(self._begun(self._name(), _agent_name(), state["messages"]))
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """The turn is over."""
-        await run_in(self._loop, self._over(self._name(), state["messages"]))
+        await self._given.run(self._over(self._name(), state["messages"]))
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """As ``aafter_agent``."""
-        wait_in(self._loop, self._over(self._name(), state["messages"]))
+        self._given.wait(self._over(self._name(), state["messages"]))
 
     async def awrap_model_call(
         self,
@@ -110,13 +94,13 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """Send the view instead of the state's messages."""
         name = self._name()
-        messages = await run_in(self._loop, self._decided(name, request))
+        messages = await self._given.run(self._decided(name, request))
         try:
             response = await handler(request.override(messages=messages))
         except BaseException as error:
-            await run_in(self._loop, self._model_failed(name, error))
+            await self._given.run(self._model_failed(name, error))
             raise
-        await run_in(self._loop, self._answered(name, response.result))
+        await self._given.run(self._answered(name, response.result))
         return response
 
     def wrap_model_call(
@@ -126,13 +110,13 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ModelResponse[Any]:
         """As ``awrap_model_call``."""
         name = self._name()
-        messages = wait_in(self._loop, self._decided(name, request))
+        messages = self._given.wait(self._decided(name, request))
         try:
             response = handler(request.override(messages=messages))
         except BaseException as error:
-            wait_in(self._loop, self._model_failed(name, error))
+            self._given.wait(self._model_failed(name, error))
             raise
-        wait_in(self._loop, self._answered(name, response.result))
+        self._given.wait(self._answered(name, response.result))
         return response
 
     async def awrap_tool_call(
@@ -140,13 +124,13 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Any:
         """Record a tool call."""
         name = self._name()
-        await run_in(self._loop, self._tool_began(name, request))
+        await self._given.run(self._tool_began(name, request))
         try:
             result = await handler(request)
         except BaseException as error:
-            await run_in(self._loop, self._tool_failed(name, request, error))
+            await self._given.run(self._tool_failed(name, request, error))
             raise
-        await run_in(self._loop, self._tool_ended(name, request, result))
+        await self._given.run(self._tool_ended(name, request, result))
         return result
 
     def wrap_tool_call(
@@ -154,13 +138,13 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> Any:
         """As ``awrap_tool_call``."""
         name = self._name()
-        wait_in(self._loop, self._tool_began(name, request))
+        self._given.wait(self._tool_began(name, request))
         try:
             result = handler(request)
         except BaseException as error:
-            wait_in(self._loop, self._tool_failed(name, request, error))
+            self._given.wait(self._tool_failed(name, request, error))
             raise
-        wait_in(self._loop, self._tool_ended(name, request, result))
+        self._given.wait(self._tool_ended(name, request, result))
         return result
 
     # -- in the engine's loop --------------------------------------------------------------------
@@ -182,7 +166,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     async def _thread(self, name: str) -> _Thread:
         thread = self._open.get(name)
         if thread is None:
-            context = await self._engine.session(name, **self._settings)
+            context = await self._given.engine.session(name, **self._settings)
             thread = self._open[name] = _Thread(context)
             if len(self._open) > MAX_SESSIONS:
                 _, oldest = self._open.popitem(last=False)
@@ -259,21 +243,6 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
             cancelled=cancelled,
             name=request.tool_call["name"],
         )
-
-
-def _loop_of_caller() -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise InvalidSetting(
-            "EventctxMiddleware: expected an engine in its event loop, found no loop that runs: "
-            "make the middleware inside it, or give the path of a store"
-        ) from None
-
-
-async def _opened(store: str) -> Engine:
-    engine: Engine = await open_engine(store)
-    return engine
 
 
 def _agent_name() -> str | None:

@@ -1,0 +1,278 @@
+"""Pydantic AI's messages as rows of the log, and back.
+
+A part becomes a block with its own fields, of which those that the engine reads have the names that
+it knows. So there is one copy, which is shortened in its place, and becomes a part again. A request
+is a row for each voice in it: the system's, the framework's own, and the rest, with the results of
+tools. A response is one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+
+from eventctx.adapters.kit.host_list import plain_identity
+
+Row = dict[str, Any]
+
+FIELDS: Final = "pydantic_ai"
+"""The key of a row under which the fields of its message stand: what is in no part."""
+
+_TYPES: Final = {
+    "text": "text",
+    "thinking": "thinking",
+    "tool-call": "tool_use",
+    "tool-return": "tool_result",
+}
+_NAMES: Final = {
+    "text": {"content": "text"},
+    "thinking": {"content": "thinking"},
+    "tool-call": {
+        "id": "item_id",
+        "tool_call_id": "id",
+        "tool_name": "name",
+        "args": "input",
+    },
+    "tool-return": {"tool_call_id": "tool_use_id"},
+}
+"""The names in a block of the fields of a part; all others keep theirs."""
+
+_OWN_NAMES: Final = {
+    kind: {ours: theirs for theirs, ours in names.items()} for kind, names in _NAMES.items()
+}
+_WORDED: Final = ("system-prompt", "user-prompt", "retry-feedback", "retry-prompt")
+"""Kinds of parts whose content is a text, or several items: a block each."""
+
+_FAILED: Final = ("failed", "retried")
+_PASSING: Final = frozenset(("timestamp", "metadata"))
+"""Fields of a part that say when it was made, and what the program noted with it."""
+
+_PROGRAM: Final[Any] = {
+    "instructions": True,
+    "metadata": True,
+    "parts": {"__all__": {"metadata": True}},
+}
+"""What stays out of a row: what the request's system prompt says, and what no model is sent."""
+
+
+def rows_of(messages: Sequence[ModelMessage], *, whole: bool = False) -> list[list[Row]]:
+    """The rows of each message. ``whole``: with the program's metadata and the instructions.
+
+    Values of a program that are no JSON are recorded as texts, but for ``whole``, which raises
+    PydanticSerializationError.
+    """
+    if whole:
+        dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
+    else:
+        dumped = ModelMessagesTypeAdapter.dump_python(
+            list(messages), mode="json", exclude={"__all__": _PROGRAM}, fallback=str
+        )
+    return [_rows(one) for one in dumped]
+
+
+def _rows(message: dict[str, Any]) -> list[Row]:
+    parts = message.pop("parts")
+    fields = {name: value for name, value in message.items() if value not in (None, "complete", {})}
+    if "usage" in fields:
+        fields["usage"] = {name: value for name, value in fields["usage"].items() if value}
+    if fields.pop("kind") == "response":
+        content = [block for part in parts for block in _blocks(part)]
+        return [{"role": "assistant", "content": content, FIELDS: fields}]
+    rows: list[Row] = []
+    for voice, group in groupby(parts, _voice):
+        content = [block for part in group for block in _blocks(part)]
+        row: Row = {"role": "system" if voice == "system" else "user", "content": content}
+        if voice == "framework":
+            row["metadata"] = {"source": "hook"}
+        rows.append(row)
+    rows = rows or [{"role": "user", "content": []}]
+    rows[0][FIELDS] = fields
+    return rows
+
+
+def _voice(part: dict[str, Any]) -> str:
+    kind = part["part_kind"]
+    if kind == "system-prompt":
+        return "system"
+    return "person" if kind in ("user-prompt", "tool-return", "speech") else "framework"
+
+
+def _blocks(part: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A part as blocks: one, but for a prompt of several items."""
+    kind = part["part_kind"]
+    fields = {name: part[name] for name in part if part[name] is not None or name == "content"}
+    if kind in _WORDED:
+        content = fields.pop("content", "")
+        if isinstance(content, str):
+            yield {"type": "text", "text": content, **fields}
+            return
+        yield {"type": "text", "text": "", **fields, "items": len(content)}
+        yield from (_item(one) for one in content)
+        return
+    names = _NAMES.get(kind, {})
+    block = {names.get(name, name): value for name, value in fields.items()}
+    if fields.get("outcome") in _FAILED:
+        block["is_error"] = True
+    yield {"type": _TYPES.get(kind, kind), **block}
+
+
+def _item(item: Any) -> dict[str, Any]:
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    if item.get("kind") == "text-content":
+        return {
+            "type": "text",
+            "text": item["content"],
+            **{k: item[k] for k in item if k != "content"},
+        }
+    return dict(item)
+
+
+def identity(row: Mapping[str, Any]) -> Hashable:
+    """What a row says: without times, and the fields of its message."""
+    content = row["content"]
+    if isinstance(content, list):
+        content = [{k: one[k] for k in one if k not in _PASSING} for one in content]
+    return plain_identity({"role": row["role"], "content": content})
+
+
+# -- back ----------------------------------------------------------------------------------------
+
+
+def messages_of(rows: Sequence[Row]) -> list[ModelMessage]:
+    """Rows as messages: those of one message joined, and texts that the engine inserted."""
+    made: list[dict[str, Any]] = []
+    names: dict[Any, Any] = {}
+    for row in rows:
+        kind = "response" if row["role"] == "assistant" else "request"
+        parts = list(_parts(row, names))
+        if FIELDS not in row and kind == "request" and made and made[-1]["kind"] == kind:
+            made[-1]["parts"] += parts
+        else:
+            made.append({"kind": kind, "parts": parts, **row.get(FIELDS, {})})
+    return ModelMessagesTypeAdapter.validate_python(made)
+
+
+def _parts(row: Row, names: dict[Any, Any]) -> Iterator[dict[str, Any]]:
+    """The parts of a row. ``names`` are the tools of the calls so far, by the calls' ids."""
+    content = row["content"]
+    if isinstance(content, str):
+        told = {"assistant": "text", "system": "system-prompt"}.get(row["role"], "user-prompt")
+        yield {"part_kind": told, "content": content}
+        return
+    blocks = list(content)
+    while blocks:
+        block: Row = dict(blocks.pop(0))
+        kind: str = block.get("part_kind") or _kind_of_block(block, row["role"])
+        if block.get("type") == "tool_use":
+            names[block["id"]] = block["name"]
+        if kind in _WORDED:
+            block.pop("type", None)
+            listed = block.pop("items", None) is not None
+            text = block.pop("text", "")
+            items = [text] if not listed or text else []
+            while (
+                blocks and "part_kind" not in blocks[0] and blocks[0].get("type") != "tool_result"
+            ):
+                items.append(_item_back(blocks.pop(0)))
+                listed = True
+            yield {**block, "part_kind": kind, "content": items if listed else text}
+            continue
+        if _TYPES.get(kind) == block.get("type") or kind == block.get("type"):
+            block.pop("type")
+        block.pop("is_error", None)
+        own = _OWN_NAMES.get(kind, {})
+        part = {own.get(name, name): value for name, value in block.items()}
+        if kind == "tool-return":
+            part.setdefault("tool_name", names.get(part.get("tool_call_id", ""), "unknown"))
+        yield {**part, "part_kind": kind}
+
+
+def _kind_of_block(block: dict[str, Any], role: str) -> str:
+    """The kind of part for a block that the engine made, or whose head it took away."""
+    found = {ours: kind for kind, ours in _TYPES.items()}.get(block.get("type", ""), "text")
+    return found if found != "text" or role == "assistant" else "user-prompt"
+
+
+def _item_back(block: dict[str, Any]) -> Any:
+    if block.get("type") != "text":
+        return block
+    if block.get("kind") == "text-content":
+        fields = {name: value for name, value in block.items() if name not in ("type", "text")}
+        return {"content": block["text"], **fields}
+    return block["text"]
+
+
+class MessageRows:
+    """The rows of the messages that a run holds, each made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[ModelMessage, list[Any], list[Row]]] = {}
+
+    def of(self, messages: Sequence[ModelMessage]) -> list[Row]:
+        """The messages' rows; those of messages that are not among them are forgotten."""
+        new = [one for one in messages if not self._knows(one)]
+        made = {
+            id(one): (one, _copies(one), rows) for one, rows in zip(new, rows_of(new), strict=True)
+        }
+        self._made = {id(one): made.get(id(one)) or self._made[id(one)] for one in messages}
+        return [row for one in messages for row in self._made[id(one)][2]]
+
+    def _knows(self, message: ModelMessage) -> bool:
+        """Whether the rows are known, and no part has been replaced or changed since."""
+        known = self._made.get(id(message))
+        if known is None or known[0] is not message:
+            return False
+        return len(known[1]) == len(message.parts) and all(
+            type(part) is kind and vars(part) == fields
+            for part, (kind, fields) in zip(message.parts, known[1], strict=True)
+        )
+
+    def messages_of(self, rows: Sequence[Row]) -> list[ModelMessage]:
+        """Rows of a view as messages; those that a message was made of are that very message."""
+        heads: dict[Hashable, list[tuple[ModelMessage, list[Row]]]] = {}
+        for message, _, own in self._made.values():
+            heads.setdefault(_key(own[0]), []).append((message, own))
+        found: list[ModelMessage] = []
+        changed: list[Row] = []
+        at = 0
+        while at < len(rows):
+            candidates = heads.get(_key(rows[at]), ())
+            match = next((one for one in candidates if rows[at : at + len(one[1])] == one[1]), None)
+            if match is None:
+                changed.append(rows[at])
+                at += 1
+                continue
+            found += messages_of(changed)
+            found.append(match[0])
+            changed.clear()
+            at += len(match[1])
+        return found + messages_of(changed)
+
+
+def _copies(message: ModelMessage) -> list[Any]:
+    return [(type(part), dict(vars(part))) for part in message.parts]
+
+
+def _key(row: Row) -> Hashable:
+    """A cheap part of what a row says, by which the few that may be equal are found."""
+    content = row["content"]
+    fields = row.get(FIELDS)
+    first = content[0] if isinstance(content, list) and content else {}
+    times = (first.get("timestamp"), None if fields is None else fields.get("timestamp"))
+    return row["role"], len(content), times, isinstance(content, str)
+
+
+def tool_definitions(parameters: Any) -> list[Row]:
+    """The definitions of a request's tools, those that return its output included."""
+    return [
+        {
+            "name": tool.name,
+            "description": tool.description or "",
+            "input_schema": tool.parameters_json_schema,
+        }
+        for tool in (*parameters.function_tools, *parameters.output_tools)
+    ]

@@ -1,0 +1,491 @@
+"""Pydantic AI agents with our capability, with models that follow a script."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pydantic_ai", reason="an extra: eventctx[pydantic-ai]")
+
+from pydantic_ai import Agent, BinaryImage, ImageUrl, ModelRetry
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    RetryFeedbackPart,
+    RetryInfo,
+    SystemPromptPart,
+    TextContent,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+    repair_messages,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+import eventctx
+from eventctx.adapters.pydantic_ai import Eventctx
+from eventctx.adapters.pydantic_ai.rows import MessageRows, identity, messages_of, rows_of
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.record import Record
+
+SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}
+Script = list[ModelResponse | Exception]
+
+
+def reads(*pages: int) -> ModelResponse:
+    return ModelResponse([ToolCallPart("read", {"page": one}, f"call_{one}") for one in pages])
+
+
+def says(text: str) -> ModelResponse:
+    return ModelResponse([TextPart(text)], usage=RequestUsage(input_tokens=310, output_tokens=12))
+
+
+LONG: Script = [*[reads(page, page + 100) for page in range(8)], says("All read.")]
+
+
+def read(page: int) -> str:
+    """Read a page."""
+    return f"page {page}: " + "x" * 1_500
+
+
+class Scripted:
+    """A model that answers by a script, and keeps what it received."""
+
+    def __init__(self, *script: ModelResponse | Exception) -> None:
+        self.script = list(script)
+        self.seen: list[list[ModelMessage]] = []
+        self.tools: list[str] = []
+        self.model = FunctionModel(self._answer, stream_function=self._stream)
+
+    def _next(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.seen.append(list(messages))
+        self.tools = [one.name for one in info.function_tools]
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return self._next(messages, info)
+
+    async def _stream(
+        self, messages: list[ModelMessage], info: AgentInfo
+    ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        for at, part in enumerate(self._next(messages, info).parts):
+            if isinstance(part, ToolCallPart):
+                yield {at: _delta(part)}
+            elif isinstance(part, TextPart):
+                for word in part.content.split(" "):
+                    yield word
+
+
+def _delta(part: ToolCallPart) -> DeltaToolCall:
+    return DeltaToolCall(
+        name=part.tool_name, json_args=json.dumps(part.args), tool_call_id=part.tool_call_id
+    )
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+def agent_of(
+    scripted: Scripted, ours: Eventctx, *others: Any, tools: Any = (read,), **more: Any
+) -> Agent[None, Any]:
+    capabilities = [*others, ours]
+    return Agent(
+        scripted.model,
+        tools=list(tools),
+        instructions="Be brief.",
+        capabilities=capabilities,
+        **more,
+    )
+
+
+async def records_of(engine: Engine, session: str = "s") -> list[Record]:
+    return [one async for one in engine.records(session)]
+
+
+async def types_of(engine: Engine, session: str = "s") -> list[str]:
+    return [one.type for one in await records_of(engine, session)]
+
+
+def shown(rows: list[dict[str, Any]]) -> list[Any]:
+    """What a model is shown of rows: neighbours of a role are one message for every provider."""
+    found: list[Any] = []
+    for row in rows:
+        content = row["content"]
+        if isinstance(content, str):
+            kind = {"system": "system-prompt", "assistant": "text"}.get(row["role"], "user-prompt")
+            content = [{"type": "text", "text": content, "part_kind": kind}]
+        passing = ("timestamp", "metadata", "is_error", "item_id", "outcome")
+        for one in content:
+            block = {name: one[name] for name in one if name not in passing}
+            found.append((row["role"], json.dumps(block, sort_keys=True)))
+    return found
+
+
+async def views(engine: Engine, session: str = "s") -> list[list[Any]]:
+    """What the verified view of every request shows, in order, without the instructions."""
+    found = []
+    for one in await records_of(engine, session):
+        if one.type == "context:request_prepared":
+            view = await engine.request_view(session, position=one.position)
+            assert view.verified
+            first, *rows = view.messages
+            assert first == {"role": "system", "content": "Be brief."}
+            found.append(shown(rows))
+    return found
+
+
+def received(scripted: Scripted) -> list[list[Any]]:
+    return [shown([row for one in rows_of(sent) for row in one]) for sent in scripted.seen]
+
+
+async def test_the_model_received_the_view_of_every_request(engine: Engine) -> None:
+    scripted = Scripted(*LONG, says("Page 3."))
+    agent = agent_of(scripted, Eventctx(engine, "s", **SMALL))
+    result = await agent.run("Read all.")
+    assert len(result.all_messages()) == 18
+    again = await agent.run("Which one?", message_history=result.all_messages())
+    assert again.output == "Page 3."
+    assert await views(engine) == received(scripted)
+    types = await types_of(engine)
+    assert types.count("context:post_compact") >= 2
+    assert types.count("context:messages_set") == 0
+    assert len(scripted.seen[-1]) < 20
+
+
+async def test_a_streamed_run_is_recorded_as_any_other(engine: Engine) -> None:
+    scripted = Scripted(*LONG)
+    agent = agent_of(scripted, Eventctx(engine, "s", **SMALL))
+    async with agent.run_stream("Read all.") as run:
+        assert await run.get_output() == "Allread."
+    assert await views(engine) == received(scripted)
+    types = await types_of(engine)
+    assert (types[1], types[-1]) == ("prompt:submit", "prompt:complete")
+    transcript = await (await engine.session("s")).get_messages()
+    assert transcript[-1]["content"][0]["text"] == "Allread."
+
+
+async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(engine: Engine) -> None:
+    scripted = Scripted(reads(1, 2), says("Read."))
+    await agent_of(scripted, Eventctx(engine, "s"), name="reader").run("Read two.")
+    types = await types_of(engine)
+    assert [types.count(one) for one in ("prompt:submit", "prompt:complete")] == [1, 1]
+    assert [types.count(one) for one in ("provider:request", "provider:response")] == [2, 2]
+    assert [types.count(one) for one in ("tool:pre", "tool:post")] == [2, 2]
+    assert (types[1], types[-1]) == ("prompt:submit", "prompt:complete")
+    row = (await engine.audit("s")).requests[-1]
+    assert row.reported == 310
+
+
+async def test_without_a_session_each_conversation_is_one(engine: Engine) -> None:
+    scripted = Scripted(says("A."), says("B."), says("C."))
+    agent = agent_of(scripted, Eventctx(engine))
+    first = await agent.run("a", conversation_id="one")
+    await agent.run("b", conversation_id="two")
+    await agent.run("c", message_history=first.all_messages())
+    assert len(await views(engine, "one")) == 2
+    assert len(await views(engine, "two")) == 1
+    assert (await views(engine, "one"))[1] == received(scripted)[2]
+
+
+async def test_the_model_searches_what_was_said_with_the_recall_tool(engine: Engine) -> None:
+    asks = ModelResponse([ToolCallPart("recall_messages", {"query": "xyzzy"}, "call_r")])
+    scripted = Scripted(says("Noted."), asks, says("It is xyzzy."))
+    agent = agent_of(scripted, Eventctx(engine, "s"))
+    first = await agent.run("The word is xyzzy.")
+    result = await agent.run("Which word?", message_history=first.all_messages())
+    returned = result.all_messages()[-2].parts[0]
+    assert isinstance(returned, ToolReturnPart)
+    assert "The word is xyzzy." in returned.content
+    assert scripted.tools == ["read", "recall_messages"]
+    await agent_of(other := Scripted(says("a")), Eventctx(engine, "t", recall=False)).run("a")
+    assert other.tools == ["read"]
+
+
+def test_it_serves_agents_that_are_called_synchronously(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    scripted, ours = Scripted(*LONG), Eventctx(path, "s", **SMALL)
+    with asyncio.Runner() as runner:  # closes the loop, which Pydantic AI would leave open
+        asyncio.set_event_loop(runner.get_loop())
+        assert agent_of(scripted, ours).run_sync("Read all.").output == "All read."
+    ours.close()
+    ours.close()  # a second time does nothing
+
+    async def look() -> None:
+        async with eventctx.open(path) as engine:
+            assert await views(engine) == received(scripted)
+            assert (await types_of(engine))[-1] == "prompt:complete"
+
+    asyncio.run(look())
+
+
+async def test_it_serves_agents_of_another_loop(engine: Engine) -> None:
+    scripted = Scripted(*LONG)
+    agent = agent_of(scripted, Eventctx(engine, "s", **SMALL))
+    await asyncio.to_thread(lambda: asyncio.run(agent.run("Read all.")))
+    assert await views(engine) == received(scripted)
+
+
+async def test_an_engine_is_refused_where_its_loop_does_not_run(engine: Engine) -> None:
+    with pytest.raises(InvalidSetting, match="pydantic-ai: expected an engine in its event loop"):
+        await asyncio.to_thread(Eventctx, engine)
+
+
+async def test_a_conversation_goes_on_in_a_new_engine_from_its_history(tmp_path: Path) -> None:
+    path, before = tmp_path / "agents.db", Scripted(*LONG)
+    async with eventctx.open(path) as engine:
+        ran = await agent_of(before, Eventctx(engine, "s", **SMALL)).run("Read all.")
+    after = Scripted(says("Page 3."))
+    async with eventctx.open(path) as engine:
+        ours = Eventctx(engine, "s", **SMALL)
+        history = await ours.history("s")
+        assert [type(one) for one in history] == [type(one) for one in ran.all_messages()]
+        await agent_of(after, ours).run("Which one?", message_history=history)
+        assert await views(engine) == [*received(before), *received(after)]
+        assert (await types_of(engine)).count("context:messages_set") == 0
+
+
+# -- what the host does to its messages ----------------------------------------------------------
+
+
+async def test_what_a_history_processor_removes_is_an_event(engine: Engine) -> None:
+    scripted = Scripted(says("A."), says("B."), says("C."))
+    ours, cuts = Eventctx(engine, "s"), ProcessHistory[None](lambda messages: messages[-3:])
+    agent = agent_of(scripted, ours, cuts)
+    result = await agent.run("a")
+    for text in "bc":
+        result = await agent.run(text, message_history=result.all_messages())
+    assert [len(one) for one in scripted.seen] == [1, 3, 3]
+    assert await views(engine) == received(scripted)
+    assert (await types_of(engine)).count("context:messages_set") == 1
+    assert [row.missing for row in (await engine.audit("s")).requests] == [0, 0, 0]
+
+
+async def test_a_list_that_is_cut_for_one_request_is_sent_as_it_is_and_recorded(
+    engine: Engine,
+) -> None:
+    class Cuts(Eventctx):
+        async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
+            request_context.messages = request_context.messages[-1:]
+            return await super().prepare_model_request(ctx, request_context)
+
+    scripted = Scripted(says("A."), says("B."))
+    agent = agent_of(scripted, Cuts(engine, "s"))
+    first = await agent.run("a")
+    result = await agent.run("b", message_history=first.all_messages())
+    assert len(result.all_messages()) == 4
+    assert len(scripted.seen[-1]) == 1
+    assert (await engine.audit("s")).requests[-1].missing == 2
+    assert (await types_of(engine)).count("context:messages_set") == 0
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+async def test_a_tool_that_asks_for_another_try_and_an_output_that_is_refused(
+    engine: Engine,
+) -> None:
+    def picky(page: int) -> str:
+        if page < 2:
+            raise ModelRetry("Pages begin at 2.")
+        return "Here."
+
+    calls = [ModelResponse([ToolCallPart("picky", {"page": n}, f"c{n}")]) for n in (1, 2)]
+    scripted = Scripted(*calls, says("No."), says("Yes."))
+    agent = agent_of(scripted, Eventctx(engine, "s"), tools=[picky])
+
+    @agent.output_validator
+    def politely(text: str) -> str:
+        if text == "No.":
+            raise ModelRetry("Say yes.")
+        return text
+
+    assert (await agent.run("Read.")).output == "Yes."
+    types = await types_of(engine)
+    assert (types.count("tool:error"), types.count("tool:post")) == (1, 1)
+    assert types.count("context:messages_set") == 0
+    found, sent = await views(engine), received(scripted)
+    assert found[:3] == sent[:3]
+    # The feedback reaches each model as its own API wants it, here as a prompt in a fence.
+    assert found[3][:-1] == sent[3][:-1]
+    assert "Say yes." in found[3][-1][1]
+    assert "Say yes." in sent[3][-1][1]
+
+
+async def test_an_attempt_that_fails_is_a_call_and_the_session_goes_on(engine: Engine) -> None:
+    scripted = Scripted(ConnectionError("unplugged"), says("Here."))
+    agent = agent_of(scripted, Eventctx(engine, "s"))
+    with pytest.raises(ConnectionError):
+        await agent.run("There?")
+    await agent.run("Still there?")
+    types = await types_of(engine)
+    assert types.count("provider:error") == 1
+    assert types.count("prompt:submit") == types.count("prompt:complete") == 2
+    assert await views(engine) == received(scripted)
+
+
+async def test_a_run_that_is_interrupted_in_a_tool_leaves_a_session_that_goes_on(
+    engine: Engine,
+) -> None:
+    began = asyncio.Event()
+
+    async def waits() -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    call = ModelResponse([ToolCallPart("waits", {}, "call_w")])
+    scripted, ours = Scripted(call, says("Stopped.")), Eventctx(engine, "s")
+    agent = agent_of(scripted, ours, tools=[waits])
+    run = asyncio.ensure_future(agent.run("Wait."))
+    await began.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert (await records_of(engine))[-1].type == "prompt:complete"
+    history = repair_messages(await ours.history("s"))
+    await agent.run("And now?", message_history=history)
+    assert await views(engine) == received(scripted)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+import eventctx
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+from eventctx.adapters.pydantic_ai import Eventctx
+
+def kill() -> str:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def answer(messages, info):
+    return ModelResponse([ToolCallPart("kill", {}, "call_k")])
+
+async def main():
+    engine = await eventctx.open(sys.argv[1])
+    agent = Agent(FunctionModel(answer), tools=[kill], instructions="Be brief.",
+                  capabilities=[Eventctx(engine, "s")])
+    await agent.run("Do it.")
+
+asyncio.run(main())
+"""
+
+
+async def test_a_kill_in_a_tool_leaves_the_call_in_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    ran = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", KILLED, str(path)], timeout=120
+    )
+    assert ran.returncode == -9
+    scripted = Scripted(says("It was killed."))
+    async with eventctx.open(path) as engine:
+        ours = Eventctx(engine, "s")
+        history = await ours.history("s")
+        assert [type(one.parts[0]) for one in history] == [UserPromptPart, ToolCallPart]
+        await agent_of(scripted, ours).run("Well?", message_history=repair_messages(history))
+        assert (await views(engine))[-1] == received(scripted)[-1]
+        types = await types_of(engine)
+        assert types.count("prompt:submit") == types.count("prompt:complete") == 2
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+EVERY: list[ModelMessage] = [
+    ModelRequest(
+        [
+            SystemPromptPart("s"),
+            UserPromptPart(
+                [
+                    "hi",
+                    TextContent("there", metadata={"a": 1}),
+                    BinaryImage(b"abc", media_type="image/png"),
+                    ImageUrl("http://x/y.png"),
+                ]
+            ),
+        ],
+        instructions="i",
+        metadata={"b": 2},
+    ),
+    ModelResponse(
+        [
+            ThinkingPart("t", signature="g", provider_name="p"),
+            TextPart("x", id="item_1"),
+            ToolCallPart("f", {"a": None}, "c1", id="item_2"),
+            ToolCallPart("f", '{"a":2}', "c2"),
+        ],
+        usage=RequestUsage(input_tokens=3),
+        model_name="m",
+    ),
+    ModelRequest(
+        [
+            ToolReturnPart("f", {"r": [1, 2]}, "c1", metadata={"z": 1}),
+            ToolReturnPart("f", ["text", {"d": 1}], "c2", outcome="failed"),
+            UserPromptPart("more"),
+            UserPromptPart(["one"]),
+        ]
+    ),
+    ModelResponse([TextPart("y")]),
+    ModelRequest([RetryFeedbackPart("again", retry=RetryInfo(cause="model_retry"))]),
+]
+
+
+def test_every_message_comes_back_whole_from_its_rows() -> None:
+    rows = [row for one in rows_of(EVERY, whole=True) for row in one]
+    assert messages_of(json.loads(json.dumps(rows))) == EVERY
+
+
+def test_messages_that_are_shown_whole_go_back_as_the_same_objects() -> None:
+    known = MessageRows()
+    rows = known.of(EVERY)
+    copied = json.loads(json.dumps(rows))
+    back = known.messages_of(copied)
+    assert all(one is other for one, other in zip(back, EVERY, strict=True))
+
+
+def test_what_a_view_shortened_and_inserted_goes_back_as_messages() -> None:
+    known = MessageRows()
+    rows = json.loads(json.dumps(known.of(EVERY)))
+    answered = next(at for at, row in enumerate(rows) if row["content"][0]["type"] == "tool_result")
+    rows[answered]["content"][1]["content"] = "te…"
+    rows.insert(answered, {"role": "user", "content": "A note."})
+    back = known.messages_of(rows)
+    assert back[:2] == EVERY[:2]
+    note, results = back[2], back[3]
+    assert isinstance(note.parts[0], UserPromptPart)
+    assert note.parts[0].content == "A note."
+    assert [type(one) for one in results.parts] == [type(one) for one in EVERY[2].parts]
+    assert getattr(results.parts[1], "content", None) == "te…"
+    assert getattr(results.parts[1], "outcome", None) == "failed"
+
+
+def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
+    message, known = ModelRequest([UserPromptPart("before")]), MessageRows()
+    known.of([message])
+    message.parts[0].content = "after"  # type: ignore[union-attr]
+    assert known.of([message])[0]["content"][0]["text"] == "after"
+
+
+def test_a_value_that_is_no_json_is_recorded_as_a_text() -> None:
+    message = ModelRequest([ToolReturnPart("f", {"at": object()}, "c", metadata=object())])
+    (row,) = rows_of([message])[0]
+    assert "object object" in row["content"][0]["content"]["at"]
+    assert identity(row) == identity({**row, "pydantic_ai": {"run_id": "other"}})

@@ -1,5 +1,6 @@
 """The public names, one a line; ``eventctx.lazy_names`` reads them."""
 
+from eventctx.adapters.clients.wrapping import wrap as wrap
 from eventctx.engine import Engine as Engine
 from eventctx.engine import open_engine
 from eventctx.errors import AlreadyTakenBack as AlreadyTakenBack

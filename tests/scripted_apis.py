@@ -37,6 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.received.append(body)  # type: ignore[attr-defined]
         problem = refused(ReceivedRequest(self.path, {}, body))
         if problem:
             error = {"type": "invalid_request_error", "message": problem}
@@ -66,9 +67,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering() -> Iterator[dict[str, str]]:
-    """The environment in which the SDKs ask this server."""
+def answering(received: list[Body] | None = None) -> Iterator[dict[str, str]]:
+    """The environment in which the SDKs ask this server; ``received`` gets what it is asked."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.received = [] if received is None else received  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     try:
@@ -92,7 +94,7 @@ def _text(content: Any) -> str:
 def _thought(rows: list[Body], tools: bool) -> tuple[list[str], str]:
     """The files that the model wants to read, or else what it says."""
     last = rows[-1]
-    results = last["role"] == "tool" or last.get("type") == "function_call_output"
+    results = last.get("role") == "tool" or last.get("type") == "function_call_output"
     if isinstance(last.get("content"), list):
         results |= last["content"][0].get("type") == "tool_result"
     if results:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 
 BodyAt = tuple[int, int]
 """The address of a body: the position of its record, and its index there."""
+
+
+class SentApi(NamedTuple):
+    """How a rule of a request that we saw ourselves reads a body: the names of two of its fields.
+
+    ``messages`` is the field of its messages, each of which was sent with all its fields;
+    ``system`` that of the system prompt.
+    """
+
+    messages: str = "messages"
+    system: str = "system"
+
+
+APIS: Final = {
+    "anthropic-messages-1": SentApi(),
+    "openai-chat-1": SentApi(),
+    "openai-responses-1": SentApi("input", "instructions"),
+}
+"""The rules of requests that we saw on their way. An importer's rule is that of its client."""
 
 
 class CacheMark(msgspec.Struct, frozen=True, array_like=True):
@@ -32,11 +51,12 @@ class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request as it was sent.
 
     Its messages are the first ``keep`` ones of the request at position ``base``, then those at
-    ``tail``; of a stored message only role and content were sent. ``system``, ``tools`` and
-    ``parameters`` (all other fields of the request) are addresses, too. The client named each of
-    these contents by a hash when it sent them; ``rule`` names the rule of these hashes, by which
-    each was made again before it was believed. ``digest`` (hex) covers the salted digests of the
-    stored bodies, so that it tells nothing of an erased text.
+    ``tail``; of a stored message only role and content were sent, or all of it under a rule of
+    ``APIS``. ``system``, ``tools`` and ``parameters`` (all other fields of the request) are
+    addresses, too. The client named each of these contents by a hash when it sent them; ``rule``
+    names the rule of these hashes, by which each was made again before it was believed. A rule of
+    ``APIS`` names none: the request was seen on its way. ``digest`` (hex) covers the salted digests
+    of the stored bodies, so that it tells nothing of an erased text.
     ``message_tokens``, ``system_tokens`` and ``tools_tokens`` are our estimates; ``injected``
     counts the texts in its messages that the client put there.
     """

@@ -190,7 +190,7 @@ async def request_at(
         prepared.iteration,
         event,
         entries,
-        messages if sent is None else sent.body()["messages"],
+        messages if sent is None else sent.rows,
         digest,
         whole and sound and (known == "prepared" if sent is None else sent.holds),
         whole and sound,

@@ -13,9 +13,11 @@ from eventctx.log.record import Body
 from eventctx.log.soundness import check, damaged, is_sound
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
+    APIS,
     BodyAt,
     CacheMark,
     Injected,
+    SentApi,
     WireForm,
     hash_of,
     request_digest,
@@ -58,15 +60,26 @@ class SentForm(msgspec.Struct, frozen=True):
     digest: str
     holds: bool
     erased: bool = False
+    rule: str = ""
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The messages as they were sent, with their cache marks."""
+        found: list[dict[str, Any]] = self.body()[self._api.messages]
+        return found
+
+    @property
+    def _api(self) -> SentApi:
+        return APIS.get(self.rule, SentApi())
 
     def body(self) -> dict[str, Any]:
         """The fields of the request as a dict of its own, with its cache marks in their places."""
         found: dict[str, Any] = {**self.parameters}
         if self.system is not None:
-            found["system"] = self.system
+            found[self._api.system] = self.system
         if self.tools is not None:
             found["tools"] = self.tools
-        found["messages"] = [
+        found[self._api.messages] = [
             {"role": "user", "content": _ERASED} if one.message is None else one.message
             for one in self.messages
         ]
@@ -148,10 +161,11 @@ async def sent_form(
         hash_of([by_place[Address(*at)].digest for at in places]),
         *[None if one is None else by_place[Address(*one)].digest for one in beside],
     )
+    whole = form.rule in APIS
     messages = [
         SentMessage(
             # A stored content is all that was sent, a transcript's message more than that.
-            one if one is None or at in sources.contents else as_sent(one),
+            one if one is None or whole or at in sources.contents else as_sent(one),
             sources.numbers(at),
             sources.contents[at].injected if at in sources.contents else (),
         )
@@ -166,6 +180,7 @@ async def sent_form(
         digest,
         digest == form.digest and all(map(is_sound, bodies)),
         any(body.data is None for body in bodies),
+        form.rule,
     )
 
 

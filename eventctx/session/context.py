@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from eventctx.search.recall import Recall, RecallTool
     from eventctx.session.answers.sent_form import SdkObject
     from eventctx.session.host_turns import Following
+    from eventctx.session.observed import ObservedRequests, OwnRequest
     from eventctx.session.requests import RequestHandler
     from eventctx.session.result import CompactionResult
 
@@ -92,6 +93,13 @@ class Context:
         return RequestHandler(
             self._session, self.policy, self.settings, questions, self._emitter, self._intercept
         )
+
+    @cached_property
+    def _observed(self) -> ObservedRequests:
+        """Made by the first request that the program made itself."""
+        from eventctx.session.observed import ObservedRequests
+
+        return ObservedRequests(self._session, self._emitter)
 
     @property
     def session_id(self) -> str:
@@ -425,6 +433,18 @@ class Context:
         _check_additions(additions)
         await self._additions.record_sent(prepared, messages, additions, missing)
 
+    async def observe_request(
+        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+    ) -> int:
+        """Record a request that the program made itself, as it is sent; return its position.
+
+        It is *observed*: ``Engine.request_view`` rebuilds it, and verifies it by its digest.
+        Nothing is compacted. ``call`` is as for ``get_messages_for_request``. Raises
+        InvalidMessage and what the store raises.
+        """
+        await self._session.appends.writable("record a request")
+        return await self._observed.record(sent, None if call is None else call.sends)
+
     async def emit(self, event: Event) -> None:
         """Append an activity event of the catalogue in its place, without waiting for the disk.
 
@@ -467,7 +487,7 @@ class Context:
 
     async def _exported(self, position: int) -> None:
         if self.settings.export_on_compact:
-            from eventctx.session.transcript_export import write_transcript
+            from eventctx.stores.transcript_export import write_transcript
 
             folder = self.settings.storage_path
             await write_transcript(folder, self.session_id, position, await self.get_messages())

@@ -38,6 +38,7 @@ from eventctx.session.activity import Emitter
 from eventctx.session.answers.sent_form import SdkObject
 from eventctx.session.evidence.deleting import ExpiredSession
 from eventctx.session.evidence.erasing import ErasureResult
+from eventctx.session.observed import OwnRequest
 from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
@@ -255,6 +256,9 @@ class Context:
         additions: Sequence[tuple[int, dict[str, Any]]],
         missing: int = 0,
     ) -> None: ...
+    def observe_request(
+        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+    ) -> int: ...
     def emit(self, event: Event) -> None: ...
     def following(self) -> Following: ...
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]: ...

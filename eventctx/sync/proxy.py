@@ -152,6 +152,11 @@ def _behind(given: Any) -> Any:
     return given._target if isinstance(given, Proxy) else given
 
 
+def asynchronous(engine: SyncEngine) -> tuple[engines.Engine, LoopThread]:
+    """The engine of the async API behind ``engine``, and the thread that its loop runs in."""
+    return engine._target, engine._loop
+
+
 def opened(loop: LoopThread, arguments: Any, options: Any) -> SyncEngine:
     """An open engine. Where it cannot be opened, the loop is ended before the error is raised."""
     try:

@@ -71,7 +71,7 @@ def _of_object(value: Any, path: str) -> Any:
     if is_sdk_object(found):
         raise InvalidMessage(path, f"a {type(value).__name__} that gives none", "a dict")
     found = sent_form(found, path)
-    return _without_own(found) if type(found) is dict else found
+    return api_form(found) if type(found) is dict else found
 
 
 def _as_sent(value: Any, dump: Callable[..., Any]) -> Any:
@@ -84,8 +84,8 @@ def _as_sent(value: Any, dump: Callable[..., Any]) -> Any:
         return dump()  # not pydantic's
 
 
-def _without_own(found: dict[str, Any]) -> dict[str, Any]:
-    """Without what an API or its SDK adds to a message, block or item, and what no API takes."""
+def api_form(found: dict[str, Any]) -> dict[str, Any]:
+    """A message without what an API or its SDK adds to it or its blocks, and what no API takes."""
     kept = _without_nulls(found)
     content = kept.get("content")
     if isinstance(content, list):

@@ -69,7 +69,7 @@ def is_(row: Row, message: dict[str, Any]) -> bool:
 def same(row: Row, message: dict[str, Any]) -> bool:
     """Whether a message that is this one says the same."""
     referred = message.get("type") == _REFERENCE
-    return referred or _plain(row.message) == _plain(message)
+    return referred or plain_form(row.message) == plain_form(message)
 
 
 def may_be_left_out(row: Row) -> bool:
@@ -81,7 +81,7 @@ def may_be_left_out(row: Row) -> bool:
 def _mark(message: dict[str, Any]) -> object:
     facts = item_facts_or_none(message)
     if facts is None:
-        return _plain(message)
+        return plain_form(message)
     if facts.kind == "system":
         return _SYSTEM
     if facts.results or facts.calls:
@@ -89,10 +89,10 @@ def _mark(message: dict[str, Any]) -> object:
     sealed = sealed_mark(message)
     if sealed is not None:
         return message["type"], sealed
-    return facts.role, text_of_content(message.get("content")) or _plain(message)
+    return facts.role, text_of_content(message.get("content")) or plain_form(message)
 
 
-def _plain(message: dict[str, Any]) -> Any:
+def plain_form(message: dict[str, Any]) -> Any:
     """A message in one form, without what may differ where it says the same."""
     sealed = sealed_mark(message)
     if sealed is not None:

@@ -35,7 +35,7 @@ class SentRequests:
         messages = sent.get("messages")
         if not isinstance(messages, list) or not all(map(_is_message, messages)):
             return None, []
-        plain = _without_marks(sent)
+        plain = without_marks(sent)
         digests = tuple([message_digest(one) for one in plain["messages"]])
         keep = _shared(self._messages, digests)
         items: list[Item] = [
@@ -64,7 +64,7 @@ class SentRequests:
                 keep,
                 shape if has_shape else None,
                 key.hex(),
-                tuple(_marks(sent, ())),
+                tuple(cache_marks(sent)),
             )
         )
         self._id, self._messages = name, digests
@@ -83,20 +83,21 @@ def _shared(before: tuple[bytes, ...], now: tuple[bytes, ...]) -> int:
     return next((place for place, (one, other) in enumerate(pairs) if one != other), same)
 
 
-def _marks(value: Any, path: Path) -> Iterator[CacheMark]:
+def cache_marks(value: Any, path: Path = ()) -> Iterator[CacheMark]:
     """The marks up to which the provider caches, each with the path of what it marks."""
     if isinstance(value, dict):
         if _MARK in value:
             yield CacheMark(path, value[_MARK])
         for key, inner in value.items():
             if key != _MARK:
-                yield from _marks(inner, (*path, key))
+                yield from cache_marks(inner, (*path, key))
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _marks(inner, (*path, index))
+            yield from cache_marks(inner, (*path, index))
 
 
-def _without_marks(value: Any) -> Any:
+def without_marks(value: Any) -> Any:
+    """The value without the marks up to which the provider caches."""
     if isinstance(value, dict):
-        return {key: _without_marks(inner) for key, inner in value.items() if key != _MARK}
-    return [_without_marks(inner) for inner in value] if isinstance(value, list) else value
+        return {key: without_marks(inner) for key, inner in value.items() if key != _MARK}
+    return [without_marks(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,1 @@
+"""Clients of model APIs: ``eventctx.wrap(AsyncAnthropic(), engine, "my-session")``."""

@@ -1,0 +1,227 @@
+"""The transport of a wrapped client: it sends through the caller's HTTP client, and records.
+
+Anthropic's and OpenAI's SDKs are built on a client of httpx or httpx2. A copy of the SDK's client
+gets an HTTP client of the same library whose transport is the caller's own one, with its pool,
+proxies and hooks. So every method of the SDK, its retries, streams and errors are as before.
+No library is imported here: it is the one of the client that is wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from importlib import import_module
+from typing import Any, Protocol
+
+Headers = list[tuple[str, str]]
+
+
+class Observer(Protocol):
+    """Hears of the calls. Its methods never raise, but for a cancellation."""
+
+    def begin(self, path: str, content: bytes) -> Any:
+        """A request is about to leave. What it returns has the ``content`` to send, if another."""
+        ...
+
+    def ended(
+        self, call: Any, status: int, content: bytes | None, error: BaseException | None
+    ) -> Any:
+        """The answer's body was read, as far as it came; ``content`` None: there was none."""
+        ...
+
+
+def library_of(client: Any) -> Any:
+    """The HTTP library of a client. Raises LookupError for a client of another kind."""
+    names = {"AsyncClient", "Client"}
+    home = next((one.__module__ for one in type(client).__mro__ if one.__name__ in names), None)
+    if home is None:
+        raise LookupError(type(client).__name__)
+    return import_module(home.partition(".")[0])
+
+
+def is_async(client: Any) -> bool:
+    """Whether an HTTP client is the one for async."""
+    return hasattr(client, "aclose")
+
+
+def recording_client(inner: Any, observer: Observer) -> Any:
+    """An HTTP client that sends through ``inner``, and tells ``observer``."""
+    library = library_of(inner)
+    kind, transport = (
+        (library.AsyncClient, _AsyncTransport) if is_async(inner) else (library.Client, _Transport)
+    )
+    return kind(
+        transport=transport(library, inner, observer),
+        headers=inner.headers,
+        cookies=inner.cookies,
+        params=inner.params,
+        timeout=inner.timeout,
+        base_url=inner.base_url,
+        follow_redirects=inner.follow_redirects,
+        trust_env=False,  # the caller's client has read the environment
+    )
+
+
+class _Body:
+    """What came of an answer's body, and what is told of it once."""
+
+    def __init__(self, library: Any, response: Any, call: Any, observer: Observer) -> None:
+        self._library = library
+        self._response = response
+        self._call = call
+        self._observer = observer
+        self._pieces: list[bytes] = []
+        self._told = call is None
+
+    def _tell(self, error: BaseException | None = None) -> Any:
+        if self._told:
+            return None
+        self._told = True
+        pieces, self._pieces = b"".join(self._pieces), []
+        return self._observer.ended(
+            self._call, self._response.status_code, self._read(pieces), error
+        )
+
+    def _read(self, pieces: bytes) -> bytes:
+        """The body as it is meant, not as it was packed."""
+        headers = self._response.headers
+        try:
+            whole = self._library.Response(200, headers=headers, content=pieces)
+            found: bytes = whole.content
+        except Exception:  # a body that was cut in the middle of a packed block
+            return pieces
+        return found
+
+
+class _AsyncBody(_Body):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._response.aiter_raw():
+                if not self._told:
+                    self._pieces.append(piece)
+                yield piece
+        except Exception as error:
+            await _awaited(self._tell(error))
+            raise
+        await _awaited(self._tell())
+
+    async def aclose(self) -> None:
+        try:
+            await self._response.aclose()
+        finally:
+            await _awaited(self._tell())
+
+
+class _SyncBody(_Body):
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            for piece in self._response.iter_raw():
+                if not self._told:
+                    self._pieces.append(piece)
+                yield piece
+        except Exception as error:
+            self._tell(error)
+            raise
+        self._tell()
+
+    def close(self) -> None:
+        try:
+            self._response.close()
+        finally:
+            self._tell()
+
+
+class _Sending:
+    """What both transports do."""
+
+    def __init__(self, library: Any, inner: Any, observer: Observer) -> None:
+        self._library = library
+        self._inner = inner
+        self._observer = observer
+        stream = library.AsyncByteStream if is_async(inner) else library.SyncByteStream
+        body = _AsyncBody if is_async(inner) else _SyncBody
+        self._stream: Callable[..., Any] = type("RecordedStream", (body, stream), {})
+
+    def _begin(self, request: Any) -> Any:
+        if request.method != "POST":
+            return None
+        try:
+            content = request.content
+        except self._library.RequestNotRead:  # an upload, which no model is asked with
+            return None
+        return self._observer.begin(request.url.path, content)
+
+    def _to_send(self, request: Any, call: Any) -> Any:
+        if call is None or call.content is None:
+            return request
+        headers = [
+            (name, value)
+            for name, value in request.headers.raw
+            if name.lower() != b"content-length"
+        ]
+        return self._library.Request(
+            request.method,
+            request.url,
+            headers=headers,
+            content=call.content,
+            extensions=request.extensions,
+        )
+
+    def _passed_on(self, response: Any, call: Any) -> Any:
+        return self._library.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=self._stream(self._library, response, call, self._observer),
+            extensions=response.extensions,
+        )
+
+
+class _AsyncTransport(_Sending):
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request through the caller's client."""
+        call = await _awaited(self._begin(request))
+        try:
+            response = await self._inner.send(
+                self._to_send(request, call), stream=True, follow_redirects=False
+            )
+        except BaseException as error:
+            await _awaited(self._observer.ended(call, 0, None, error))
+            raise
+        return self._passed_on(response, call)
+
+    async def aclose(self) -> None:
+        """Close the caller's client."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> _AsyncTransport:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
+class _Transport(_Sending):
+    def handle_request(self, request: Any) -> Any:
+        """Send a request through the caller's client."""
+        call = self._begin(request)
+        try:
+            response = self._inner.send(
+                self._to_send(request, call), stream=True, follow_redirects=False
+            )
+        except BaseException as error:
+            self._observer.ended(call, 0, None, error)
+            raise
+        return self._passed_on(response, call)
+
+    def close(self) -> None:
+        """Close the caller's client."""
+        self._inner.close()
+
+    def __enter__(self) -> _Transport:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+async def _awaited(value: Awaitable[Any] | None) -> Any:
+    return None if value is None else await value

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NoAnswerError
 
 from eventctx.log.record import GENESIS, Draft, chain_digest
 from eventctx.stores.jetstream.wire.collecting import CollectingClient
@@ -28,6 +30,17 @@ from eventctx.stores.jetstream.wire.layout import (
     split_unit,
     stored,
 )
+
+
+@asynccontextmanager
+async def connected(servers: str | list[str]) -> AsyncIterator[CollectingClient]:
+    """A client that is closed at the end of the block, however that ends."""
+    client = CollectingClient()
+    await client.connect(servers)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 class Bare:
@@ -56,12 +69,22 @@ class Bare:
                     "headers_only": True,
                 },
             }
-            await self.api(f"STREAM.CREATE.{config['name']}", config)
+            async with asyncio.timeout(60):
+                while True:
+                    try:
+                        await self.api(f"STREAM.CREATE.{config['name']}", config, 5)
+                        break
+                    except NoAnswerError:
+                        # Servers that are about to elect another leader drop what they are asked;
+                        # to make a stream again that is there already changes nothing.
+                        continue
 
-    async def api(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def api(
+        self, operation: str, request: Mapping[str, Any], seconds: float = 60
+    ) -> dict[str, Any]:
         """Ask the JetStream API."""
         payload = json.dumps(request).encode()
-        answer = await self.client.request(f"$JS.API.{operation}", payload, timeout=10)
+        answer = await self.client.request(f"$JS.API.{operation}", payload, timeout=seconds)
         found: dict[str, Any] = json.loads(answer.data)
         assert "error" not in found, found
         return found
@@ -69,10 +92,10 @@ class Bare:
     async def put(self, subject: str, message: WireMessage) -> int:
         """Store one message; its sequence."""
         headers = dict(message.headers) or None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
-                    answer = await self.client.request(subject, message.payload, 10, False, headers)
+                    answer = await self.client.request(subject, message.payload, 60, False, headers)
                     break
                 except NoRespondersError:  # the stream's first leader is about to be elected
                     await asyncio.sleep(0.02)

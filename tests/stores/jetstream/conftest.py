@@ -10,10 +10,9 @@ import pytest
 
 from eventctx.stores.jetstream.reads.asking import Asking
 from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
 from eventctx.stores.jetstream.wire.layout import Names
 from tests.services.nats_server import Cluster
-from tests.stores.jetstream.bare import Bare
+from tests.stores.jetstream.bare import Bare, connected
 
 _numbers = itertools.count()
 
@@ -26,12 +25,10 @@ def fresh_name() -> str:
 @pytest.fixture
 async def bare(jetstream: Cluster) -> AsyncIterator[Bare]:
     """The streams of an empty store with one shard, and a client."""
-    client = CollectingClient()
-    await client.connect(jetstream.servers)
-    written = Bare(client, Names(fresh_name(), 1))
-    await written.create()
-    yield written
-    await client.close()
+    async with connected(jetstream.servers) as client:
+        written = Bare(client, Names(fresh_name(), 1))
+        await written.create()
+        yield written
 
 
 @pytest.fixture

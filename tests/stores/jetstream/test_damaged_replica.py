@@ -9,7 +9,7 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -27,55 +27,15 @@ from eventctx.stores.jetstream.reads.whole import Whole
 from eventctx.stores.jetstream.wire.collecting import CollectingClient
 from eventctx.stores.jetstream.wire.layout import Names
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
-from tests.services.nats_server import Cluster, find, running
-from tests.stores.jetstream.bare import Bare
+from tests.services.nats_server import Cluster, Node, find, running
+from tests.stores.jetstream.bare import Bare, connected
 
-pytestmark = pytest.mark.slow
+# One cluster serves all these tests: whatever can befall a stream's files has a stream of its own.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damaged replica")]
 
 RECORDS = 300
-
-
-class Damaged(NamedTuple):
-    """A store of which one server lost a part, and that server's number."""
-
-    cluster: Cluster
-    client: CollectingClient
-    names: Names
-    victim: int
-
-    def reader(self) -> SessionReader:
-        """A reader that has seen nothing yet."""
-        return SessionReader(Asking(self.client, self.names, 20.0))
-
-    def copy_anew(self) -> None:
-        """Do what the error says: stop it, remove its store_dir, and start it."""
-        stream = self.names.stream(0)
-        node = self.cluster.nodes[self.victim]
-        self.cluster.stop(self.victim)
-        shutil.rmtree(node.data)
-        self.cluster.start(self.victim)
-        until = time.monotonic() + 30
-        while time.monotonic() < until:
-            states = [self.cluster.details(one, stream).get("state") for one in self.cluster.nodes]
-            if len({json.dumps(one) for one in states}) == 1:
-                return
-            time.sleep(0.1)
-        raise AssertionError(states)
-
-    async def lead(self) -> None:
-        """Make the damaged server the leader."""
-        name = self.cluster.nodes[self.victim].name
-        stream = self.names.stream(0)
-        request = b'{"placement": {"preferred": "%s"}}' % name.encode()
-        async with asyncio.timeout(30):
-            while True:
-                with suppress(NatsError):  # there may be no leader just now
-                    await self.client.request(
-                        f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=2
-                    )
-                if await asyncio.to_thread(self.cluster.leader, stream) == self.victim:
-                    return
-                await asyncio.sleep(0.2)
+VICTIM = 2
+"""The server that lost a part; the tests are connected to the first one."""
 
 
 def _truncate(block: Path) -> None:
@@ -89,40 +49,100 @@ def _flip(block: Path) -> None:
         opened.write(b"\xff\x00\xff")
 
 
-@pytest.fixture(params=[_truncate, Path.unlink, _flip], ids=["truncated", "deleted", "flipped"])
-async def damaged(request: pytest.FixtureRequest, jetstream: Cluster) -> AsyncIterator[Damaged]:
-    with running(binary=find()) as cluster:
-        client = CollectingClient()
-        await client.connect(cluster.servers[0])
-        names = Names("DAMAGED", 1)
-        bare = Bare(client, names)
-        await bare.create()
-        for number in range(RECORDS // 3):
-            await bare.append("s", [make_draft(f"{number}-{n}", "x" * 2000) for n in range(3)])
-        victim = await _victim(cluster, names)
-        cluster.stop(victim)
-        blocks = cluster.nodes[victim].blocks(names.stream(0))
-        request.param(blocks[-1])
-        cluster.start(victim)
-        yield Damaged(cluster, client, names, victim)
-        await client.close()
+def _alter(block: Path) -> None:
+    with block.open("r+b") as opened:
+        opened.seek(block.read_bytes().index(b"the payload of 25"))
+        opened.write(b"THE")
 
 
-async def _victim(cluster: Cluster, names: Names) -> int:
-    """A server that follows with all that was stored, and to which the test is not connected."""
-    stream = names.stream(0)
-    leader = await asyncio.to_thread(cluster.leader, stream)
-    victim = 2 if leader == 1 else 1
-    async with asyncio.timeout(30):
-        while _last(cluster, victim, stream) != _last(cluster, leader, stream):  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    return victim
+DAMAGES = {"truncated": _truncate, "deleted": Path.unlink, "flipped": _flip}
+
+
+class Damaged(NamedTuple):
+    """A store of which one server lost a part."""
+
+    cluster: Cluster
+    client: CollectingClient
+    names: Names
+
+    @property
+    def node(self) -> Node:
+        """The server that lost a part."""
+        return self.cluster.nodes[VICTIM]
+
+    def reader(self) -> SessionReader:
+        """A reader that has seen nothing yet."""
+        return SessionReader(Asking(self.client, self.names, 60.0))
+
+    async def lead(self, number: int = VICTIM) -> None:
+        """Make a server the leader, the damaged one by default."""
+        stream = self.names.stream(0)
+        request = b'{"placement": {"preferred": "%s"}}' % self.cluster.nodes[number].name.encode()
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(self.cluster.leader, stream) != number:
+                with suppress(NatsError):  # there may be no leader just now
+                    await self.client.request(
+                        f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=2
+                    )
+                await asyncio.sleep(0.05)
+
+    async def whole(self) -> None:
+        """Wait until the damaged server has what the leader has."""
+        async with asyncio.timeout(60):
+            while True:
+                stream = self.names.stream(0)
+                leader = await asyncio.to_thread(self.cluster.leader, stream)
+                if _last(self.cluster, VICTIM, stream) == _last(self.cluster, leader, stream):
+                    return
+                await asyncio.sleep(0.05)
 
 
 def _last(cluster: Cluster, node: int, stream: str) -> int:
     """The sequence of the last message that a server has of a stream."""
     state = cluster.details(cluster.nodes[node], stream).get("state", {})
     return int(state.get("last_seq", -node))
+
+
+@pytest.fixture(scope="module")
+def cluster(jetstream: Cluster) -> Iterator[Cluster]:
+    """Servers of which one lost a part of each stream while it was down."""
+    with running(binary=find()) as own:
+        asyncio.run(_fill(own))
+        own.stop(VICTIM)
+        for name, damage in {**DAMAGES, "altered": _alter}.items():
+            damage(own.nodes[VICTIM].blocks(Names(name, 1).stream(0))[-1])
+        own.start(VICTIM)
+        yield own
+
+
+async def _fill(cluster: Cluster) -> None:
+    async with connected(cluster.servers[0]) as client:
+        for name in (*DAMAGES, "altered"):
+            stored = Damaged(cluster, client, Names(name, 1))
+            bare = Bare(client, stored.names)
+            await bare.create()
+            if name == "altered":
+                for number in range(50):
+                    draft = make_draft(payload=b"the payload of %02d" % number)
+                    await bare.append(f"s{number}", [draft])
+            else:
+                for number in range(RECORDS // 3):
+                    drafts = [make_draft(f"{number}-{n}", "x" * 2000) for n in range(3)]
+                    await bare.append("s", drafts)
+            if await asyncio.to_thread(cluster.leader, stored.names.stream(0)) == VICTIM:
+                await stored.lead(0)
+            await stored.whole()
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> AsyncIterator[CollectingClient]:
+    async with connected(cluster.servers[0]) as one:
+        yield one
+
+
+@pytest.fixture(params=DAMAGES)
+def damaged(request: pytest.FixtureRequest, cluster: Cluster, client: CollectingClient) -> Damaged:
+    return Damaged(cluster, client, Names(request.param, 1))
 
 
 async def _read(reader: SessionReader, **ranged: bool) -> list[Record]:
@@ -134,24 +154,23 @@ async def _read(reader: SessionReader, **ranged: bool) -> list[Record]:
 
 
 async def test_while_it_follows_every_read_is_whole(damaged: Damaged) -> None:
-    near = CollectingClient()
-    await near.connect(damaged.cluster.servers[damaged.victim])
-    short, until = 0, time.monotonic() + 40
-    while short < 3 and time.monotonic() < until:  # it answers some seconds after its start
-        reader = SessionReader(Asking(near, damaged.names, 20.0))
-        records = await _read(reader)
-        assert len(records) == RECORDS
-        check_chain(records)
-        assert len(await _read(reader, backward=True, bodies=False)) == RECORDS
-        scan = await Whole(reader, None).scan()
-        found = 0
-        while page := await scan.page():
-            found += len(page)
-        assert found == RECORDS
-        assert [info.head for info in await Registry(reader).page(None)] == [RECORDS - 1]
-        short += reader.short_reads
-    await near.close()
-    assert short > 0  # the damaged server was asked, and its answers were not believed
+    if await asyncio.to_thread(damaged.cluster.leader, damaged.names.stream(0)) == VICTIM:
+        await damaged.lead(0)
+    short = 0
+    async with connected(damaged.cluster.servers[VICTIM]) as near, asyncio.timeout(60):
+        while short < 3:  # it answers some seconds after its start, and is not believed
+            reader = SessionReader(Asking(near, damaged.names, 60.0))
+            records = await _read(reader)
+            assert len(records) == RECORDS
+            check_chain(records)
+            assert len(await _read(reader, backward=True, bodies=False)) == RECORDS
+            scan = await Whole(reader, None).scan()
+            found = 0
+            while page := await scan.page():
+                found += len(page)
+            assert found == RECORDS
+            assert [info.head for info in await Registry(reader).page(None)] == [RECORDS - 1]
+            short += reader.short_reads
 
 
 async def test_when_it_leads_a_read_is_whole_or_an_error(damaged: Damaged) -> None:
@@ -167,51 +186,52 @@ async def test_when_it_leads_a_read_is_whole_or_an_error(damaged: Damaged) -> No
                 assert [i.head for i in await Registry(reader).page(None)] == [RECORDS - 1]
             except LogCorrupted as damage:
                 refused += 1
-                assert f"{damaged.cluster.nodes[damaged.victim].name!r} lacks" in str(damage)
-    state = damaged.cluster.details(damaged.cluster.nodes[damaged.victim], damaged.names.stream(0))[
-        "state"
-    ]
+                assert f"{damaged.node.name!r} lacks" in str(damage)
+    state = damaged.cluster.details(damaged.node, damaged.names.stream(0))["state"]
     if state["messages"] < state["last_seq"]:  # a flipped bit is counted as a message
         assert refused == 36
         (finding, *_) = (await inspect(reader)).findings
         assert "lacks" in finding
-    await asyncio.to_thread(damaged.copy_anew)
-    records = await _read(reader)
-    assert len(records) == RECORDS
-    assert (await inspect(reader)).findings == ()
-
-
-async def test_it_copies_the_others_when_its_folder_is_removed(
-    damaged: Damaged,
-) -> None:
-    await asyncio.to_thread(damaged.copy_anew)
-    await damaged.lead()
-    for _ in range(5):
-        check_chain(await _read(damaged.reader()))
 
 
 async def test_a_session_whose_last_message_the_leader_cannot_read_is_not_taken_for_none(
-    jetstream: Cluster,
+    cluster: Cluster, client: CollectingClient
 ) -> None:
-    with running(binary=find()) as cluster:
-        client = CollectingClient()
-        await client.connect(cluster.servers[0])
-        names = Names("DAMAGED", 1)
-        bare = Bare(client, names)
-        await bare.create()
-        for number in range(50):
-            await bare.append(f"s{number}", [make_draft(payload=b"the payload of %02d" % number)])
-        victim = await _victim(cluster, names)
-        cluster.stop(victim)
-        block = cluster.nodes[victim].blocks(names.stream(0))[-1]
-        with block.open("r+b") as opened:
-            opened.seek(block.read_bytes().index(b"the payload of 25"))
-            opened.write(b"THE")
-        cluster.start(victim)
-        damaged = Damaged(cluster, client, names, victim)
+    damaged = Damaged(cluster, client, Names("altered", 1))
+    await damaged.lead()
+    for _ in range(3):
+        with pytest.raises(LogCorrupted, match="cannot read"):
+            await damaged.reader().head("s25")
+    assert await damaged.reader().head("nobody") is None
+
+
+async def test_it_copies_the_others_when_its_folder_is_removed(
+    cluster: Cluster, client: CollectingClient
+) -> None:
+    await asyncio.to_thread(_copy_anew, cluster)
+    for name in DAMAGES:
+        damaged = Damaged(cluster, client, Names(name, 1))
         await damaged.lead()
-        for _ in range(3):
-            with pytest.raises(LogCorrupted, match="cannot read"):
-                await damaged.reader().head("s25")
-        assert await damaged.reader().head("nobody") is None
-        await client.close()
+        for _ in range(5):
+            records = await _read(damaged.reader())
+            assert len(records) == RECORDS
+            check_chain(records)
+        assert (await inspect(damaged.reader())).findings == ()
+
+
+def _copy_anew(cluster: Cluster) -> None:
+    """Do what the error says: stop it, remove its store_dir, and start it."""
+    cluster.stop(VICTIM)
+    shutil.rmtree(cluster.nodes[VICTIM].data)
+    cluster.start(VICTIM)
+    streams = [Names(name, 1).stream(0) for name in DAMAGES]
+    until = time.monotonic() + 60
+    while True:
+        states = {
+            stream: {json.dumps(cluster.details(one, stream).get("state")) for one in cluster.nodes}
+            for stream in streams
+        }
+        if all(len(found) == 1 for found in states.values()):
+            return
+        assert time.monotonic() < until, states
+        time.sleep(0.1)

@@ -132,6 +132,12 @@ def build(
     )
 
 
+def rebuilt(refs: Sequence[MessageRef], layout: Layout) -> Layout:
+    """A layout with the same messages in another form, and all else as before."""
+    built = build(refs, layout.insertions, layout.ends)
+    return built._replace(late=layout.late)
+
+
 def _plain_beginning(rows: list[MessageRef]) -> tuple[list[Entry], list[MessageRef]]:
     """The entries of the plain rounds at the beginning, and the rows behind them.
 

@@ -127,3 +127,8 @@ def after_compaction(state: ViewState) -> ViewState:
 def conversation_length(layout: Layout) -> int:
     """How many messages are in view, not counting system messages."""
     return sum([ref.facts.kind != "system" for ref in layout.refs])
+
+
+def with_break(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
+    """These breaks and this one; each kind stands once."""
+    return breaks if kind in breaks else (*breaks, kind)

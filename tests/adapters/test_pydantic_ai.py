@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,8 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
     UserPromptPart,
-    repair_messages,
 )
-from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 import eventctx
@@ -40,6 +37,13 @@ from eventctx.adapters.pydantic_ai.rows import MessageRows, identity, messages_o
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Record
+from eventctx.testing import AdapterContract
+from tests.adapters.drivers.pydantic_ai import PydanticDriver
+
+
+class TestTheContract(AdapterContract):
+    driver = PydanticDriver
+
 
 SMALL: dict[str, Any] = {"max_tokens": 4_000, "reserve_tokens": 0}
 Script = list[ModelResponse | Exception]
@@ -68,7 +72,7 @@ class Scripted:
         self.script = list(script)
         self.seen: list[list[ModelMessage]] = []
         self.tools: list[str] = []
-        self.model = FunctionModel(self._answer, stream_function=self._stream)
+        self.model = FunctionModel(self._answer)
 
     def _next(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.seen.append(list(messages))
@@ -80,22 +84,6 @@ class Scripted:
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return self._next(messages, info)
-
-    async def _stream(
-        self, messages: list[ModelMessage], info: AgentInfo
-    ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
-        for at, part in enumerate(self._next(messages, info).parts):
-            if isinstance(part, ToolCallPart):
-                yield {at: _delta(part)}
-            elif isinstance(part, TextPart):
-                for word in part.content.split(" "):
-                    yield word
-
-
-def _delta(part: ToolCallPart) -> DeltaToolCall:
-    return DeltaToolCall(
-        name=part.tool_name, json_args=json.dumps(part.args), tool_call_id=part.tool_call_id
-    )
 
 
 @pytest.fixture
@@ -169,30 +157,6 @@ async def test_the_model_received_the_view_of_every_request(engine: Engine) -> N
     assert types.count("context:post_compact") >= 2
     assert types.count("context:messages_set") == 0
     assert len(scripted.seen[-1]) < 20
-
-
-async def test_a_streamed_run_is_recorded_as_any_other(engine: Engine) -> None:
-    scripted = Scripted(*LONG)
-    agent = agent_of(scripted, Eventctx(engine, "s", **SMALL))
-    async with agent.run_stream("Read all.") as run:
-        assert await run.get_output() == "Allread."
-    assert await views(engine) == received(scripted)
-    types = await types_of(engine)
-    assert (types[1], types[-1]) == ("prompt:submit", "prompt:complete")
-    transcript = await (await engine.session("s")).get_messages()
-    assert transcript[-1]["content"][0]["text"] == "Allread."
-
-
-async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(engine: Engine) -> None:
-    scripted = Scripted(reads(1, 2), says("Read."))
-    await agent_of(scripted, Eventctx(engine, "s"), name="reader").run("Read two.")
-    types = await types_of(engine)
-    assert [types.count(one) for one in ("prompt:submit", "prompt:complete")] == [1, 1]
-    assert [types.count(one) for one in ("provider:request", "provider:response")] == [2, 2]
-    assert [types.count(one) for one in ("tool:pre", "tool:post")] == [2, 2]
-    assert (types[1], types[-1]) == ("prompt:submit", "prompt:complete")
-    row = (await engine.audit("s")).requests[-1]
-    assert row.reported == 310
 
 
 async def test_without_a_session_each_conversation_is_one(engine: Engine) -> None:
@@ -279,24 +243,6 @@ async def test_what_a_history_processor_removes_is_an_event(engine: Engine) -> N
     assert [row.missing for row in (await engine.audit("s")).requests] == [0, 0, 0]
 
 
-async def test_a_list_that_is_cut_for_one_request_is_sent_as_it_is_and_recorded(
-    engine: Engine,
-) -> None:
-    class Cuts(Eventctx):
-        async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
-            request_context.messages = request_context.messages[-1:]
-            return await super().prepare_model_request(ctx, request_context)
-
-    scripted = Scripted(says("A."), says("B."))
-    agent = agent_of(scripted, Cuts(engine, "s"))
-    first = await agent.run("a")
-    result = await agent.run("b", message_history=first.all_messages())
-    assert len(result.all_messages()) == 4
-    assert len(scripted.seen[-1]) == 1
-    assert (await engine.audit("s")).requests[-1].missing == 2
-    assert (await types_of(engine)).count("context:messages_set") == 0
-
-
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
@@ -328,83 +274,6 @@ async def test_a_tool_that_asks_for_another_try_and_an_output_that_is_refused(
     assert found[3][:-1] == sent[3][:-1]
     assert "Say yes." in found[3][-1][1]
     assert "Say yes." in sent[3][-1][1]
-
-
-async def test_an_attempt_that_fails_is_a_call_and_the_session_goes_on(engine: Engine) -> None:
-    scripted = Scripted(ConnectionError("unplugged"), says("Here."))
-    agent = agent_of(scripted, Eventctx(engine, "s"))
-    with pytest.raises(ConnectionError):
-        await agent.run("There?")
-    await agent.run("Still there?")
-    types = await types_of(engine)
-    assert types.count("provider:error") == 1
-    assert types.count("prompt:submit") == types.count("prompt:complete") == 2
-    assert await views(engine) == received(scripted)
-
-
-async def test_a_run_that_is_interrupted_in_a_tool_leaves_a_session_that_goes_on(
-    engine: Engine,
-) -> None:
-    began = asyncio.Event()
-
-    async def waits() -> str:
-        began.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    call = ModelResponse([ToolCallPart("waits", {}, "call_w")])
-    scripted, ours = Scripted(call, says("Stopped.")), Eventctx(engine, "s")
-    agent = agent_of(scripted, ours, tools=[waits])
-    run = asyncio.ensure_future(agent.run("Wait."))
-    await began.wait()
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
-    assert (await records_of(engine))[-1].type == "prompt:complete"
-    history = repair_messages(await ours.history("s"))
-    await agent.run("And now?", message_history=history)
-    assert await views(engine) == received(scripted)
-
-
-KILLED = """
-import asyncio, os, signal, sys
-import eventctx
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelResponse, ToolCallPart
-from pydantic_ai.models.function import FunctionModel
-from eventctx.adapters.pydantic_ai import Eventctx
-
-def kill() -> str:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def answer(messages, info):
-    return ModelResponse([ToolCallPart("kill", {}, "call_k")])
-
-async def main():
-    engine = await eventctx.open(sys.argv[1])
-    agent = Agent(FunctionModel(answer), tools=[kill], instructions="Be brief.",
-                  capabilities=[Eventctx(engine, "s")])
-    await agent.run("Do it.")
-
-asyncio.run(main())
-"""
-
-
-async def test_a_kill_in_a_tool_leaves_the_call_in_the_log(tmp_path: Path) -> None:
-    path = tmp_path / "agents.db"
-    ran = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", KILLED, str(path)], timeout=120
-    )
-    assert ran.returncode == -9
-    scripted = Scripted(says("It was killed."))
-    async with eventctx.open(path) as engine:
-        ours = Eventctx(engine, "s")
-        history = await ours.history("s")
-        assert [type(one.parts[0]) for one in history] == [UserPromptPart, ToolCallPart]
-        await agent_of(scripted, ours).run("Well?", message_history=repair_messages(history))
-        assert (await views(engine))[-1] == received(scripted)[-1]
-        types = await types_of(engine)
-        assert types.count("prompt:submit") == types.count("prompt:complete") == 2
 
 
 # -- messages ------------------------------------------------------------------------------------

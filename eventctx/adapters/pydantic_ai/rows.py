@@ -2,8 +2,8 @@
 
 A part becomes a block with its own fields, of which those that the engine reads have the names that
 it knows. So there is one copy, which is shortened in its place, and becomes a part again. A request
-is a row for each voice in it: the system's, the framework's own, and the rest, with the results of
-tools. A response is one row.
+is a row for each voice in it: the system's, a person's, the tools', and the framework's own. A
+response is one row.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def _voice(part: dict[str, Any]) -> str:
     kind = part["part_kind"]
     if kind == "system-prompt":
         return "system"
-    return "person" if kind in ("user-prompt", "tool-return", "speech") else "framework"
+    if kind == "tool-return":
+        return "tools"
+    return "person" if kind in ("user-prompt", "speech") else "framework"
 
 
 def _blocks(part: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -216,13 +216,18 @@ def as_documented(name: str) -> str:
 
 
 def documented() -> dict[str, tuple[set[str], set[str]]]:
-    table = PAGE.read_text(encoding="utf-8").partition("\n## Attributes\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([^`]+)` \| (\S+) \| ([\w, ]+) \| .+ \|$", table, flags=re.MULTILINE)
-    assert len(rows) == len({name for name, _, _ in rows}), "an attribute stands there twice"
-    every = set(FAMILIES.values())
-    return {
-        name: (every if on == "every" else set(on.split(", ")), {kind}) for name, kind, on in rows
-    }
+    """By attribute: the families of span under whose titles it stands, and its types."""
+    page = PAGE.read_text(encoding="utf-8").partition("\n## Attributes\n")[2].partition("\n## ")[0]
+    found: dict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for part in page.split("\n### ")[1:]:
+        title, _, lines = part.partition("\n")
+        rows = re.findall(r"^- `([^`]+)` (\S+?)(?:: .+)?$", lines, flags=re.MULTILINE)
+        assert len(rows) == len({name for name, _ in rows}), "an attribute stands there twice"
+        for name, kind in rows:
+            families, types = found[name]
+            families |= set(FAMILIES.values()) if title == "Every span" else {title.lower()}
+            types.add(kind)
+    return found
 
 
 async def test_every_attribute_is_documented_with_its_type_and_spans_and_nothing_else_is() -> None:

@@ -40,8 +40,15 @@ UNRECORDED = ("execution:", "content_block:", "orchestrator:")
 def promised() -> dict[str, list[str]]:
     """The rows of the page's table of orders: the events between the first and the last ones."""
     section = PAGE.read_text().partition("\n## Order\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| ([^|`]+) \| ((?:`[\w:]+`(?:, )?)+) \|$", section, flags=re.MULTILINE)
-    return {name: re.findall(r"`([\w:]+)`", events) for name, events in rows}
+    short = re.findall(r"^- (\*\w+\*): (.+)$", section, flags=re.MULTILINE)
+    rows = re.findall(r"^\| ([^|`]+) \| ([`*].+) \|$", section, flags=re.MULTILINE)
+    found = {}
+    for names, events in rows:
+        for word, stands_for in short:
+            events = events.replace(word, stands_for)
+        assert "*" not in events, f"{events}: a word that the page does not explain"
+        found |= {name: re.findall(r"`([\w:]+)`", events) for name in names.split("; ")}
+    return found
 
 
 class Pieces(Streaming):

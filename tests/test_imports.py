@@ -30,7 +30,7 @@ FLOORS: list[set[str]] = [
     {"engine", "orchestrators"},
     {"sync"},
     {"adapters", "testing", "documents"},
-    {"web", "amplifier_source"},
+    {"web", "mcp", "amplifier_source"},
     {"cli"},
 ]
 
@@ -68,6 +68,8 @@ HOMES = {
     },
     "langchain": {"eventctx.adapters.langchain.*"},
     "langchain_core": {"eventctx.adapters.langchain.*"},
+    "mcp": {"eventctx.mcp.*"},
+    "mcp_types": {"eventctx.mcp.*"},
     "langgraph": {"eventctx.adapters.langchain.*"},
     "agents": {"eventctx.adapters.openai_agents*"},
     "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},

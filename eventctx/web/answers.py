@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eventctx.documents.audit import audit_document, audit_of
+from eventctx.documents.discretion import Discretion
 from eventctx.documents.encoding import encode
 from eventctx.documents.records import record_rows
 from eventctx.documents.request_view import view_document, view_of
@@ -40,7 +41,6 @@ from eventctx.stores.location import default_store
 from eventctx.version import __version__
 from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at
-from eventctx.web.discretion import Discretion
 from eventctx.web.follow import SessionStream, Streams
 from eventctx.web.newest import NewestSessions
 from eventctx.web.parameters import (

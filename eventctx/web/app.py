@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from eventctx.documents.discretion import Discretion
 from eventctx.documents.encoding import encode
 from eventctx.engine import Engine
 from eventctx.errors import (
@@ -26,7 +27,6 @@ from eventctx.errors import (
 from eventctx.safe_text import without_password
 from eventctx.web.access import Access
 from eventctx.web.answers import PageAnswers
-from eventctx.web.discretion import Discretion
 from eventctx.web.guard import App, Guard
 from eventctx.web.page_files import PageFile
 from eventctx.web.store_file import StoreGone

@@ -18,11 +18,11 @@ from typing import Any, Final, cast
 
 from starlette.types import Receive, Scope, Send
 
+from eventctx.documents.discretion import Discretion
 from eventctx.documents.encoding import encode
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, StreamNotFound
 from eventctx.log.record import Record
-from eventctx.web.discretion import Discretion
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import eventctx
-from eventctx.web.discretion import Discretion
+from eventctx.documents.discretion import Discretion
 
 KEY = "sk-ant-api03-" + "Ab1" * 12
 

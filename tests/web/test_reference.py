@@ -9,9 +9,9 @@ from typing import Any, Final
 import pytest
 
 import eventctx
+from eventctx.documents.discretion import Discretion
 from eventctx.web.answers import PageAnswers
 from eventctx.web.app import SCREENS
-from eventctx.web.discretion import Discretion
 from eventctx.web.follow import MOST_STREAMS
 from eventctx.web.serving import MOST_CONNECTIONS
 from tests.web.documents import agreement

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from eventctx.documents.discretion import Discretion
 from eventctx.log.store import Address, EventStore
 from eventctx.projections.timeline.units import Document
 from eventctx.web.bodies import messages_at
-from eventctx.web.discretion import Discretion
 from eventctx.web.export.cut import HeldContents
 
 BLOCK: Final = 256

@@ -9,12 +9,12 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.documents.discretion import Discretion
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import EventStore, Receipt
 from eventctx.projections.timeline.units import Document
 from eventctx.safe_text import escape
 from eventctx.version import __version__
-from eventctx.web.discretion import Discretion
 from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
 from eventctx.web.export.shell import shell

@@ -1,4 +1,4 @@
-"""What the page is shown of texts: secrets are replaced unless the person asked to see them."""
+"""What a reader outside is shown of texts: secrets are replaced unless he asked to see them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Commands that an agent's program starts, and no person types."""

@@ -1,0 +1,1 @@
+"""Answers for the agent itself: a read-only, bounded server of the Model Context Protocol."""

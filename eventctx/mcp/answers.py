@@ -1,0 +1,163 @@
+"""The four answers: each is the document of a command, redacted, and cut to a limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from eventctx.documents.discretion import Discretion
+from eventctx.documents.encoding import builtins_of, encode
+from eventctx.documents.named_session import find_session
+from eventctx.documents.project_session import last_in_project
+from eventctx.documents.request_view import last_request, view_document, view_of
+from eventctx.documents.search import found_by, search_document
+from eventctx.documents.times import iso
+from eventctx.documents.why import why_document
+from eventctx.errors import InvalidSetting
+from eventctx.log.naming import RequestName, message_name
+from eventctx.mcp.arguments import (
+    LostCall,
+    RecallCall,
+    ViewCall,
+    WhyCall,
+    number_of,
+)
+from eventctx.mcp.bounded import Rows, bounded
+from eventctx.messages.parts import role_of
+from eventctx.messages.recall_text import text_of
+from eventctx.queries.figures import figures_of
+
+if TYPE_CHECKING:
+    from eventctx.engine import Engine
+    from eventctx.search.recall import FoundMessage
+
+_NOT_SHOWN: Final = ("prepared", "tools", "as_sent", "sent")
+"""Parts of a request that hold its contents a second time, or the definitions of its tools."""
+
+_ROOM_OF_HEAD: Final = 600
+"""Characters of a page of a message that is not its text."""
+
+_SHORTEST_ROW: Final = 20
+"""No row of a document is shorter, in characters."""
+
+
+class AgentAnswers:
+    """AgentAnswers about one store, none longer than ``most`` characters of JSON.
+
+    A call that names no session is about the one last active in ``project``.
+    """
+
+    def __init__(self, engine: Engine, project: Path, most: int, discretion: Discretion) -> None:
+        self._engine = engine
+        self._project = project
+        self._most = most
+        self._discretion = discretion
+
+    async def recall(self, asked: RecallCall) -> dict[str, Any]:
+        """What matches a query, or one message. Raises StreamNotFound, InvalidSetting."""
+        session = await self._session(asked.session)
+        if asked.message is not None:
+            number = number_of(asked.message)
+            found = await self._engine.recaller().message(session, number)
+            return self._page(session, found, asked.start)
+        if asked.query is None or not asked.query.strip():
+            raise InvalidSetting("arguments: expected a `query` or a `message`, found neither")
+        # One more than asked for tells whether there are more.
+        hits = search_document(await found_by(self._engine, asked.query, session, asked.limit + 1))
+        shown = self._discretion.found(hits[: asked.limit], asked.query, [session])
+        rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]
+        head = {"session": session, "query": self._discretion.text(asked.query)}
+        document = bounded(head, Rows("found", rows, 0, "name rarer words"), self._most)
+        if len(hits) > asked.limit:
+            document["left_out"] = {**(document["left_out"] or {}), "matches": "raise `limit`"}
+        return document
+
+    async def lost(self, asked: LostCall) -> dict[str, Any]:
+        """What a view no longer shows. Raises StreamNotFound, InvalidSetting."""
+        if asked.compaction is not None and asked.turn is not None:
+            raise InvalidSetting("arguments: expected at most one of `compaction` and `turn`")
+        session = await self._session(asked.session)
+        found = await self._engine.lost(session, compaction=asked.compaction, turn=asked.turn)
+        document = builtins_of(found)
+        items = [
+            one
+            for one in document.pop("items")
+            if asked.kind in (None, one["kind"])
+            and (one["state"] == asked.state if asked.state else one["state"] != "whole")
+        ]
+        rows = self._rows("items", items, asked.skip, session)
+        return bounded(self._redacted(document, session), rows, self._most)
+
+    async def why(self, asked: WhyCall) -> dict[str, Any]:
+        """Why a message is in a view, or is not. Raises StreamNotFound, InvalidSetting."""
+        session = await self._session(asked.session)
+        answer = await self._engine.why(session, number_of(asked.message), turn=asked.turn)
+        undated = (await figures_of(self._engine.store, session)).file.undated
+        document = builtins_of(why_document(answer, undated))
+        return bounded(self._redacted(document, session), None, self._most)
+
+    async def view(self, asked: ViewCall) -> dict[str, Any]:
+        """What a request sent. Raises StreamNotFound, and InvalidSetting for a missing request."""
+        session = await self._session(asked.session)
+        if asked.turn is None:
+            name = await last_request(self._engine, session)
+        else:
+            name = RequestName(turn=asked.turn)
+        document = builtins_of(view_document(await view_of(self._engine, session, name)))
+        for key in _NOT_SHOWN:
+            document.pop(key)
+        # ``left_out`` of a document says here what this answer lacks.
+        document["not_in_view"] = document.pop("left_out")
+        rows = self._rows("entries", document.pop("entries"), asked.skip, session)
+        return bounded(self._redacted(document, session), rows, self._most, asked.characters)
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    async def _session(self, name: str | None) -> str:
+        if name is None:
+            return (await last_in_project(self._engine, self._project)).stream
+        return (await find_session(self._engine, name)).stream
+
+    def _redacted(self, value: Any, session: str) -> Any:
+        return self._discretion.document(value, [session])
+
+    def _rows(self, key: str, rows: list[Any], skip: int, session: str) -> Rows:
+        """The rows that an answer may hold, redacted; those behind them are only counted."""
+        end = skip + self._most // _SHORTEST_ROW
+        shown = self._redacted(rows[skip:end], session)
+        more = "call again with `skip`: {skip}"
+        return Rows(key, [*rows[:skip], *shown, *rows[end:]], skip, more)
+
+    def _page(self, session: str, found: FoundMessage, start: int) -> dict[str, Any]:
+        """A message from character ``start`` of its text on."""
+        head = {
+            "session": session,
+            "name": message_name(found.number),
+            "number": found.number,
+            "position": found.position,
+            "time": iso(found.time),
+            "role": None if found.message is None else role_of(found.message),
+        }
+        if found.message is None:
+            return {**head, "text": None, "left_out": "its contents were erased"}
+        text = text_of(self._redacted(found.message, session))
+        if start and start >= len(text):
+            raise InvalidSetting(
+                f"start: expected less than the text's {len(text):,} characters, found {start:,}"
+            )
+        end = _end_of(text, start, max(1, self._most - _ROOM_OF_HEAD))
+        more = f"call again with `start`: {end}" if end < len(text) else None
+        characters = {"start": start, "end": end, "characters": len(text)}
+        return {**head, **characters, "text": text[start:end], "left_out": more}
+
+
+def _end_of(text: str, start: int, room: int) -> int:
+    """Where a piece of the text ends that takes at most ``room`` characters of JSON."""
+    end = min(len(text), start + room)
+    while end > start + 1 and _size(text[start:end]) > room:
+        end = start + max(1, (end - start) * room // _size(text[start:end]) - 1)
+    return end
+
+
+def _size(text: str) -> int:
+    return len(encode(text).decode())

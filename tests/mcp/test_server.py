@@ -1,0 +1,238 @@
+"""The MCP server, asked by the real client: in this process, and once over stdio."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="an extra: eventctx[mcp]")
+
+from mcp import Client, StdioServerParameters
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.importers.load import import_file
+from eventctx.mcp.server import mcp_server
+from tests.importers.given import jsonl
+
+KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
+LONG = "".join(f"line {number} of the report\n" for number in range(2_000))
+NOWHERE = Path("/nowhere")
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    """A session of 40 demands with a secret and a long result, of which most left the view."""
+    async with eventctx.open("memory://") as opened:
+        ctx = await opened.session("talk", max_tokens=3_000, reserve_tokens=0)
+        await ctx.add_message({"role": "user", "content": f"Use the key {KEY} and be quick."})
+        for number in range(40):
+            said = f"Never touch the file module{number}.py, please." + " It is old." * 20
+            await ctx.add_message({"role": "user", "content": said})
+            answer = LONG if number == 3 else f"I leave module{number}.py alone."
+            await ctx.add_message({"role": "assistant", "content": answer})
+        await ctx.get_messages_for_request()
+        yield opened
+
+
+def served(engine: Engine, **settings: Any) -> Client:
+    def opened() -> AbstractAsyncContextManager[Engine]:
+        return nullcontext(engine)
+
+    return Client(mcp_server(opened, project=settings.pop("project", NOWHERE), **settings))
+
+
+async def ask(client: Client, tool: str, **arguments: Any) -> Any:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    return json.loads(answer.content[0].text)
+
+
+async def failure(client: Client, tool: str, **arguments: Any) -> tuple[str, str]:
+    answer = await client.call_tool(tool, arguments)
+    assert answer.is_error, answer.content
+    found = json.loads(answer.content[0].text)
+    return found["error"], found["message"]
+
+
+async def test_four_tools_say_that_they_only_read(engine: Engine) -> None:
+    async with served(engine) as client:
+        tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools] == ["recall", "lost", "why", "view"]
+    assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools)
+    assert all(tool.input_schema["type"] == "object" for tool in tools)
+    assert tools[2].input_schema["required"] == ["message"]
+
+
+async def test_what_left_the_view_is_found_by_its_words_and_read_whole(engine: Engine) -> None:
+    async with served(engine) as client:
+        found = await ask(client, "recall", session="talk", query="module7.py old")
+        assert found["found"][0]["number"] == 15
+        assert "message" not in found["found"][0]
+        whole = await ask(client, "recall", session="ta", message="#15")
+        assert whole["text"].startswith("Never touch the file module7.py")
+        assert whole["left_out"] is None
+
+
+async def test_a_long_message_is_read_page_by_page(engine: Engine) -> None:
+    text, start = "", 0
+    async with served(engine, most=2_000) as client:
+        while True:
+            page = await ask(client, "recall", session="talk", message=8, start=start)
+            assert len(json.dumps(page, ensure_ascii=False)) <= 2_300  # of json, which has spaces
+            text, start = text + page["text"], page["end"]
+            if page["left_out"] is None:
+                break
+            assert page["left_out"] == f"call again with `start`: {start}"
+    assert text == LONG
+
+
+async def test_a_search_says_that_there_is_more(engine: Engine) -> None:
+    async with served(engine) as client:
+        found = await ask(client, "recall", session="talk", query="module*", limit=3)
+    assert len(found["found"]) == 3
+    assert found["left_out"]["matches"] == "raise `limit`"
+
+
+async def test_the_lost_demands_are_told_page_by_page(engine: Engine) -> None:
+    await (await engine.session("talk")).clear()
+    whole = await engine.lost("talk")
+    gone = [one.text for one in whole.items if one.kind == "instruction" and one.state == "gone"]
+    assert len(gone) > 20
+    texts: list[str] = []
+    pages = 0
+    async with served(engine, most=3_000) as client:
+        while True:
+            asked = {"session": "talk", "kind": "instruction", "state": "gone"}
+            answer = await client.call_tool("lost", {**asked, "skip": len(texts)})
+            assert len(answer.content[0].text) <= 3_000
+            page = json.loads(answer.content[0].text)
+            texts += [one["text"] for one in page["items"]]
+            pages += 1
+            left = page["left_out"] or {}
+            if "after" not in left:
+                break
+            assert left["more"] == f"call again with `skip`: {len(texts)}"
+            assert left["after"] == len(gone) - len(texts)
+    assert pages > 3
+    assert texts == [one.replace(KEY, "[redacted:api-key]") for one in gone]
+
+
+async def test_why_names_the_compaction(engine: Engine) -> None:
+    async with served(engine) as client:
+        answer = await ask(client, "why", session="talk", message=2)
+    assert answer["in_view"] is False
+    assert answer["standing"] == "dropped"
+    assert answer["ruling"] is not None
+    assert answer["message"]["content"] == "I leave module0.py alone."
+
+
+async def test_view_shows_the_last_request_and_what_was_not_sent(engine: Engine) -> None:
+    async with served(engine) as client:
+        answer = await ask(client, "view", session="talk")
+    view = await engine.request_view("talk", position=answer["position"])
+    assert len(answer["entries"]) == len(view.derived)
+    assert answer["known"] == "prepared"
+    assert answer["not_in_view"]
+    assert "as_sent" not in answer
+
+
+async def test_no_answer_is_longer_than_the_limit_and_none_has_the_secret(engine: Engine) -> None:
+    questions: list[tuple[str, dict[str, Any]]] = [
+        ("recall", {"query": "key quick"}),
+        ("recall", {"query": KEY}),
+        ("recall", {"message": 0}),
+        ("lost", {}),
+        ("lost", {"state": "whole"}),
+        ("why", {"message": 0}),
+        ("why", {"message": 8}),
+        ("view", {}),
+        ("view", {"characters": 4_000}),
+    ]
+    async with served(engine, most=2_000) as client:
+        for tool, arguments in questions:
+            answer = await client.call_tool(tool, {"session": "talk", **arguments})
+            text = answer.content[0].text
+            assert not answer.is_error
+            assert len(text) <= 2_000, tool
+            assert "Zx9Qw7" not in text, tool
+            assert "left_out" in json.loads(text)
+    async with served(engine, reveal=True) as client:
+        assert KEY in (await ask(client, "recall", session="talk", message=0))["text"]
+
+
+async def test_errors_are_the_tools_and_say_what_to_do(engine: Engine) -> None:
+    async with served(engine) as client:
+        assert await failure(client, "why", session="talc", message=1) == (
+            "StreamNotFound",
+            "no session 'talc' in this store; did you mean 'talk'?",
+        )
+        kind, message = await failure(client, "why", session="talk")
+        assert kind == "InvalidSetting"
+        assert "`message`" in message
+        _, message = await failure(client, "lost", session="talk", colour="red")
+        assert "colour" in message
+        _, message = await failure(client, "recall", session="talk")
+        assert "`query` or a `message`" in message
+        _, message = await failure(client, "recall", session="talk", message=8, start=10**9)
+        assert "start: expected less" in message
+        _, message = await failure(client, "forget", session="talk")
+        assert "recall, lost, why, view" in message
+        _, message = await failure(client, "lost")
+        assert "/nowhere" in message
+        assert "'talk'" in message
+    with pytest.raises(InvalidSetting, match="2000 characters or more"):
+        served(engine, most=10)
+
+
+def transcript(path: Path, session: str, folder: Path, day: int, words: str) -> Path:
+    row = {
+        "type": "user",
+        "sessionId": session,
+        "cwd": str(folder),
+        "uuid": session,
+        "timestamp": f"2026-11-{day:02}T10:00:00.000Z",
+        "message": {"role": "user", "content": words},
+    }
+    path.write_bytes(jsonl([row]))
+    return path
+
+
+async def test_without_a_name_the_last_session_of_the_folder_is_meant(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    (here / "part").mkdir(parents=True)
+    there.mkdir()
+    async with eventctx.open("memory://") as engine:
+        for name, folder, day in [("old", here, 1), ("new", here, 2), ("other", there, 3)]:
+            path = transcript(tmp_path / f"{name}.jsonl", name, folder, day, f"Be {name}.")
+            await import_file(engine.store, path)
+        for project, expected in [(here, "new"), (here / "part", "new"), (there, "other")]:
+            async with served(engine, project=project) as client:
+                assert (await ask(client, "recall", query="be"))["session"] == expected
+        async with served(engine, project=tmp_path) as client:
+            kind, message = await failure(client, "recall", query="be")
+    assert kind == "StreamNotFound"
+    assert "'other' or 'new' or 'old'" in message
+
+
+async def test_the_program_serves_over_stdio_before_and_after_its_store_is_made(
+    tmp_path: Path,
+) -> None:
+    store = tmp_path / "agent.db"
+    arguments = ["-m", "eventctx.cli", "mcp", "--store", str(store)]
+    async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
+        kind, message = await failure(client, "recall", session="s", query="hello")
+        assert kind == "StoreUnavailable"
+        assert "eventctx import" in message
+        async with eventctx.open(store) as engine:
+            ctx = await engine.session("s")
+            await ctx.add_message({"role": "user", "content": "hello there"})
+        found = await ask(client, "recall", session="s", query="hello")
+    assert [row["number"] for row in found["found"]] == [0]

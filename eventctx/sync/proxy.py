@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import wraps
@@ -146,6 +147,11 @@ FACES: dict[type, type[Proxy]] = {
     recall.Recall: SyncRecall,
     recall.RecallTool: SyncRecallTool,
 }
+
+
+def in_its_loop(face: Proxy) -> tuple[Any, asyncio.AbstractEventLoop]:
+    """The object of the async API behind a face, and the loop to which it belongs, for adapters."""
+    return face._target, face._loop.loop
 
 
 def _behind(given: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +14,14 @@ agents = pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]
 from agents import (  # noqa: E402
     Agent,
     GuardrailFunctionOutput,
+    InputGuardrailTripwireTriggered,
     OutputGuardrailTripwireTriggered,
     RunConfig,
     RunHooks,
     Runner,
     function_tool,
     handoff,
+    input_guardrail,
     output_guardrail,
 )
 from agents.extensions.tool_output_trimmer import ToolOutputTrimmer  # noqa: E402
@@ -26,8 +30,12 @@ from agents.run_config import CallModelData, ModelInputData  # noqa: E402
 from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
 
 import eventctx  # noqa: E402
+import eventctx.sync  # noqa: E402
 from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
+from eventctx.errors import InvalidSetting  # noqa: E402
+from eventctx.log.codec import decode_event  # noqa: E402
+from eventctx.log.events import PromptSubmit  # noqa: E402
 from eventctx.log.record import Record  # noqa: E402
 from eventctx.testing import AdapterContract  # noqa: E402
 from tests.adapters.drivers.openai_agents import AgentsDriver  # noqa: E402
@@ -253,6 +261,104 @@ async def test_hooks_of_ones_own_are_called(engine: Engine) -> None:
         **session.options(hooks=Mine()),
     )
     assert seen == ["agent", "llm", "tool", "llm"]
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_with_its_agent_known_a_prompt_is_in_its_turn(engine: Engine, how: str) -> None:
+    session = await AgentsSession.open(engine, "s")
+    agent = reader([[assistant_message("one")], [assistant_message("two")]])
+    for text in ("a", "b"):
+        await run(how, agent, text, **session.options(agent))
+    records = await records_of(engine)
+    turns = {one.turn_id for one in records if one.type.startswith("context:message_added")}
+    assert None not in turns
+    assert len(turns) == 2
+    begun = [decode_event(one) for one in records if one.type == "prompt:submit"]
+    assert begun == [PromptSubmit(number=1, agent="reader"), PromptSubmit(number=2, agent="reader")]
+    assert records[-1].type == "prompt:complete"
+    await session.add_items([{"role": "assistant", "content": "by hand"}])
+    assert (await records_of(engine))[-1].turn_id is None
+
+
+async def test_a_prompt_that_a_guardrail_refused_is_a_turn_that_was_cancelled(
+    engine: Engine,
+) -> None:
+    @input_guardrail(run_in_parallel=False)
+    async def never(context: Any, agent: Any, given: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    session = await AgentsSession.open(engine, "s")
+    refusing = reader([], input_guardrails=[never])
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await run("run", refusing, "Tell me.", **session.options(refusing))
+    agent = reader([[assistant_message("Yes.")]])
+    await run("run_streamed", agent, "And now?", **session.options(agent))
+    ends = [decode_event(one) for one in await records_of(engine) if one.type == "prompt:complete"]
+    assert [getattr(one, "status", None) for one in ends] == ["cancelled", "ok"]
+    assert (await views(engine))[-1] == received(agent)[-1]
+
+
+# -- loops ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def default_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """The loop of ``run_sync``, which makes one and leaves it open where there is none."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+@pytest.mark.usefixtures("default_loop")
+def test_it_serves_run_sync(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    agent = reader([*LONG, [assistant_message("Page 3 it was.")]])
+    with eventctx.sync.open(path) as engine:
+        session = AgentsSession(engine.session("s", **SMALL))
+        for text in ("Read all.", "Which one?"):
+            Runner.run_sync(agent, text, **session.options(agent))
+        assert asyncio.run(session.get_items())[-1]["role"] == "assistant"  # type: ignore[typeddict-item]
+
+    async def look() -> None:
+        async with eventctx.open(path) as engine:
+            assert await views(engine) == received(agent)
+            types = [one.type for one in await records_of(engine)]
+            assert types[-1] == "prompt:complete"
+            assert types.count("tool:pre") == types.count("tool:post") == 16
+
+    asyncio.run(look())
+
+
+async def test_it_serves_runs_in_another_loop(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s", **SMALL)
+    agent = reader(LONG)
+    done = await asyncio.to_thread(
+        lambda: asyncio.run(run("run_streamed", agent, "Read all.", **session.options()))
+    )
+    assert done == "All read."
+    assert await views(engine) == received(agent)
+
+
+def test_where_the_loop_of_the_engine_does_not_run_it_says_what_to_do(
+    tmp_path: Path, default_loop: asyncio.AbstractEventLoop
+) -> None:
+    with asyncio.Runner() as loop:
+        engine = loop.run(_opened(tmp_path / "agents.db"))
+        session = loop.run(AgentsSession.open(engine, "s"))
+        asyncio.set_event_loop(default_loop)
+        try:
+            with pytest.raises(InvalidSetting, match=r"eventctx\.sync\.open"):
+                Runner.run_sync(reader([]), "Anybody?", **session.options())
+            with pytest.raises(InvalidSetting, match="found no loop that runs"):
+                AgentsSession(session.context)
+        finally:
+            loop.run(engine.close())
+
+
+async def _opened(path: Path) -> Engine:
+    return await eventctx.open(path)
 
 
 # -- as storage alone ----------------------------------------------------------------------------

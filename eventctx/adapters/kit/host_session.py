@@ -62,11 +62,15 @@ class HostSession:
         """
         async with self._lock:
             for message in messages:
-                if self._ahead and self._ahead[0] == self._identity(message):
+                if self.expects(message):
                     self._ahead.popleft()
                 else:
                     await self._take_back()
                     await self._append(message)
+
+    def expects(self, message: Mapping[str, Any]) -> bool:
+        """Whether this message, added when it was seen, is the next that the host will store."""
+        return bool(self._ahead) and self._ahead[0] == self._identity(message)
 
     async def answered(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add the model's answer before its tools run, whose crash would take it along."""

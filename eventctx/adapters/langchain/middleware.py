@@ -25,6 +25,7 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, Usage, read_usage
 from eventctx.session.context import Context
+from eventctx.sync.proxy import SyncEngine
 
 MAX_SESSIONS: Final = 256
 """Most threads whose transcripts are held; the least recently used is dropped first."""
@@ -43,17 +44,17 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     """Records each thread of an agent as a session, and sends the session's view.
 
     ``engine``: an engine, for ``ainvoke`` and ``astream`` in its event loop or another one, and for
-    ``invoke`` in another thread; or the path or URL of a store, which the middleware opens in a
-    thread of its own, for any of them. ``session`` names the session of a graph without a
-    ``thread_id``. ``settings`` are those of ``engine.session``. Put it last, so that a retry of
-    another middleware is a model call of its own.
+    ``invoke`` in another thread; or an engine of ``eventctx.sync``, for any of them; or the path or
+    URL of a store, which the middleware opens so, and ``close`` closes. ``session`` names the
+    session of a graph without a ``thread_id``. ``settings`` are those of ``engine.session``. Put it
+    last, so that a retry of another middleware is a model call of its own.
 
     Raises InvalidSetting for a run without a ``thread_id`` if there is no ``session``.
     """
 
     def __init__(
         self,
-        engine: Engine | str | os.PathLike[str],
+        engine: Engine | SyncEngine | str | os.PathLike[str],
         *,
         session: str | None = None,
         **settings: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 from agents import Agent, AgentHookContext, ModelResponse, RunContextWrapper, RunHooks, Tool
@@ -10,16 +11,21 @@ from agents.items import TResponseInputItem
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 
+InLoop = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
+"""Awaits work in the event loop of the engine; the SDK's own loop may be another one."""
+
 
 class RecordingHooks(RunHooks[Any]):
     """Reports a run as a turn, and calls the caller's own hooks first."""
 
-    def __init__(self, host: HostSession) -> None:
+    def __init__(self, host: HostSession, in_loop: InLoop) -> None:
+        self._in_loop = in_loop
         self._host = host
         self._turns = host.turns
         self._inner = RunHooks[Any]()
         self._run: object = None
         self._over = False
+        self._begun = False
         self.first_call = True
         """Whether the run has made no model call yet."""
 
@@ -31,13 +37,23 @@ class RecordingHooks(RunHooks[Any]):
     async def request_begins(self, model: str | None) -> None:
         """A model call is about to be prepared."""
         self.first_call = False
-        await self._turns.iteration_began(None, model)
+        await self._in_loop(self._turns.iteration_began(None, model))
 
     async def stored(self) -> None:
         """The SDK stored items: behind the last answer of a run, its turn is over."""
         if self._over:
             self._over = False
-            await self._turns.turn_ended()
+            await self._in_loop(self._turns.turn_ended())
+
+    def run_may_begin(self) -> None:
+        """The SDK read the session: what comes next belongs to no turn that a prompt began."""
+        self._begun = False
+
+    async def prompt_stored(self, agent: str) -> None:
+        """The SDK is about to store the prompt of a run, whose turn begins with it."""
+        await self.stored()
+        await self._in_loop(self._turns.turn_began(agent=agent))
+        self._begun = True
 
     # -- the SDK's -------------------------------------------------------------------------------
 
@@ -45,9 +61,10 @@ class RecordingHooks(RunHooks[Any]):
         """A run began, or another agent took over in it, which shares the run's usage."""
         await self._inner.on_agent_start(context, agent)
         if context.usage is not self._run:
-            await self.stored()
             self._run, self.first_call = context.usage, True
-            await self._turns.turn_began(agent=agent.name)
+            if not self._begun:
+                await self.prompt_stored(agent.name)
+            self._begun = False
 
     async def on_agent_end(
         self, context: AgentHookContext[Any], agent: Agent[Any], output: Any
@@ -77,11 +94,13 @@ class RecordingHooks(RunHooks[Any]):
     ) -> None:
         """The model answered."""
         await self._inner.on_llm_end(context, agent, response)
-        await self._turns.model_known(
-            usage=read_usage(response.usage, OPENAI_RESPONSES), response_id=response.response_id
+        await self._in_loop(
+            self._turns.model_known(
+                usage=read_usage(response.usage, OPENAI_RESPONSES), response_id=response.response_id
+            )
         )
-        await self._turns.model_answered()
-        await self._host.answered(cast("list[Row]", response.to_input_items()))
+        await self._in_loop(self._turns.model_answered())
+        await self._in_loop(self._host.answered(cast("list[Row]", response.to_input_items())))
 
     async def on_tool_start(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool
@@ -89,7 +108,7 @@ class RecordingHooks(RunHooks[Any]):
         """A local tool began."""
         await self._inner.on_tool_start(context, agent, tool)
         call_id = getattr(context, "tool_call_id", None)
-        await self._turns.tool_began(tool.name, call_id, call_id or tool.name)
+        await self._in_loop(self._turns.tool_began(tool.name, call_id, call_id or tool.name))
 
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
@@ -98,4 +117,4 @@ class RecordingHooks(RunHooks[Any]):
         await self._inner.on_tool_end(context, agent, tool, result)
         call_id = getattr(context, "tool_call_id", None)
         answer = result if isinstance(result, str) else None
-        await self._turns.tool_ended(call_id or tool.name, answer, name=tool.name)
+        await self._in_loop(self._turns.tool_ended(call_id or tool.name, answer, name=tool.name))

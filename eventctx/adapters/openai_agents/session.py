@@ -8,36 +8,50 @@ view. Seams and traps are those of openai-agents 0.24 (docs/how-to/use-with-open
 from __future__ import annotations
 
 import inspect
+from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agents import RunConfig, RunHooks
 from agents.run_config import CallModelData, ModelInputData
 
 from eventctx.adapters.kit.host_session import HostSession, Row
+from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
 from eventctx.adapters.openai_agents.request import model_name, tool_definitions
 
 if TYPE_CHECKING:
-    from agents import SessionSettings, TResponseInputItem
+    from agents import Agent, SessionSettings, TResponseInputItem
 
     from eventctx.engine import Engine
     from eventctx.session.context import Context
+    from eventctx.sync.proxy import SyncContext
+
+T = TypeVar("T")
 
 
 class AgentsSession:
     """A ``Session`` for ``Runner.run(session=…)``; ``options`` are all that a run is given.
 
-    One run at a time uses it, as with every session of the SDK.
+    One run at a time uses it, as with every session of the SDK. Runs in any event loop may use it
+    while that of the engine runs; for ``run_sync``, make it of a context of ``eventctx.sync``.
+    Raises InvalidSetting where a context of the async API is given and no event loop runs.
     """
 
     session_settings: SessionSettings | None = None
 
-    def __init__(self, context: Context) -> None:
-        self.session_id = context.session_id
-        self.context = context
-        self._host = HostSession(context)
-        self._hooks = RecordingHooks(self._host)
+    def __init__(self, context: Context | SyncContext) -> None:
+        self.context, self._loop = context_in_loop(context, "AgentsSession")
+        self.session_id = self.context.session_id
+        if self.context is context:
+            self._host = HostSession(self.context)
+        else:
+            self._host = wait_in(self._loop, _host_of(self.context))
+        self._agent: str | None = None
+        self._hooks = RecordingHooks(self._host, self._in_loop)
+
+    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return await run_in(self._loop, work)
 
     @classmethod
     async def open(cls, engine: Engine, session_id: str, **settings: Any) -> AgentsSession:
@@ -48,7 +62,8 @@ class AgentsSession:
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The conversation, never compacted; of a ``limit`` the newest, oldest first."""
-        rows = await self._host.messages()
+        self._hooks.run_may_begin()
+        rows = await self._in_loop(self._host.messages())
         chosen = self.session_settings.limit if limit is None and self.session_settings else limit
         if chosen is not None:
             rows = rows[-chosen:] if chosen > 0 else []
@@ -56,46 +71,63 @@ class AgentsSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items that the SDK stores; those of a request that was recorded already are known."""
-        await self._host.add(cast("list[Row]", items))
+        rows = cast("list[Row]", items)
+        if self._agent is not None and self._is_prompt(rows):
+            await self._hooks.prompt_stored(self._agent)
+        await self._in_loop(self._host.add(rows))
         await self._hooks.stored()
+
+    def _is_prompt(self, rows: list[Row]) -> bool:
+        """Whether a run begins with these; a streamed one stores them behind its first call."""
+        asked = any(row.get("role") == "user" for row in rows)
+        return asked and not self._host.expects(rows[0])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out of the conversation, and return it; None if there is none."""
-        return cast("TResponseInputItem | None", await self._host.pop())
+        return cast("TResponseInputItem | None", await self._in_loop(self._host.pop()))
 
     async def clear_session(self) -> None:
         """Empty the conversation; its history stays in the log."""
-        await self._host.clear()
+        await self._in_loop(self._host.clear())
 
     # -- a run -----------------------------------------------------------------------------------
 
     def options(
-        self, *, run_config: RunConfig | None = None, hooks: RunHooks[Any] | None = None
+        self,
+        agent: Agent[Any] | None = None,
+        *,
+        run_config: RunConfig | None = None,
+        hooks: RunHooks[Any] | None = None,
     ) -> dict[str, Any]:
         """Keyword arguments for ``Runner.run``, ``run_sync`` and ``run_streamed``.
 
+        The SDK stores the prompt of a run that is not streamed before it says which agent runs. If
+        the ``agent`` is known from here, the prompt is in its turn; else it stands before it.
         Your own ``run_config`` and ``hooks`` are kept. Where your ``call_model_input_filter`` or
         ``session_input_callback`` changes what is sent, your list is sent, and the difference
         from the view is recorded.
         """
+        self._agent = None if agent is None else agent.name
         config = RunConfig() if run_config is None else run_config
         own = config.call_model_input_filter
 
         async def decide(data: CallModelData[Any]) -> ModelInputData:
             given = data.model_data
-            whole = await self._host.take(
-                cast("list[Row]", given.input), adds=self._hooks.first_call
+            whole = await self._in_loop(
+                self._host.take(cast("list[Row]", given.input), adds=self._hooks.first_call)
             )
             await self._hooks.request_begins(model_name(data.agent, config))
             chosen = given if own is None else await _awaited(own(data))
-            rows = await self._host.prepare(
-                instructions=chosen.instructions,
-                tools=tool_definitions(data.agent),
-                model=model_name(data.agent, config),
+            rows = await self._in_loop(
+                self._host.prepare(
+                    instructions=chosen.instructions,
+                    tools=tool_definitions(data.agent),
+                    model=model_name(data.agent, config),
+                )
             )
             if whole and chosen.input == given.input:
                 return ModelInputData(cast("list[TResponseInputItem]", rows), chosen.instructions)
-            await self._host.sent(rows, cast("list[Row]", chosen.input))
+            await self._in_loop(self._host.sent(rows, cast("list[Row]", chosen.input)))
             return chosen
 
         return {
@@ -103,6 +135,10 @@ class AgentsSession:
             "hooks": self._hooks.beside(hooks),
             "run_config": replace(config, call_model_input_filter=decide),
         }
+
+
+async def _host_of(context: Context) -> HostSession:
+    return HostSession(context)
 
 
 async def _awaited(value: Any) -> ModelInputData:

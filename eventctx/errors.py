@@ -1,45 +1,45 @@
 """Every exception that eventctx raises, in one tree.
 
 EventctxError
-├── InvalidMessage            (also a ValueError) a message that cannot be stored as it is
-├── InvalidSessionId          (also a ValueError)
-├── InvalidSetting            (also a ValueError)
-│   ├── NoSuchDemand          a message has no demand with this number
-│   └── AlreadyTakenBack      a demand that was taken back before
-├── NotOpened                 (also an AttributeError and a TypeError) used before its `await`
-├── ImportedSession           a mirror of a file, which changes by import alone
+├── InvalidMessage (also a ValueError)
+├── InvalidSessionId (also a ValueError)
+├── InvalidSetting (also a ValueError)
+│   ├── NoSuchDemand
+│   └── AlreadyTakenBack
+├── NotOpened (also an AttributeError and a TypeError)
+├── ImportedSession
 ├── StoreError
-│   ├── WrongExpectedVersion  another writer appended in between
+│   ├── WrongExpectedVersion
 │   ├── StreamNotFound
 │   ├── StreamExists
-│   │   └── SessionDiffers    a copy's target has other records under this name
-│   ├── SessionWasDeleted     on purpose; one record is left that says so
-│   ├── StoreUnavailable      cannot be opened, is locked, or is closed
-│   │   ├── StoreFull         the disk is full; nothing of the append was kept
+│   │   └── SessionDiffers
+│   ├── SessionWasDeleted
+│   ├── StoreUnavailable
+│   │   ├── StoreFull
 │   │   ├── StoreReadOnly
-│   │   └── StoreUnsafe       the server could lose what it acknowledged
-│   ├── NotAStore             the file or folder is something else
-│   ├── StoreTooNew           written by a later release
-│   └── LogCorrupted          stored bytes that contradict their digests or each other
+│   │   └── StoreUnsafe
+│   ├── NotAStore
+│   ├── StoreTooNew
+│   └── LogCorrupted
 ├── DecodeError
 │   └── UpcastMissing
 ├── CompactionError
-│   ├── InvalidPlan           a plan that would break a rule of the view
-│   ├── ContextOverflow       the messages that must stay are larger than the budget
-│   └── CompactionRefused     a compaction on demand that would leave too little to be of use
+│   ├── InvalidPlan
+│   ├── ContextOverflow
+│   └── CompactionRefused
 ├── HookError
-│   ├── UnknownEventName
-│   └── ExportFailed          a collector that does not take spans
-├── TurnError                 a turn that could not be completed
-│   ├── ProviderFailed        a model call that failed; its attributes tell whether to try again
-│   └── ToolFailed            a tool call without a result; reported to the model, never raised
-└── TranscriptError           a file to import
-    ├── UnreadableFile        no rights, gone, a pipe, a disk that fails
+│   ├── UnknownEventName (also a ValueError)
+│   └── ExportFailed
+├── TurnError
+│   ├── ProviderFailed
+│   └── ToolFailed
+└── TranscriptError
+    ├── UnreadableFile
     ├── UnknownFormat
-    │   └── NotATranscript    it is JSON, but of no format that eventctx knows
+    │   └── NotATranscript
     ├── MalformedTranscript
-    ├── SourceChanged         lines that were imported before are different now
-    └── SessionWasTakenOver   it is ours since, and takes nothing more from its file
+    ├── SourceChanged
+    └── SessionWasTakenOver
 
 A message names what was expected, what was found, and what to do. The facts are attributes, too.
 A database driver's own exception is always the ``__cause__`` of one of these, never raised itself.

@@ -72,9 +72,10 @@ test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not slow"
 
 # Every fault as often as docs/explanation/what-is-tested.md says: about 70 minutes. One process, since
-# many of them start others and measure what the disk does.
+# many of them start others and measure what the disk does. And what tests elsewhere try a part of.
 faults: $(VENV)/.dev
-	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults
+	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults \
+		$$(grep -rl --include='test_*.py' '^from tests.how_much import' tests)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -10,9 +10,12 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.log.events import Erased
 from eventctx.log.record import Body, make_body
+from eventctx.log.store import EventStore
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
+from eventctx.queries.timelines import key_frames
+from eventctx.queries.timelines.key_frames import KeyFrames
 
 Message = dict[str, Any]
 
@@ -40,6 +43,17 @@ async def filled(
         for message in tool_round(number):
             await ctx.add_message(message)
     return ctx
+
+
+def with_frames(store: EventStore, every: int = 10) -> KeyFrames:
+    """Let even a short session of this store have key frames, and something beside them.
+
+    Without frames each question about a short session folds it from zero, and most fold it twice.
+    tests/timelines/test_key_frames.py holds that frames change no answer.
+    """
+    if store not in key_frames._of_stores:
+        key_frames._of_stores[store] = KeyFrames(store, every=every)
+    return key_frames._of_stores[store]
 
 
 async def erase(ctx: eventctx.Context, event: Erased) -> None:

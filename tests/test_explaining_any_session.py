@@ -23,7 +23,8 @@ from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.lost.reading import what_left
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user
-from tests.sessions import tool_round
+from tests.how_much import examples
+from tests.sessions import tool_round, with_frames
 
 STEPS = st.lists(
     st.one_of(
@@ -141,6 +142,7 @@ async def check_request(engine: Engine, position: int, numbers: int) -> dict[int
 
 async def check(steps: list[tuple[str, Any]]) -> None:
     engine = Engine(MemoryStore())
+    with_frames(engine.store)
     options = {"max_tokens": 3_000, "on_overflow": "send_floor", "summarizer": in_short}
     ctx = await engine.session("s", policy="ladder", **options)
     await play(ctx, steps)
@@ -177,7 +179,9 @@ async def check(steps: list[tuple[str, Any]]) -> None:
         assert len(inserted) == len(set(views[1]) - set(views[0]))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(25, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(STEPS)
 def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
     steps: list[tuple[str, Any]],

@@ -25,6 +25,7 @@ from eventctx.projections.view import request_view
 from eventctx.queries.audit import Audit
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import beginning, tried
 from tests.policies.advisers import Scripted
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import is_system, refusal
@@ -60,7 +61,7 @@ class Played(NamedTuple):
 def fixtures(path: Path) -> Recorded:
     """The longest request that a provider fixture recorded."""
     found: list[list[dict[str, Any]]] = []
-    for exchange in yaml.safe_load(path.read_text())["interactions"]:
+    for exchange in yaml.load(path.read_text(), yaml.CSafeLoader)["interactions"]:
         body = exchange["request"].get("parsed_body") or {}
         rows = body.get("messages", body.get("input"))
         found.append(rows if isinstance(rows, list) else [{"role": "user", "content": rows}])
@@ -131,13 +132,22 @@ async def check_budget(run: Played, budget: int) -> None:
             assert fit(visible, kept_whole(visible), goal).overflow
 
 
-@pytest.mark.parametrize("budget", [200_000, 50_000, 16_000, 4_000])
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+BUDGETS = (200_000, 50_000, 16_000, 4_000)
+NAMES = sorted(POLICIES)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+@pytest.mark.parametrize("policy", NAMES)
 async def test_every_policy_keeps_the_view_rules_at_every_request_of_every_session(
     policy: str, budget: int, recorded_sessions: Path
 ) -> None:
-    for name in (*SESSIONS, *providers(recorded_sessions)):
-        run = await played(await recorded(recorded_sessions / name), policy, budget)
+    pair = NAMES.index(policy), BUDGETS.index(budget)
+    for place, name in enumerate((*SESSIONS, *providers(recorded_sessions))):
+        if not tried(place, *pair, choices=len(BUDGETS)):
+            continue
+        whole = await recorded(recorded_sessions / name)
+        session = whole._replace(messages=beginning(whole.messages))
+        run = await played(session, policy, budget)
         rows = run.audit.requests
         for row, before, after in zip(rows[1:], run.views, run.views[1:], strict=False):
             assert row.breaks or after[: len(before)] == before, name

@@ -27,6 +27,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.queries.audit import Audit
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import beginning, tried
 from tests.test_recorded_policies import recorded
 from tests.test_recorded_sessions import SESSIONS
 from tests.transcripts import Message, stories
@@ -107,14 +108,20 @@ async def check_equal(
     ]
 
 
-@pytest.mark.parametrize("budget", [50_000, 16_000, 4_000])
+BUDGETS = (50_000, 16_000, 4_000)
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("policy", FREE)
 async def test_a_recorded_session_is_played_as_the_engine_would_have(
     policy: str, budget: int, recorded_sessions: Path
 ) -> None:
-    for name in SESSIONS:
+    pair = FREE.index(policy), BUDGETS.index(budget)
+    for place, name in enumerate(SESSIONS):
+        if not tried(place, *pair, choices=len(BUDGETS)):
+            continue
         session = await recorded(recorded_sessions / name)
-        await check_equal(session.messages, policy, budget, session.model)
+        await check_equal(beginning(session.messages), policy, budget, session.model)
 
 
 @settings(max_examples=60, deadline=None)

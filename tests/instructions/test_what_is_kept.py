@@ -27,6 +27,7 @@ from eventctx.queries.instructions.reading import instructions_of
 from eventctx.queries.timelines import key_frames
 from eventctx.queries.timelines.key_frames import KeyFrames
 from tests.lost.test_any_session import STEP, play
+from tests.sessions import with_frames
 
 EVERY = 5
 SOME = st.one_of(
@@ -35,13 +36,6 @@ SOME = st.one_of(
     st.tuples(st.just("withdraw"), st.integers(0, 9)),
     st.tuples(st.just("ask"), st.none()),
 )
-
-
-def with_frames(store: EventStore) -> KeyFrames:
-    """Let even a short session have key frames, and something beside them."""
-    if store not in key_frames._of_stores:
-        key_frames._of_stores[store] = KeyFrames(store, every=EVERY)
-    return key_frames._of_stores[store]
 
 
 async def same(store: EventStore, selector: RequestSelector = NOW) -> None:
@@ -56,7 +50,7 @@ async def same(store: EventStore, selector: RequestSelector = NOW) -> None:
 
 
 async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
-    with_frames(engine.store)
+    with_frames(engine.store, EVERY)
     if what == "erase":
         with contextlib.suppress(InvalidSetting):
             await engine.erase("s", [value], reason="asked for")
@@ -93,7 +87,7 @@ async def test_nothing_stays_in_memory_of_a_demand_that_was_erased() -> None:
     engine = await play([("say", "Never touch the migrations.")] * 6, and_ask)
     store = engine.store
     await engine.instructions("s")
-    found = with_frames(store)._held["s"].beside[KeptDemands]
+    found = with_frames(store, EVERY)._held["s"].beside[KeptDemands]
     assert isinstance(found, KeptDemands)
     assert any(found.demands.values())
     kept = weakref.ref(found)

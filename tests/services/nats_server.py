@@ -276,18 +276,6 @@ no_auth_user: app
             time.sleep(0.05)
         raise ServiceFailed(f"no server leads {stream!r} after {seconds:g} s")
 
-    def first(self, seconds: float = 60.0) -> int:
-        """The number of the server that leads the cluster itself. Raises ServiceFailed."""
-        until = time.monotonic() + seconds
-        names = [node.name for node in self.nodes]
-        while time.monotonic() < until:
-            for node in self.nodes:
-                found = node.ask("jsz").get("meta_cluster", {}).get("leader")
-                if found in names and self.nodes[names.index(found)].process is not None:
-                    return names.index(found)
-            time.sleep(0.05)
-        raise ServiceFailed(f"no server leads the cluster after {seconds:g} s")
-
     @staticmethod
     def details(node: Node, stream: str) -> Mapping[str, Any]:
         """What a server's monitoring tells of a stream; empty if it holds none of it."""

@@ -10,10 +10,12 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from nats.errors import Error as NatsError
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
@@ -26,7 +28,7 @@ from eventctx.stores.jetstream.wire.collecting import CollectingClient
 from eventctx.stores.jetstream.wire.layout import Names
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.services.nats_server import Cluster, Node, find, running
-from tests.stores.jetstream.bare import Bare, connected, make_leader
+from tests.stores.jetstream.bare import Bare, connected
 
 # One cluster serves all these tests: whatever can befall a stream's files has a stream of its own.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damaged replica")]
@@ -74,7 +76,15 @@ class Damaged(NamedTuple):
 
     async def lead(self, number: int = VICTIM) -> None:
         """Make a server the leader, the damaged one by default."""
-        await make_leader(self.client, self.cluster, self.names.stream(0), number)
+        stream = self.names.stream(0)
+        request = b'{"placement": {"preferred": "%s"}}' % self.cluster.nodes[number].name.encode()
+        async with asyncio.timeout(60):
+            while await asyncio.to_thread(self.cluster.leader, stream) != number:
+                with suppress(NatsError):  # there may be no leader just now
+                    await self.client.request(
+                        f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=2
+                    )
+                await asyncio.sleep(0.05)
 
     async def whole(self) -> None:
         """Wait until the damaged server has what the leader has."""

@@ -89,12 +89,12 @@ async def test_each_role_may_do_what_it_is_for_and_no_more(servers: Documented) 
     assert await reader.load_checkpoint("seen") == 3
     with pytest.raises(StoreReadOnly):
         await reader.append("s", [make_draft()], 1)
-    refused = await asyncio.gather(
+    for refused in (
         agent.erase({"s": {Address(0): b""}}),
         agent.delete("f", make_draft(type="session:deleted"), 1),
-        return_exceptions=True,
-    )
-    assert [type(one) for one in refused] == [StoreUnavailable, StoreUnavailable]
+    ):
+        with pytest.raises(StoreUnavailable):
+            await refused
     assert await gather(reader.read("s")) == records
     assert (await owner.erase({"s": {Address(0): b""}})).bodies == 1
     assert (await gather(reader.read("s")))[0].bodies[0].erased
@@ -124,7 +124,7 @@ async def test_without_the_authority_or_the_password_nothing_opens(servers: Docu
         servers.of("agent").replace("secret-of-agent", "guessed-it"),
     ):
         with pytest.raises(StoreUnavailable) as caught:
-            await JetStreamStore.open(url, patience=1)
+            await JetStreamStore.open(url, patience=3)
         assert "secret-of-agent" not in str(caught.value)
         assert "guessed-it" not in str(caught.value)
 

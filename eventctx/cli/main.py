@@ -18,6 +18,7 @@ _COMMANDS: Final = (
     ("demo", "demo.command", "Run a sample session live, compactions and all."),
     ("import", "commands.imports", "Import transcripts of other programs, or exports."),
     ("watch", "commands.watch", "Import sessions while agents write them."),
+    ("hook", "for_agents.hook", "Answer a hook of an agent's program."),
     ("mcp", "for_agents.mcp", "Answer the agent itself, as an MCP server."),
     ("inspect", "inspect.command", "A page that shows what the model saw, at any point."),
     ("sessions", "commands.sessions", "The sessions of the store, the last used first."),

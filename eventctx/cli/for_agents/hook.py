@@ -1,0 +1,70 @@
+"""``hook``: called by an agent's program at its events; it never makes that program fail."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.program import complain
+from eventctx.errors import EventctxError
+
+if TYPE_CHECKING:
+    from eventctx.adapters.claude_code.payload import HookPayload
+
+
+class _HarmlessCommand(click.Command):
+    """A command whose bad usage is a line on stderr: Claude Code takes exit code 2 for a veto."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the arguments, or end with exit code 0."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            complain(f"hook: {error.format_message()}")
+            raise click.exceptions.Exit(0) from error
+
+
+@click.command("hook", cls=_HarmlessCommand, short_help="Answer a hook of an agent's program.")
+@click.argument("host", type=click.Choice(["claude-code"]))
+@opening.store_options
+def hook_command(host: str, store: str | None) -> None:
+    """Import the session that HOST reports on stdin; after a compaction, repeat what was demanded.
+
+    For the hooks in the settings of Claude Code: docs/how-to/let-the-agent-ask.md has the lines. At
+    every event the transcript is imported, what is new of it. At `SessionStart` after a compaction
+    the answer holds the demands of the person that hold, in the person's words, redacted, at most
+    6,000 characters; the model is shown them.
+
+    The exit code is 0 whatever happens, since others stop or veto what the program does; an error
+    is a line on stderr.
+    """
+    from eventctx.adapters.claude_code.payload import MOST_BYTES, read_payload
+    from eventctx.documents.encoding import encode
+
+    try:
+        payload = read_payload(b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1))
+        answer = asyncio.run(_answer(payload, store))
+    except EventctxError as error:
+        complain(f"hook: {error}")
+    except Exception as error:  # the host must go on, also after a bug of ours
+        complain(f"hook: this is a bug in eventctx, please report it: {error!r}")
+    else:
+        if answer is not None:
+            click.echo(encode(answer).decode())
+
+
+async def _answer(payload: HookPayload, store: str | None) -> dict[str, Any] | None:
+    from eventctx.adapters.claude_code.hook import hook_answer
+
+    async with opening.created(store) as engine:
+        return await hook_answer(engine, payload)

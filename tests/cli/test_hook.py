@@ -1,0 +1,201 @@
+"""``eventctx hook claude-code`` with payloads as Claude Code 2.1.330 sent them, but for paths."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import eventctx
+from eventctx.adapters.claude_code.hook import hook_answer
+from eventctx.adapters.claude_code.payload import read_payload
+from eventctx.adapters.claude_code.reminder import MOST, Words, reminder
+from eventctx.cli.main import cli
+from eventctx.engine import Engine
+from eventctx.errors import WrongExpectedVersion
+from tests.cli.conftest import Outcome
+from tests.importers.given import SESSION, ClaudeCode
+
+KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
+
+_PAYLOADS: dict[str, dict[str, Any]] = {
+    "startup": {"hook_event_name": "SessionStart", "source": "startup"},
+    "resume": {
+        "hook_event_name": "SessionStart",
+        "source": "resume",
+        "seconds_since_last_response": 5,
+        "context_tokens": 1220,
+        "prompt_cache_likely_expired": False,
+        "estimated_cache_write_usd": 0.0061,
+    },
+    "stop": {
+        "prompt_id": "915a5d50-b0c5-4c11-bace-13e0836f91df",
+        "permission_mode": "default",
+        "effort": {"level": "medium"},
+        "hook_event_name": "Stop",
+        "stop_hook_active": False,
+        "last_assistant_message": "Understood.",
+        "background_tasks": [],
+        "session_crons": [],
+    },
+    "before": {
+        "prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2",
+        "hook_event_name": "PreCompact",
+        "trigger": "manual",
+        "custom_instructions": None,
+    },
+    "compact": {
+        "prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2",
+        "hook_event_name": "SessionStart",
+        "source": "compact",
+        "model": "claude-opus-5-5",
+    },
+    "after": {
+        "prompt_id": "042360bc-6549-4bb9-8804-2302cd7581a2",
+        "hook_event_name": "PostCompact",
+        "trigger": "manual",
+        "compact_summary": "<summary>The user is working on a parser.</summary>",
+    },
+}
+
+
+def payload(name: str, transcript: Path) -> str:
+    common = {"session_id": SESSION, "transcript_path": str(transcript), "cwd": "/project"}
+    return json.dumps({**common, **_PAYLOADS[name]}) + "\n"
+
+
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    rows = ClaudeCode()
+    rows.user(f"Write a parser with the key {KEY}.").answer("m1", {"type": "text", "text": "Yes."})
+    rows.user("Never touch the file legacy.py.").answer("m2", {"type": "text", "text": "I see."})
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(rows.data())
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "hooks.db"
+
+
+def hook(store: Path, given: str | bytes, *arguments: str) -> Outcome:
+    line = ["hook", *(arguments or ("claude-code",)), "--store", str(store)]
+    return Outcome(CliRunner().invoke(cli, line, input=given))
+
+
+def test_after_a_compaction_the_model_is_told_what_the_person_demanded(
+    transcript: Path, store: Path
+) -> None:
+    done = hook(store, payload("compact", transcript))
+    assert (done.code, done.err) == (0, "")
+    told = done.document["hookSpecificOutput"]
+    assert told["hookEventName"] == "SessionStart"
+    assert "#0: Write a parser with the key [redacted:api-key]" in told["additionalContext"]
+    assert "#2: Never touch the file legacy.py." in told["additionalContext"]
+    assert f"eventctx instructions {SESSION}" in told["additionalContext"]
+    assert "Zx9Qw7" not in done.out
+
+
+@pytest.mark.parametrize("name", ["resume", "stop", "before", "after"])
+async def test_at_every_other_event_the_session_is_imported_and_nothing_answered(
+    name: str, transcript: Path
+) -> None:
+    async with eventctx.open("memory://") as engine:
+        assert await hook_answer(engine, read_payload(payload(name, transcript).encode())) is None
+        assert len(await engine.transcript(SESSION)) == 3  # the last answer may still grow
+
+
+def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -> None:
+    done = hook(store, payload("startup", tmp_path / "none.jsonl"))
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+@pytest.mark.parametrize("given", ["", "{", "[]", '{"hook_event_name": 3}', b"\xff\xfe", "null"])
+def test_what_is_no_payload_is_a_line_on_stderr(given: str | bytes, store: Path) -> None:
+    done = hook(store, given)
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("eventctx: hook: payload: expected the JSON of a hook")
+    assert done.err.count("\n") == 1
+
+
+def test_no_failure_is_more_than_a_line_on_stderr(transcript: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no store, but a text of some length" * 100)
+    (tmp_path / "other.jsonl").write_text('{"type":"what is this"}\n')
+    for store, file in [
+        (tmp_path / "text.db", transcript),
+        (tmp_path / "no" / "such" / "folder" / "x.db", transcript),
+        (tmp_path / "hooks.db", tmp_path / "other.jsonl"),
+    ]:
+        done = hook(store, payload("compact", file))
+        assert (done.code, done.out) == (0, ""), store
+        assert done.err.count("\n") <= 1, done.err
+
+
+def test_wrong_usage_vetoes_nothing(store: Path) -> None:
+    for arguments in (("claude",), ("claude-code", "--color"), ("claude-code", "more")):
+        done = hook(store, "{}", *arguments)
+        assert (done.code, done.out) == (0, "")
+        assert done.err.startswith("eventctx: hook: ")
+
+
+def test_a_bug_of_ours_stops_no_host(
+    transcript: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr("eventctx.adapters.claude_code.payload._decode", broken)
+    done = hook(store, payload("compact", transcript))
+    assert (done.code, done.out) == (0, "")
+    assert "this is a bug in eventctx" in done.err
+
+
+async def test_an_import_that_another_process_overtook_is_repeated(transcript: Path) -> None:
+    async with eventctx.open("memory://") as engine:
+        overtaken = _Overtaken(engine, times=2)
+        assert await hook_answer(engine, read_payload(payload("stop", transcript).encode())) is None
+        assert overtaken.times == 0
+        assert len(await engine.transcript(SESSION)) == 3
+        _Overtaken(engine, times=9)
+        with transcript.open("ab") as file:
+            file.write(ClaudeCode().user("More.", uuid="u9").data())
+        with pytest.raises(WrongExpectedVersion):
+            await hook_answer(engine, read_payload(payload("stop", transcript).encode()))
+
+
+class _Overtaken:
+    """Makes the store's first appends fail as those of a process that comes second."""
+
+    def __init__(self, engine: Engine, times: int) -> None:
+        self.times = times
+        self._append = engine.store.append
+        engine.store.append = self._late  # type: ignore[method-assign]
+
+    def _late(self, stream: str, drafts: Any, expected: Any) -> Any:
+        if self.times:
+            self.times -= 1
+            raise WrongExpectedVersion(stream, expected, 7)
+        return self._append(stream, drafts, expected)
+
+
+def test_a_reminder_keeps_the_task_and_the_last_demands(store: Path) -> None:
+    words = [Words(number, f"Never do thing {number}, " + "really " * 30) for number in range(200)]
+    text = reminder("s", words) or ""
+    assert len(text) <= MOST
+    lines = text.splitlines()
+    assert lines[1].startswith("- #0: ")
+    assert lines[-2].startswith("- #199: ")
+    left = 200 - sum(line.startswith("- #") for line in lines)
+    assert f"- … {left} more between these" in lines
+    assert reminder("s", []) is None
+
+
+def test_a_reminder_cuts_a_long_demand_and_shows_it_on_one_line() -> None:
+    text = reminder("a b", [Words(3, "Never\n\nsay " + "x" * 5_000)]) or ""
+    assert "- #3: Never say xxx" in text
+    assert len(text) < 2_000
+    assert "eventctx lost 'a b'" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 from uuid import uuid4
@@ -77,17 +78,29 @@ async def find_or_make(link: ServerLink, *, create: bool) -> Meta:
             f"shards={address.shards}; copy the sessions to a new store to change it"
         )
     link.names = Names(address.name, meta.shards)
-    for name, settings in _wanted(link.names):
-        found = await _stream(link, name)
-        if found is None:
-            if not create:
-                raise StoreReadOnly(
-                    f"{address.place}: expected the stream {name}, found none; it was removed, or "
-                    "the store was never finished"
-                )
-            found = await _make(link, name, settings)
-        check_stream(address.place, found)
+    # At once: a server takes its time to make a stream, whatever else it makes meanwhile.
+    wanted = _wanted(link.names)
+    found = await asyncio.gather(
+        *(_checked(link, name, settings, create) for name, settings in wanted),
+        return_exceptions=True,
+    )
+    for one in found:
+        if one is not None:
+            raise one
     return meta
+
+
+async def _checked(link: ServerLink, name: str, settings: Mapping[str, Any], create: bool) -> None:
+    """Find a stream or make it. Raises what ``find_or_make`` raises."""
+    found = await _stream(link, name)
+    if found is None:
+        if not create:
+            raise StoreReadOnly(
+                f"{link.address.place}: expected the stream {name}, found none; it was removed, or "
+                "the store was never finished"
+            )
+        found = await _make(link, name, settings)
+    check_stream(link.address.place, found)
 
 
 def _wanted(names: Names) -> list[tuple[str, dict[str, Any]]]:

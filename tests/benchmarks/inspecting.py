@@ -199,8 +199,8 @@ async def _appends(place: Place, rounds: int, browser: Browser | None) -> list[t
     store = place.path("live.db")
     found: list[tuple[float, float]] = []
     async with AsyncExitStack() as stack:
-        writer = await stack.enter_async_context(writing(store, NAME))
-        await writer.says("word-0")
+        writer = await stack.enter_async_context(writing(store))
+        await writer.says(NAME, "word-0")
         page: Page | None = None
         if browser is not None:
             inspector = await stack.enter_async_context(inspecting(store))
@@ -210,7 +210,7 @@ async def _appends(place: Place, rounds: int, browser: Browser | None) -> list[t
             await settled(page)
             await note_words(page)
         for number in range(1, rounds + 1):
-            appended = await writer.says(f"word-{number}")
+            appended = await writer.says(NAME, f"word-{number}")
             shown = 0.0
             if page is not None:
                 shown = await shown_at(page, f"word-{number}") - appended.at

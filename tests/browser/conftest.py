@@ -1,22 +1,42 @@
-"""One Chromium and one server for all tests of the page, and a clean, watched page for each."""
+"""One Chromium, one server and one watched page for all tests of the page.
+
+To load the page takes 150 requests and more than a second, to go to a place in it some hundredths.
+So a test walks there in the page that is open, and only what has loading as its subject loads one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, StorageState, expect
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    StorageState,
+    ViewportSize,
+    expect,
+)
 
 from tests.browser import chromium, stores
 from tests.browser.inspecting import Inspector, inspecting
+from tests.browser.walking import walk
 from tests.browser.watching import Watch
 
-expect.set_options(timeout=10_000)
+expect.set_options(timeout=60_000)  # a condition holds within one; a loaded machine is slow
 
 Visit = Callable[..., Awaitable[Page]]
+
+WINDOW: Final[ViewportSize] = {"width": 1280, "height": 900}
+
+_AS_LOADED: Final = {
+    "color_scheme": "light",
+    "forced_colors": "none",
+    "reduced_motion": "no-preference",
+}
 
 shared = pytest_asyncio.fixture(scope="session", loop_scope="session")
 
@@ -60,37 +80,69 @@ async def signed_in(browser: Browser, inspector: Inspector) -> StorageState:
     return state
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def watch(inspector: Inspector) -> Watch:
+@shared
+async def context(
+    browser: Browser, inspector: Inspector, signed_in: StorageState, watch: Watch
+) -> AsyncIterator[BrowserContext]:
+    """The context of every page of the server; what happens in any of them is watched."""
+    context = await browser.new_context(storage_state=signed_in, base_url=inspector.origin)
+    await watch.over(context)
+    yield context
+    await context.close()
+
+
+@pytest.fixture(scope="session")
+def watch(inspector: Inspector) -> Watch:
     return Watch(inspector.origin)
 
 
+@shared
+async def walked(context: BrowserContext) -> Page:
+    """The page that is open all the time."""
+    page = await context.new_page()
+    await page.goto("/")
+    return page
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def visit(
-    browser: Browser, inspector: Inspector, signed_in: StorageState, watch: Watch
-) -> AsyncIterator[Visit]:
-    """Open a page of the server. At the end every page must have been clean.
+async def visit(walked: Page, watch: Watch) -> AsyncIterator[Visit]:
+    """Go to a place in the page that is open, which then is as one that was just loaded there.
 
-    The keywords are those of Playwright's ``new_context``: ``viewport``, ``color_scheme``,
-    ``forced_colors``, ``reduced_motion``, ``device_scale_factor``.
+    The keywords are those of Playwright's ``emulate_media``, and ``viewport``. At the end the page
+    must have been clean.
     """
-    contexts: list[BrowserContext] = []
 
-    async def opened(path: str = "/", **emulated: Any) -> Page:
-        emulated.setdefault("viewport", {"width": 1280, "height": 900})
-        context = await browser.new_context(
-            storage_state=signed_in, base_url=inspector.origin, **emulated
-        )
-        contexts.append(context)
-        await watch.over(context)
+    async def went(path: str = "/", *, viewport: ViewportSize = WINDOW, **emulated: Any) -> Page:
+        await walked.set_viewport_size(viewport)
+        await walked.emulate_media(**{**_AS_LOADED, **emulated})
+        return await walk(walked, path)
+
+    yield went
+    await _clean(watch, walked)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def load(context: BrowserContext, watch: Watch) -> AsyncIterator[Visit]:
+    """Load a page of the server. At the end every page must have been clean."""
+    pages: list[Page] = []
+
+    async def loaded(path: str = "/") -> Page:
         page = await context.new_page()
+        pages.append(page)
+        await page.set_viewport_size(WINDOW)
         await page.goto(path)
         return page
 
-    yield opened
-    pages = [page for context in contexts for page in context.pages]
+    yield loaded
+    try:
+        await _clean(watch, *pages)
+    finally:
+        for page in pages:
+            await page.close()
+
+
+async def _clean(watch: Watch, *pages: Page) -> None:
     try:
         await watch.clean(*pages)
     finally:
-        for context in contexts:
-            await context.close()
+        watch.found.clear()  # the next test answers for its own

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from click.testing import CliRunner
+
+from eventctx.cli.main import cli
 from tests.children import started
 
 PATIENCE: Final = 30.0
@@ -74,6 +77,14 @@ async def output_of(*words: object) -> str:
     command = [str(word) for word in program(*words)]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2_000:]
+    return done.stdout
+
+
+async def answer_of(*words: object) -> str:
+    """What a command prints that runs in this process, which is sooner: as ``output_of``."""
+    arguments = [str(word) for word in words]
+    done = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+    assert done.exit_code == 0, done.stderr[-2_000:]
     return done.stdout
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import eventctx
 from eventctx.importers.load import import_file
 from tests.browser import hostile
-from tests.browser.inspecting import output_of
+from tests.browser.inspecting import answer_of
 
 DEMO: Final = "demo"
 
@@ -24,7 +24,7 @@ FORK: Final = "demo, another way"
 
 async def make(path: Path) -> None:
     """A store with the demonstration, a fork of it, and the hostile sessions."""
-    await output_of("demo", "--store", path)
+    await answer_of("demo", "--store", path)
     async with eventctx.open(path, durability="normal") as engine:
         await engine.fork(DEMO, 300, FORK)
         await hostile.write(engine)

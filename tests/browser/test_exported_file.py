@@ -7,12 +7,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from tests.browser import hostile
 from tests.browser.chromium import in_the_browser
-from tests.browser.inspecting import output_of
+from tests.browser.inspecting import answer_of
 from tests.browser.settling import settled, unsafe_characters
 from tests.browser.stores import DEMO
 from tests.browser.test_accessibility import broken_rules
@@ -24,15 +25,34 @@ pytestmark = in_the_browser
 Exported = Callable[..., Awaitable[Page]]
 
 
+Written = Callable[..., Awaitable[Path]]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def written(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """Export a session with these options, once for all tests; the file."""
+    folder = tmp_path_factory.mktemp("exported")
+    files: dict[tuple[str, ...], Path] = {}
+
+    async def wrote(session: str, *options: str) -> Path:
+        asked = (session, *options)
+        if asked not in files:
+            file = folder / f"{len(files)}.html"
+            await answer_of("inspect", "--store", store, "--html", file, *options, "--", session)
+            files[asked] = file
+        return files[asked]
+
+    return wrote
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def exported(browser: Browser, store: Path, tmp_path: Path) -> AsyncIterator[Exported]:
-    """Export a session with these options, and open the file."""
+async def exported(browser: Browser, written: Written) -> AsyncIterator[Exported]:
+    """Open the file of a session that was exported with these options."""
     watch = Watch("file://")
     contexts: list[BrowserContext] = []
 
     async def opened(session: str, *options: str) -> Page:
-        file = tmp_path / "exported.html"
-        await output_of("inspect", "--store", store, "--html", file, *options, "--", session)
+        file = await written(session, *options)
         context = await browser.new_context(viewport={"width": 1280, "height": 900})
         contexts.append(context)
         await watch.over(context)
@@ -84,10 +104,9 @@ async def test_a_file_of_the_structure_holds_no_text(exported: Exported) -> None
 
 
 async def test_a_file_that_cannot_be_shown_says_so(
-    browser: Browser, store: Path, tmp_path: Path
+    browser: Browser, written: Written, tmp_path: Path
 ) -> None:
-    whole, cut = tmp_path / "whole.html", tmp_path / "cut.html"
-    await output_of("inspect", "--store", store, "--html", whole, "--", DEMO)
+    whole, cut = await written(DEMO), tmp_path / "cut.html"
     cut.write_bytes(whole.read_bytes()[:-2_000])
     said = re.compile("the session cannot be shown: the file is not whole, or this browser is too")
     old = await browser.new_context()

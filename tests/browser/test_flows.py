@@ -14,7 +14,7 @@ import eventctx
 from tests.browser import stores
 from tests.browser.chromium import in_the_browser
 from tests.browser.conftest import Visit
-from tests.browser.inspecting import output_of, path_of
+from tests.browser.inspecting import answer_of, path_of
 from tests.browser.settling import settled
 
 pytestmark = in_the_browser
@@ -40,13 +40,13 @@ async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) 
     await expect(why).to_contain_text("needed less than what stays")
 
 
-async def test_a_permanent_link_gives_the_same_place_again(visit: Visit) -> None:
+async def test_a_permanent_link_gives_the_same_place_again(visit: Visit, load: Visit) -> None:
     page = await settled(await visit(path_of(DEMO)))
     await page.keyboard.press("Shift+ArrowLeft")
     await expect(page).to_have_url(re.compile(r"at=591\b"))
     where = page.get_by_role("group", name="The request at the cursor")
     await expect(where).to_contain_text("turn 12, iteration 4")
-    again = await settled(await visit(page.url))
+    again = await settled(await load(page.url))
     there = again.get_by_role("group", name="The request at the cursor")
     await expect(there).to_contain_text("turn 12, iteration 4")
     assert again.url == page.url
@@ -125,7 +125,7 @@ async def test_what_the_page_is_told_is_what_the_command_line_says(
 ) -> None:
     page = await visit()
     answered = await page.evaluate("async (path) => (await fetch(path)).json()", path)
-    said = json.loads(await output_of(*command, "--json", "--store", store))
+    said = json.loads(await answer_of(*command, "--json", "--store", store))
     if path == "/api/sessions":  # the page shows no texts of a session that it does not open
         texts = {"title", "project", "live"}
         said = [{key: row[key] for key in row if key not in texts} for row in said]

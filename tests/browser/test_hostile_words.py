@@ -67,8 +67,8 @@ async def test_every_screen_shows_hostile_words_and_runs_none(
     assert wide <= window
 
 
-async def test_walking_through_a_hostile_session_runs_nothing(visit: Visit) -> None:
-    page = await visit(path_of(hostile.SESSION))
+async def test_walking_through_a_hostile_session_runs_nothing(load: Visit) -> None:
+    page = await load(path_of(hostile.SESSION))
     await settled(page)
     for key in ["ArrowLeft"] * 8 + ["1", "2", "3", "4", "5"] + ["k", "w"] * 6 + ["d", "c"]:
         await page.keyboard.press(key)

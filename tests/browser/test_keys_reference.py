@@ -36,10 +36,8 @@ async def test_the_reference_lists_every_key_of_the_page(visit: Visit) -> None:
 async def _rows(visit: Visit) -> list[tuple[str, str, str]]:
     """Keys, where they act, and what they do, in the order in which the page lists them."""
     where: dict[tuple[str, str], list[str]] = {}
-    page = await visit()
     for screen in SCREENS:
-        await page.goto(path_of(DEMO, screen))
-        await settled(page)
+        page = await settled(await visit(path_of(DEMO, screen)))
         # By the button: on the screen of searches the field takes all keys.
         await page.get_by_role("button", name="Keys").click()
         await expect(page.get_by_role("dialog")).to_be_visible()

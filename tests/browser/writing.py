@@ -38,28 +38,28 @@ class Appended(NamedTuple):
 
 
 class Writer:
-    """A running program; each ``says`` is a round of its agent."""
+    """A running program; each ``says`` is a round of an agent in a session."""
 
     def __init__(self, process: subprocess.Popen[Any]) -> None:
         self._process = process
 
-    async def says(self, text: str) -> Appended:
+    async def says(self, session: str, text: str) -> Appended:
         """Append a person's message, a request, and an answer."""
-        return await asyncio.wait_for(asyncio.to_thread(self._round, text), PATIENCE)
+        return await asyncio.wait_for(asyncio.to_thread(self._round, session, text), PATIENCE)
 
-    def _round(self, text: str) -> Appended:
+    def _round(self, session: str, text: str) -> Appended:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(text + "\n")
+        self._process.stdin.write(f"{session}\t{text}\n")
         self._process.stdin.flush()
         at, took = self._process.stdout.readline().split()
         return Appended(float(at), float(took))
 
 
 @asynccontextmanager
-async def writing(store: Path, session: str) -> AsyncIterator[Writer]:
-    """A writer to a session until the end of the block."""
-    command = [sys.executable, _PROGRAM, store, session]
+async def writing(store: Path) -> AsyncIterator[Writer]:
+    """A writer to sessions of a store until the end of the block."""
+    command = [sys.executable, _PROGRAM, store]
     with started(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Writer(process)
 

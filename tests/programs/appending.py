@@ -1,7 +1,7 @@
 """A program that appends while a page looks on: a line of its input is a round of an agent.
 
-``python appending.py STORE SESSION``; a line is the text that a person says. Behind
-the appends of a round it prints the time, in milliseconds since 1970, at which the first of them
+``python appending.py STORE``; a line is a session's name, a tab, and what a person says. Behind the
+appends of a round it prints the time, in milliseconds since 1970, at which the first of them
 was acknowledged, and how many milliseconds that one took.
 """
 
@@ -14,13 +14,14 @@ import time
 import eventctx
 
 
-async def work(store: str, session: str) -> None:
+async def work(store: str) -> None:
     async with eventctx.open(store) as engine:
-        ctx = await engine.session(session, max_tokens=100_000)
         while line := await asyncio.to_thread(sys.stdin.readline):
+            session, _, text = line.rstrip("\n").partition("\t")
+            ctx = await engine.session(session, max_tokens=100_000)
             async with ctx.turn() as turn, turn.iteration():
                 began = time.perf_counter()
-                await ctx.add_message({"role": "user", "content": line.rstrip("\n")})
+                await ctx.add_message({"role": "user", "content": text})
                 took = (time.perf_counter() - began) * 1e3
                 acknowledged = time.time() * 1e3
                 await ctx.get_messages_for_request()
@@ -29,4 +30,4 @@ async def work(store: str, session: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], sys.argv[2]))
+    asyncio.run(work(sys.argv[1]))

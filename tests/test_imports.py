@@ -49,7 +49,7 @@ HOMES = {
     },
     "grpc": {"eventctx.hooks.otlp_grpc"},
     "requests": {"eventctx.hooks.otlp_http"},
-    "google": {"eventctx.hooks.otlp_*"},
+    "google": {"eventctx.hooks.otlp_*", "eventctx.adapters.google_adk.*"},
     "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
     "nats": {"eventctx.stores.jetstream.*"},
     "nkeys": {"eventctx.stores.jetstream.wire.address"},

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from eventctx.adapters.kit.host_list import Identity, held_against, plain_identity
+from eventctx.adapters.kit.host_list import HostList, Identity, held_against, plain_identity
 from eventctx.log.record import Record
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
@@ -113,6 +113,11 @@ class HostSession:
                 await self.context.set_messages(messages)
 
     # -- the call just before the model ----------------------------------------------------------
+
+    async def held(self, messages: Sequence[Mapping[str, Any]]) -> HostList:
+        """What the host's list is beside the transcript, to which nothing is added."""
+        async with self._lock:
+            return held_against(await self._known(), messages, self._identity)
 
     async def take(self, messages: Sequence[Mapping[str, Any]], *, adds: bool = True) -> bool:
         """Take the list that the host is about to send; whether it is the transcript, whole.

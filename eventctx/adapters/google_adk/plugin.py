@@ -1,0 +1,260 @@
+"""The plugin of an ADK runner: a session is a session, an invocation a turn.
+
+ADK derives what it sends from the session's events, for each agent anew, so the list of each agent
+is held against its transcript. What is new in it is added; a list that another plugin or a
+compaction of ADK's own cut is sent as it is, and what is missing in it is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from google.adk.plugins.base_plugin import BasePlugin
+
+from eventctx.adapters.google_adk.rows import (
+    CallIds,
+    Row,
+    contents_of,
+    identity,
+    instructions_of,
+    rows_of,
+    tool_definitions,
+)
+from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.host_session import HostSession
+from eventctx.engine import Engine
+from eventctx.log.usage import Usage
+
+if TYPE_CHECKING:
+    from google.adk.agents.callback_context import CallbackContext
+    from google.adk.agents.invocation_context import InvocationContext
+    from google.adk.models.llm_request import LlmRequest
+    from google.adk.models.llm_response import LlmResponse
+    from google.adk.tools.base_tool import BaseTool
+    from google.adk.tools.tool_context import ToolContext
+    from google.genai import types
+
+MAX_SESSIONS: Final = 256
+"""Most sessions whose transcripts are held; the least recently used is dropped first."""
+
+MAX_RUNS: Final = 1_024
+"""Most invocations that are remembered until they end; one whose task was killed never does."""
+
+
+class _Run:
+    """An invocation: its root agent, and the sessions in which it began a turn."""
+
+    def __init__(self, session: str, root: str) -> None:
+        self.session = session
+        self.root = root
+        self.begun: list[str] = []
+
+
+class EventctxPlugin(BasePlugin):  # type: ignore[misc]
+    """Records the agents of a runner, and sends the sessions' views.
+
+    ``engine``: an engine, for runs in its event loop or another one; or the path or URL of a store,
+    which the plugin opens in a thread of its own. The root agent's session has the id of ADK's, any
+    other agent's that id, a dot and the agent's name. ``settings`` are those of ``engine.session``.
+    Put it last among the plugins.
+
+    Raises InvalidSetting for an engine outside of its loop, and what opening a store raises.
+    """
+
+    def __init__(self, engine: Engine | str | os.PathLike[str], **settings: Any) -> None:
+        super().__init__(name="eventctx")
+        self._given = GivenEngine(engine, "google-adk")
+        self._settings = settings
+        self._open: OrderedDict[str, HostSession] = OrderedDict()
+        self._ids: dict[str, CallIds] = {}
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+
+    async def close(self) -> None:
+        """Close the store that the plugin opened; ADK calls it. A given engine stays open."""
+        await asyncio.to_thread(self._given.close)
+
+    # -- ADK's callbacks -------------------------------------------------------------------------
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Note the invocation; its turns begin with the first request of each agent."""
+        run = _Run(invocation_context.session.id, invocation_context.agent.root_agent.name)
+        self._runs[invocation_context.invocation_id] = run
+        while len(self._runs) > MAX_RUNS:
+            self._runs.popitem(last=False)
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """The turns of the invocation are over."""
+        await self._given.run(self._over(invocation_context.invocation_id, None))
+
+    async def on_run_error_callback(
+        self, *, invocation_context: InvocationContext, error: Exception
+    ) -> None:
+        """The turns of the invocation failed."""
+        await self._given.run(self._over(invocation_context.invocation_id, error))
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> None:
+        """Send the view instead of the request's contents."""
+        contents = await self._given.run(self._decided(callback_context, llm_request))
+        llm_request.contents = contents
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> None:
+        """Record the answer before its tools run; pieces of a stream come together in its last."""
+        if not llm_response.partial:
+            await self._given.run(self._answered(callback_context, llm_response))
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> None:
+        """Record that the model call failed."""
+
+        async def failed() -> None:
+            turns = (await self._host(callback_context)).turns
+            await turns.model_failed(type(error).__name__, str(error))
+
+        await self._given.run(failed())
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> None:
+        """Record that a tool call began."""
+        call_id = tool_context.function_call_id
+
+        async def began() -> None:
+            await (await self._host(tool_context)).turns.tool_began(tool.name, call_id, call_id)
+
+        await self._given.run(began())
+
+    async def after_tool_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: dict[str, Any],
+        tool_context: ToolContext,
+        result: Any,
+    ) -> None:
+        """Record that a tool call ended."""
+        answer = result.get("result") if isinstance(result, dict) and len(result) == 1 else result
+
+        async def ended() -> None:
+            turns = (await self._host(tool_context)).turns
+            text = answer if isinstance(answer, str) else None
+            await turns.tool_ended(tool_context.function_call_id, text, name=tool.name)
+
+        await self._given.run(ended())
+
+    async def on_tool_error_callback(
+        self,
+        *,
+        tool: BaseTool,
+        tool_args: dict[str, Any],
+        tool_context: ToolContext,
+        error: BaseException,
+    ) -> None:
+        """Record that a tool call failed, or was cancelled."""
+
+        async def failed() -> None:
+            await (await self._host(tool_context)).turns.tool_failed(
+                tool_context.function_call_id,
+                type(error).__name__,
+                str(error),
+                cancelled=isinstance(error, asyncio.CancelledError),
+                name=tool.name,
+            )
+
+        await self._given.run(failed())
+
+    # -- in the engine's loop --------------------------------------------------------------------
+
+    async def _host(self, context: CallbackContext) -> HostSession:
+        """The session of the agent that calls, in which a turn is begun."""
+        run = self._runs.get(context.invocation_id)
+        session, agent = context.session.id, context.agent_name
+        name = session if run is None or agent == run.root else f"{session}.{agent}"
+        new = name not in self._open
+        if new:
+            opened = await self._given.engine.session(name, **self._settings)
+            self._open[name] = HostSession(opened, identity)
+            self._ids[name] = CallIds(await opened.get_messages())
+            if len(self._open) > MAX_SESSIONS:
+                left, oldest = self._open.popitem(last=False)
+                del self._ids[left]
+                oldest.close()
+        host = self._open[name]
+        self._open.move_to_end(name)
+        if run is not None and name not in run.begun:
+            run.begun.append(name)
+            await host.turns.turn_began(context.invocation_id, agent=agent)
+            if new and name != session:
+                await self._given.engine.link(session, name)
+        return host
+
+    async def _over(self, invocation: str, error: BaseException | None) -> None:
+        run = self._runs.pop(invocation, None)
+        for name in [] if run is None else run.begun:
+            host = self._open.get(name)
+            if host is not None and error is None:
+                await host.turns.turn_ended()
+            elif host is not None:
+                await host.turns.turn_ended("error", f"{type(error).__name__}: {error}")
+
+    async def _decided(self, context: CallbackContext, request: LlmRequest) -> list[types.Content]:
+        host = await self._host(context)
+        sends = rows_of(request.contents)
+        found = await host.held(sends)
+        await self._add(host, [dict(row) for row in found.new])
+        await host.turns.iteration_began(None, request.model)
+        rows = await host.prepare(
+            instructions=instructions_of(request.config),
+            tools=tool_definitions(request.config),
+            model=request.model,
+        )
+        if found.whole and request.previous_interaction_id is None:
+            return contents_of(rows, request.contents, sends)
+        await host.sent(rows, sends)
+        return list(request.contents)
+
+    async def _answered(self, context: CallbackContext, response: LlmResponse) -> None:
+        host = await self._host(context)
+        if response.error_code and response.content is None:
+            error = str(response.error_message or "")
+            await host.turns.model_failed(str(response.error_code), error)
+            return
+        reason = response.finish_reason
+        await host.turns.model_known(
+            model=response.model_version,
+            usage=_usage_of(response.usage_metadata),
+            finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
+        )
+        await host.turns.model_answered()
+        if response.content is not None and response.content.parts:
+            await self._add(host, rows_of([response.content]))
+
+    async def _add(self, host: HostSession, rows: Sequence[Row]) -> None:
+        ids = self._ids[host.context.session_id]
+        await host.add([ids.named(row) for row in rows])
+
+
+def _usage_of(metadata: Any) -> Usage | None:
+    """Gemini's counts: what was thought stands beside the answer's tokens, and is output too."""
+    if metadata is None:
+        return None
+
+    def count(name: str) -> int:
+        value = getattr(metadata, name, None)
+        return value if isinstance(value, int) and value > 0 else 0
+
+    thought = count("thoughts_token_count")
+    return Usage(
+        prompt=count("prompt_token_count") + count("tool_use_prompt_token_count"),
+        output=count("candidates_token_count") + thought,
+        cache_read=count("cached_content_token_count"),
+        reasoning=thought,
+    )

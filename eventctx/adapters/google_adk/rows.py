@@ -1,0 +1,177 @@
+"""ADK's contents as rows of the log, and back.
+
+A part becomes a block with its own fields; calls and results are named as the engine reads them.
+ADK takes the ids that it made itself out of a request, so calls are paired with their results in
+order, by name, and have ids in the log alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from google.genai import types
+
+from eventctx.adapters.kit.host_list import plain_identity
+
+Row = dict[str, Any]
+
+_FUNCTIONS: Final = ("function_call", "function_response")
+_IDS: Final = ("id", "tool_use_id")
+_NATIVE_ID: Final = "native_id"
+"""Where a block keeps the id that its part has in the request; most have none."""
+
+
+def rows_of(contents: Sequence[types.Content]) -> list[Row]:
+    """The rows of a request's contents, one each, in which calls have no ids yet."""
+    return [_row(one) for one in contents]
+
+
+def _row(content: types.Content) -> Row:
+    role = "assistant" if content.role == "model" else "user"
+    dumped = content.model_dump(mode="json", exclude_none=True).get("parts", [])
+    return {"role": role, "content": [_block(part) for part in dumped]}
+
+
+def _block(part: dict[str, Any]) -> dict[str, Any]:
+    rest = {k: v for k, v in part.items() if k not in ("text", *_FUNCTIONS)}
+    if "function_call" in part:
+        call = dict(part["function_call"])
+        native = call.pop("id", None)
+        block = {"name": call.pop("name", ""), "input": call.pop("args", {}), **_native(native)}
+        return {"type": "tool_use", **block, **call, **rest}
+    if "function_response" in part:
+        answer = dict(part["function_response"])
+        native, name = answer.pop("id", None), answer.pop("name", "")
+        block = {"name": name, "content": answer.pop("response", {}), **_native(native)}
+        return {"type": "tool_result", **block, **answer, **rest}
+    if "text" in part:
+        kind = "thinking" if part.get("thought") else "text"
+        return {"type": kind, kind: part["text"], **rest}
+    return part
+
+
+class CallIds:
+    """Gives the calls of new rows ids in the log, and their results the same.
+
+    An answer of the model closes what was called before it, as a crash may have left a call open.
+    """
+
+    def __init__(self, transcript: Sequence[Row]) -> None:
+        self._calls = 0
+        self._open: dict[str, deque[str]] = defaultdict(deque)
+        for row in transcript:
+            self.named(row)
+
+    def named(self, row: Row) -> Row:
+        """The row with the ids of its calls and results."""
+        if row["role"] == "assistant":
+            self._open.clear()
+        if isinstance(row["content"], str):
+            return row
+        return {**row, "content": [self._named(block) for block in row["content"]]}
+
+    def _named(self, block: dict[str, Any]) -> dict[str, Any]:
+        kind, name, native = block.get("type"), block.get("name", ""), block.get(_NATIVE_ID)
+        if kind == "tool_use":
+            self._calls += 1
+            made = native or f"call_{self._calls}"
+            self._open[name].append(made)
+            return {**block, "id": made}
+        if kind == "tool_result":
+            waiting = self._open[name]
+            if native is None and waiting:
+                return {**block, "tool_use_id": waiting.popleft()}
+            if native is not None and native in waiting:
+                waiting.remove(native)
+            return {**block, "tool_use_id": native or f"unknown_{name}"}
+        return block
+
+
+def _native(identifier: str | None) -> dict[str, str]:
+    return {} if identifier is None else {_NATIVE_ID: identifier}
+
+
+def identity(row: Mapping[str, Any]) -> Hashable:
+    """What a row says, without the ids of its calls: a model's own are given back without."""
+    content = row["content"]
+    if isinstance(content, list):
+        passing = (*_IDS, _NATIVE_ID)
+        content = [{k: one[k] for k in one if k not in passing} for one in content]
+    return plain_identity({"role": row["role"], "content": content})
+
+
+def contents_of(
+    rows: Sequence[Row], sent: Sequence[types.Content], sent_rows: Sequence[Row]
+) -> list[types.Content]:
+    """Rows of a view as contents; those that the request held are the request's own."""
+    own: dict[Hashable, list[types.Content]] = defaultdict(list)
+    for content, row in zip(reversed(sent), reversed(sent_rows), strict=True):
+        own[identity(row)].append(content)
+    names = {
+        one.get("id"): one["name"]
+        for row in rows
+        if isinstance(row["content"], list)
+        for one in row["content"]
+        if one.get("type") == "tool_use"
+    }
+    found = []
+    for row in rows:
+        same = own.get(identity(row))
+        found.append(same.pop() if same else _content(row, names))
+    return found
+
+
+def _content(row: Row, names: Mapping[Any, str]) -> types.Content:
+    role, content = "model" if row["role"] == "assistant" else "user", row["content"]
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return types.Content.model_validate(
+        {"role": role, "parts": [_part(one, names) for one in blocks]}
+    )
+
+
+def _part(block: dict[str, Any], names: Mapping[Any, str]) -> dict[str, Any]:
+    kind = block.get("type")
+    rest = {k: v for k, v in block.items() if k not in ("type", "is_error", _NATIVE_ID, *_IDS)}
+    identifier = {"id": block[_NATIVE_ID]} if _NATIVE_ID in block else {}
+    if kind == "tool_use":
+        call = {"name": rest.pop("name"), "args": rest.pop("input"), **identifier}
+        return {"function_call": call, **rest}
+    if kind == "tool_result":
+        response = rest.pop("content", None)
+        if not isinstance(response, dict):  # a shortened one may have become a text
+            response = {"result": response}
+        name = rest.pop("name", None) or names.get(block.get("tool_use_id"), "unknown")
+        answer = {"name": name, "response": response, **identifier}
+        return {"function_response": answer, **rest}
+    if kind == "thinking":
+        return {"text": rest.pop("thinking"), **rest}
+    return rest
+
+
+def instructions_of(config: types.GenerateContentConfig | None) -> str | None:
+    """The texts of a request's system instruction; None without any."""
+    given = None if config is None else config.system_instruction
+    if given is None or isinstance(given, str):
+        return given or None
+    parts = given if isinstance(given, list) else getattr(given, "parts", None) or [given]
+    texts = [one if isinstance(one, str) else getattr(one, "text", None) for one in parts]
+    return "\n\n".join([one for one in texts if one]) or None
+
+
+def tool_definitions(config: types.GenerateContentConfig | None) -> list[Row]:
+    """The declarations of a request's functions; tools of Google's servers have none."""
+    tools = (config.tools or []) if config is not None else []
+    found = [one for tool in tools for one in getattr(tool, "function_declarations", None) or []]
+    return [
+        {
+            "name": one.name,
+            "description": one.description or "",
+            "input_schema": one.parameters_json_schema
+            or (
+                one.parameters.model_dump(mode="json", exclude_none=True) if one.parameters else {}
+            ),
+        }
+        for one in found
+    ]

@@ -1,0 +1,167 @@
+"""Google ADK's runners with our plugin. They run where google-adk can be imported.
+
+python -m venv adk && adk/bin/pip install -e '.[google-adk]' pytest pytest-asyncio
+adk/bin/python -m pytest --noconftest tests/adapters/test_google_adk.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("google.adk", reason="an extra that is not in dev: eventctx[google-adk]")
+
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.genai import types
+
+import eventctx
+from eventctx.adapters.google_adk import EventctxPlugin
+from eventctx.adapters.google_adk.rows import CallIds, contents_of, rows_of, tool_definitions
+from eventctx.engine import Engine
+from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.testing import AdapterContract, Reply
+from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
+
+
+class TestTheContract(AdapterContract):
+    driver = GoogleAdkDriver
+    retries = "none"
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+async def run(agent: LlmAgent, plugin: EventctxPlugin, *texts: str) -> None:
+    runner = Runner(
+        app=App(name="tests", root_agent=agent, plugins=[plugin]),
+        session_service=InMemorySessionService(),
+        auto_create_session=True,
+    )
+    for text in texts:
+        message = types.Content(role="user", parts=[types.Part(text=text)])
+        async for _ in runner.run_async(user_id="user", session_id="s", new_message=message):
+            pass
+
+
+async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) -> None:
+    transfer = ToolRequest("c", "transfer_to_agent", {"agent_name": "helper"})
+    helps = Scripted(model="helps", script=[Reply("Helped."), Reply("Again.")])
+    leads = Scripted(model="leads", script=[Reply(calls=[transfer])])
+    helper = LlmAgent(name="helper", model=helps, description="Helps.")
+    root = LlmAgent(name="root", model=leads, sub_agents=[helper])
+    await run(root, EventctxPlugin(engine), "Help.", "More.")
+    assert [one.stream for one in await engine.sessions()] == ["s", "s.helper"]
+    for session, model in (("s", leads), ("s.helper", helps)):
+        requests = [
+            await engine.request_view(session, position=one.position)
+            async for one in engine.records(session)
+            if one.type == "context:request_prepared"
+        ]
+        assert all(one.verified for one in requests)
+        assert [len(one.messages) - 1 for one in requests] == [
+            len(one.contents) for one in model.seen
+        ]
+    linked = [one.type async for one in engine.records("s.helper")].count("session:linked")
+    assert linked == 1
+
+
+async def test_the_definitions_of_tools_count(engine: Engine) -> None:
+    async def look(place: str) -> str:
+        """Look somewhere."""
+        return place
+
+    model = Scripted(model="m", script=[Reply("Yes.")])
+    await run(LlmAgent(name="a", model=model, tools=[look]), EventctxPlugin(engine), "There?")
+    (defined,) = tool_definitions(model.seen[0].config)
+    assert (defined["name"], defined["description"]) == ("look", "Look somewhere.")
+    assert "place" in str(defined["input_schema"])
+
+
+def test_it_opens_a_store_of_its_own_for_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+
+    async def talk() -> None:
+        plugin = EventctxPlugin(path)
+        agent = LlmAgent(name="a", model=Scripted(model="m", script=[Reply("Yes.")]))
+        await run(agent, plugin, "There?")
+        await plugin.close()
+        async with eventctx.open(path) as engine:
+            assert len((await engine.audit("s")).requests) == 1
+
+    asyncio.run(talk())
+
+
+def test_the_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "use-with-google-adk.md"
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    made = compile(code, str(page), "exec", dont_inherit=True)
+    exec(made, {"__name__": "agent"})  # noqa: S102 - our own page
+    assert capsys.readouterr().out == "All words.\n9 requests, of at most 8\n"
+
+
+# -- contents ------------------------------------------------------------------------------------
+
+
+def content(role: str, *parts: Any) -> types.Content:
+    return types.Content(role=role, parts=[types.Part(**one) for one in parts])
+
+
+EVERY = [
+    content("user", {"text": "hi"}, {"inline_data": {"data": b"abc", "mime_type": "image/png"}}),
+    content(
+        "model",
+        {"text": "hm", "thought": True},
+        {"text": "x", "thought_signature": b"sig"},
+        {"function_call": {"name": "f", "args": {"a": 1}}},
+        {"function_call": {"name": "f", "args": {"a": 2}}},
+        {"function_call": {"id": "native", "name": "g", "args": {}}},
+    ),
+    content(
+        "user",
+        {"function_response": {"name": "f", "response": {"result": "one"}}},
+        {"function_response": {"name": "f", "response": {"result": "two"}}},
+        {"function_response": {"id": "native", "name": "g", "response": {"r": [1]}}},
+    ),
+]
+
+
+def test_every_content_comes_back_whole_from_its_row() -> None:
+    ids = CallIds([])
+    named = [ids.named(row) for row in rows_of(EVERY)]
+    back = contents_of(named, [], [])
+    assert [one.model_dump(exclude_none=True) for one in back] == [
+        one.model_dump(exclude_none=True) for one in EVERY
+    ]
+
+
+def test_calls_without_ids_are_paired_with_their_results_in_order() -> None:
+    ids = CallIds([])
+    _, calls, results = [ids.named(row)["content"] for row in rows_of(EVERY)]
+    made = [one["id"] for one in calls if one["type"] == "tool_use"]
+    assert len(set(made)) == 3
+    assert [one["tool_use_id"] for one in results] == made
+    later = ids.named(rows_of(EVERY)[1])["content"]
+    assert not {one["id"] for one in later if one["type"] == "tool_use"} & set(made[:2])
+
+
+def test_what_a_view_shows_whole_goes_back_as_the_same_object() -> None:
+    rows = rows_of(EVERY)
+    shortened = [rows[0], {**rows[2], "content": [{**rows[2]["content"][0], "content": "o…"}]}]
+    first, second = contents_of(shortened, EVERY, rows)
+    assert first is EVERY[0]
+    assert second.parts is not None
+    assert second.parts[0].function_response is not None
+    assert second.parts[0].function_response.response == {"result": "o…"}

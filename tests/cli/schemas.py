@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from eventctx.cli.main import cli
 from tests.cli.conftest import write
@@ -55,7 +57,16 @@ ACTING: dict[str, tuple[str, ...]] = {
 }
 """Commands that write, in an order in which each can."""
 
-LINES = frozenset(("log", "replay", "trace"))
+MODULE = Path(__file__).parents[1] / "testing" / "modules" / "sound_context.py"
+ALONE: dict[str, tuple[str, ...]] = {
+    "compare": ("compare", "{session}", "--policies", "simple,ladder", "--budgets", "2k"),
+    "sign": ("sign", "{session}", "--key", "{folder}/key.pem"),
+    "validate": ("validate", str(MODULE)),
+    "prune": ("prune", "--older-than", "0h", "--yes"),
+}
+"""Commands that are asked about one small session alone: they take long, or leave nothing."""
+
+LINES = frozenset(("log", "replay", "trace", "watch"))
 """Commands that print an object a line."""
 
 _FREE = frozenset(
@@ -67,9 +78,11 @@ _MAPS = frozenset(("known", "left_by", "left_of", "raw", "types", "unknown", "us
 
 _NULL_OR = {
     "absent_since": "string",
+    "amplifier_core": "string",
     "asked_because": "string",
     "budget": "integer",
     "error": "string",
+    "failure": "string",
     "fallback": "string",
     "forked_at": "integer",
     "iteration": "integer",
@@ -191,11 +204,34 @@ def printed(name: str, arguments: tuple[str, ...], store: Path, session: str) ->
         "last": positions[-1],
     }
     words = [word.format(**given) for word in arguments]
-    text = _run(*words, "--json", *(() if name == "copy" else ("--store", str(store))))
+    text = _run(
+        *words, "--json", *(() if name in ("copy", "validate") else ("--store", str(store)))
+    )
     if name in LINES:
         yield from map(json.loads, text.splitlines())
     else:
         yield json.loads(text)
+
+
+def watched() -> Schema:
+    """A line of ``watch``: it prints what ``import`` prints, part by part."""
+    of_import = published("import")["properties"]
+    parts = {
+        "watching": {"type": "array", "items": {"type": "string"}},
+        "session": of_import["sessions"]["items"],
+        "passed_over": of_import["passed_over"]["items"],
+        "total": of_import["total"],
+    }
+    kind = {"type": "string", "enum": [*parts]}
+    fields = {"kind": kind, **parts, "unchanged": {"type": "integer"}}
+    return {"type": "object", "properties": fields, "required": ["kind"]}
+
+
+def write_key(folder: Path) -> None:
+    """The private key that ``sign`` is given."""
+    key = Ed25519PrivateKey.generate()
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
 
 
 def _run(*words: str) -> str:
@@ -225,6 +261,10 @@ def main() -> None:
         folder = Path(place)
         os.environ["XDG_STATE_HOME"] = place
         (folder / "chat.jsonl").write_text(CHAT)
+        write_key(folder)
+        for name, arguments in ALONE.items():
+            asyncio.run(write(folder / f"{name}.db", "work"))
+            _widen(name, printed(name, arguments, folder / f"{name}.db", "work"))
         for store, sessions in stores(folder, recorded):
             for session in sessions:
                 commands = READING if store.stem == "recorded" else {**READING, **ACTING}
@@ -232,22 +272,25 @@ def main() -> None:
                     _widen(name, printed(name, arguments, store, session))
             for copy in ("copy.db", "other.db"):
                 (folder / copy).unlink(missing_ok=True)
+    _write("watch", watched())
 
 
 def _widen(name: str, values: Iterator[Any]) -> None:
-    path = FOLDER / f"{name}.json"
-    found = published(name) if path.exists() else None
+    found = published(name) if (FOLDER / f"{name}.json").exists() else None
     for value in values:
         found = schema_of(value) if found is None else widened(found, schema_of(value))
+    if found is not None:
+        _write(name, _with_other_than_null(found))
+
+
+def _write(name: str, schema: Schema) -> None:
     told = "each line of it" if name in LINES else "the document"
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"eventctx {name} --json: {told}",
     }
-    if found is not None:
-        path.write_text(
-            json.dumps({**head, **_with_other_than_null(found)}, indent=1) + "\n", encoding="utf-8"
-        )
+    text = json.dumps({**head, **schema}, indent=1) + "\n"
+    (FOLDER / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pytest
 from tests.cli import schemas
 
 PAGE = schemas.FOLDER.parent / "json.md"
+EVERY = (*schemas.READING, *schemas.ACTING, *schemas.ALONE, "watch")
 
 
 def _check(name: str, arguments: tuple[str, ...], store: Path, session: str) -> None:
@@ -31,6 +32,20 @@ def test_what_an_acting_command_prints_is_as_published(run, store: Path, name: s
     _check(name, schemas.ACTING[name], store, "work")
 
 
+@pytest.mark.parametrize("name", schemas.ALONE)
+def test_what_a_command_prints_about_one_small_session_is_as_published(
+    run, store: Path, name: str
+) -> None:
+    schemas.write_key(store.parent)
+    _check(name, schemas.ALONE[name], store, "work")
+
+
+def test_a_line_of_watch_is_what_import_prints() -> None:
+    head = {"$schema", "title"}
+    found = {key: value for key, value in schemas.published("watch").items() if key not in head}
+    assert found == schemas.watched()
+
+
 @pytest.mark.slow
 def test_the_demos_answers_are_as_published(run, tmp_path: Path) -> None:
     store = tmp_path / "demo.db"
@@ -49,7 +64,7 @@ def test_answers_about_recorded_sessions_are_as_published(
             _check(name, arguments, store, row["session"])
 
 
-@pytest.mark.parametrize("name", [*schemas.READING, *schemas.ACTING])
+@pytest.mark.parametrize("name", EVERY)
 def test_a_published_schema_is_one(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(schemas.published(name))
 
@@ -57,7 +72,7 @@ def test_a_published_schema_is_one(name: str) -> None:
 def test_the_page_links_every_schema() -> None:
     linked = set(re.findall(r"\(schemas/([\w-]+)\.json\)", PAGE.read_text(encoding="utf-8")))
     assert linked == {path.stem for path in schemas.FOLDER.glob("*.json")}
-    assert linked == {*schemas.READING, *schemas.ACTING}
+    assert linked == set(EVERY)
 
 
 def test_a_key_that_is_not_published_is_refused() -> None:

@@ -15,11 +15,13 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import jsonschema
 import pytest
 
 import eventctx
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
+from tests.cli.schemas import published, without_other_keys
 from tests.importers.given import SESSION, ClaudeCode, call, story, text
 from tests.importers.growing import claude_code
 
@@ -189,6 +191,12 @@ def test_the_log_and_the_list_of_sessions_show_it_live(
     with file.open("ab") as opened:
         opened.write(log.user("second").data()[before:])
     following.until(lambda: any("second" in line for line in following.lines))
+    assert watching.stop() == 0
+    line_of_watch = jsonschema.Draft202012Validator(without_other_keys(published("watch")))
+    printed = [json.loads(line) for line in watching.lines]
+    assert {one["kind"] for one in printed} == {"watching", "session", "total"}
+    for one in printed:
+        line_of_watch.validate(one)
     listed = subprocess.run(
         [sys.executable, "-m", "eventctx.cli", "--store", store, "sessions", "--json"],
         capture_output=True,

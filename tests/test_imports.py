@@ -29,7 +29,7 @@ FLOORS: list[set[str]] = [
     {"comparison"},
     {"engine", "orchestrators"},
     {"sync"},
-    {"adapters", "testing", "documents"},
+    {"adapters", "testing", "documents", "proxy"},
     {"web", "mcp", "amplifier_source"},
     {"cli"},
 ]
@@ -75,6 +75,9 @@ HOMES = {
     "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
     "openai": {"eventctx.orchestrators.providers.openai*"},
+    "h11": {"eventctx.proxy.relay"},
+    "zstandard": {"eventctx.proxy.tapes"},
+    "brotli": {"eventctx.proxy.tapes"},
     "pytest": {"eventctx.testing.*"},
     "starlette": {"eventctx.web.*"},
     "uvicorn": {"eventctx.web.*"},

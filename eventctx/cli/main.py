@@ -17,6 +17,7 @@ from eventctx.version import __version__
 _COMMANDS: Final = (
     ("demo", "demo.command", "Run a sample session live, compactions and all."),
     ("import", "commands.imports", "Import transcripts of other programs, or exports."),
+    ("record", "record.command", "Run a program, and record what it asks its model."),
     ("watch", "commands.watch", "Import sessions while agents write them."),
     ("hook", "for_agents.hook", "Answer a hook of an agent's program."),
     ("mcp", "for_agents.mcp", "Answer the agent itself, as an MCP server."),

@@ -23,7 +23,7 @@ from eventctx.importers.formats import (
     pi,
     swe_agent,
 )
-from eventctx.importers.formats.cassettes import cassette
+from eventctx.importers.formats.cassettes import cassette, tape
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.event_folder import folder_name, is_event_folder
 from eventctx.importers.source.http_recording import begins_cassette, read_cassette
@@ -92,6 +92,12 @@ FORMATS: Final[dict[str, Format]] = {
             "recorded HTTP of a provider's SDK (VCR cassette)",
             cassette.parse,
             others=cassette.others,
+        ),
+        Format(
+            tape.NAME,
+            "recorded by `eventctx record` (JSONL)",
+            tape.parse,
+            others=tape.others,
         ),
         Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
     )
@@ -250,6 +256,8 @@ def _of_record(value: object) -> str | None:
     if not isinstance(value, dict):
         return None
     kind = text_or_none(value.get("type"))
+    if tape.is_row(value):
+        return tape.NAME
     if kind in codex.TYPES and isinstance(value.get("payload"), dict):
         return codex.NAME
     if kind is not None and _is_claude_code(value):

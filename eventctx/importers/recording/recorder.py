@@ -69,7 +69,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
 
-_RECORDS_REQUESTS: Final = ("claude-code", "cassette")
+_RECORDS_REQUESTS: Final = ("claude-code", "cassette", "tape")
 
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 

@@ -38,7 +38,8 @@ class Exchange(NamedTuple):
     """A request and its response. ``number`` counts the file's exchanges from 1.
 
     ``sent`` and ``answered`` are the bodies: a JSON value, a text, or None. ``rest`` is what was
-    recorded beside the bodies, without credentials. ``time`` is when the response came.
+    recorded beside the bodies, without credentials. ``time`` is when the response came, ``began``
+    when the request was sent.
     """
 
     number: int
@@ -50,6 +51,7 @@ class Exchange(NamedTuple):
     answered: object
     time: int | None
     rest: dict[str, Any]
+    began: int | None = None
 
 
 def begins_cassette(lines: Iterable[FileLine]) -> bool:

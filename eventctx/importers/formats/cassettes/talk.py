@@ -105,10 +105,19 @@ class Talk:
         """Whether a request goes on with this conversation."""
         return self._step(request) is not None
 
-    def take(self, request: CassetteRequest) -> None:
-        """Add a request and its answer."""
+    def shares(self, request: CassetteRequest) -> bool:
+        """Whether a request has a message of this conversation, besides system prompts."""
+        known = [row for row in self._rows if not rows.is_system(row.message)]
+        return any(rows.is_(row, one) for one in rows.rows_of(request.sent) for row in known)
+
+    def take(self, request: CassetteRequest, *, compacted: bool = False) -> None:
+        """Add a request and its answer.
+
+        ``compacted``: the client goes on with this conversation, but wrote it anew before.
+        """
         line = request.exchange.number
-        step = self._step(request) or self._first_step(request)
+        step = self._rewritten(request) if compacted else self._step(request)
+        step = step or self._first_step(request)
         self._keep(request)
         self._compact(line, step)
         self._show(line, step)
@@ -160,6 +169,26 @@ class Talk:
                 aligned = _aligned(kept, sent, self._failed)
                 return aligned and aligned._replace(compacted=[], kept_from=row.place)
         return None
+
+    def _rewritten(self, request: CassetteRequest) -> _Step | None:
+        """The step to a conversation of other messages, and then maybe the last of these."""
+        sent = rows.rows_of(request.sent)
+        system = [one for one in sent if rows.is_system(one)]
+        rest = [one for one in sent if one not in system]
+        before = [row for row in self._rows if rows.is_system(row.message)]
+        talk = [row for row in self._rows if row not in before]
+        for start, message in enumerate(rest):
+            same = (n for n, row in enumerate(talk) if row.place is not None)
+            at = next((n for n in same if rows.is_(talk[n], message)), None)
+            if at is not None:
+                aligned = _aligned([*before, *talk[at:]], [*system, *rest[start:]], True)
+                if aligned is not None:
+                    left = rest[:start]
+                    return aligned._replace(compacted=left, kept_from=talk[at].place)
+        # The last message is what the person said next, unless it is all that there is.
+        end = max(1, len(rest) - 1)
+        aligned = _aligned(before, system, True)
+        return aligned and aligned._replace(new=rest[end:], compacted=rest[:end])
 
     def _first_step(self, request: CassetteRequest) -> _Step:
         """The first request's messages, behind those that the provider has of another talk."""
@@ -307,4 +336,6 @@ def _id(value: object) -> str | None:
 
 def _begun(request: CassetteRequest) -> int | None:
     answer = request.answer
+    if request.exchange.began is not None:
+        return request.exchange.began
     return nanoseconds(answer.get("created", answer.get("created_at"))) or request.exchange.time

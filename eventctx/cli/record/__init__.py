@@ -1,0 +1,1 @@
+"""``eventctx record``: run a program, and record what it asks its model."""

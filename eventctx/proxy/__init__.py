@@ -1,0 +1,1 @@
+"""A reverse proxy on this machine that records what a program asks its model."""

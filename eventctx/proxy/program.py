@@ -1,0 +1,73 @@
+"""What a recorded program is given: addresses of the relay in place of its model's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from eventctx.proxy.relay import Choose, Headers, Upstream, by_prefix
+
+_ANTHROPIC: Final = "https://api.anthropic.com"
+_OPENAI: Final = "https://api.openai.com/v1"
+_CHATGPT: Final = "https://chatgpt.com/backend-api/codex"
+_HERE: Final = "127.0.0.1,localhost"
+
+
+class Upstreams(NamedTuple):
+    """The servers that a program would ask without us."""
+
+    anthropic: Upstream
+    openai: Upstream
+    chatgpt: Upstream
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Upstreams:
+        """Those that the environment names, else the providers' own. Raises InvalidSetting."""
+        openai = environment.get("OPENAI_BASE_URL") or environment.get("OPENAI_API_BASE")
+        return cls(
+            Upstream.of(environment.get("ANTHROPIC_BASE_URL") or _ANTHROPIC),
+            Upstream.of(openai or _OPENAI),
+            Upstream.of(openai or _CHATGPT),
+        )
+
+    def choose(self) -> Choose:
+        """Where a request goes: by its path, and for Codex by whether a login or a key pays."""
+        plain = by_prefix({"anthropic": self.anthropic, "openai": self.openai})
+        login = by_prefix({"openai": self.chatgpt})
+
+        def chosen(path: str, headers: Headers) -> tuple[Upstream, str] | None:
+            by_login = any(name == b"chatgpt-account-id" for name, _ in headers)
+            return (login(path, headers) if by_login else None) or plain(path, headers)
+
+        return chosen
+
+
+def environment_of(relay: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program that asks ``relay``, a URL without a path."""
+    found = dict(environment)
+    found.update(addresses(relay))
+    for name in ("NO_PROXY", "no_proxy"):
+        found[name] = ",".join(filter(None, (found.get(name), _HERE)))
+    return found
+
+
+def addresses(relay: str) -> dict[str, str]:
+    """The variables that tell a program where to ask."""
+    return {
+        "ANTHROPIC_BASE_URL": f"{relay}/anthropic",
+        "OPENAI_BASE_URL": f"{relay}/openai",
+        "OPENAI_API_BASE": f"{relay}/openai",
+    }
+
+
+def command_of(command: Sequence[str], relay: str) -> list[str]:
+    """The command to run; Codex takes the address as options, and not from the environment."""
+    program, *arguments = command
+    if PurePath(program).stem.lower() != "codex":
+        return [program, *arguments]
+    provider = (
+        f'model_providers.eventctx={{name="OpenAI", base_url="{relay}/openai", '
+        'wire_api="responses", requires_openai_auth=true}'
+    )
+    return [program, "-c", provider, "-c", 'model_provider="eventctx"', *arguments]

@@ -1,0 +1,399 @@
+"""The relay: passes the bytes of HTTP/1.1 on as they come, and keeps a copy of each call.
+
+Of a request only the first line and ``host`` are written anew; of an answer nothing is. A piece of
+an answer is passed on before it is looked at. What cannot be understood, such as a WebSocket, is
+passed on blindly, so nothing that happens here can cost an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+import h11
+
+from eventctx.errors import InvalidSetting
+
+_HEAD: Final = 256 * 1024
+_PIECE: Final = 64 * 1024
+MOST_KEPT: Final = 64 * 2**20
+"""Bytes of a body beyond which a call is passed on and not recorded."""
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class SeenCall(NamedTuple):
+    """A request and its answer as they were on the wire.
+
+    Times are UTC nanoseconds. ``whole``: the answer came to its end.
+    """
+
+    method: str
+    host: str
+    path: str
+    headers: Headers
+    sent: bytes
+    status: int
+    answer_headers: Headers
+    answered: bytes
+    began: int
+    ended: int
+    whole: bool
+
+
+class Upstream(NamedTuple):
+    """Where requests go whose path begins with a prefix."""
+
+    url: SplitResult
+
+    @classmethod
+    def of(cls, url: str) -> Upstream:
+        """The server at ``url``. Raises InvalidSetting for what is no http or https URL."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidSetting(f"expected an http or https URL of a model's API, found {url!r}")
+        return cls(parts)
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        secure = self.url.scheme == "https"
+        return self.url.scheme, self.url.hostname or "", self.url.port or (443 if secure else 80)
+
+
+Choose = Callable[[str, Headers], tuple[Upstream, str] | None]
+"""Gets a request's path and headers; returns where it goes and the path there, or None."""
+
+
+class Relay:
+    """A server on a free port of this machine. ``seen`` gets each call when it has ended."""
+
+    def __init__(self, choose: Choose, seen: Callable[[SeenCall], None]) -> None:
+        self._choose = choose
+        self._seen = seen
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def start(self, port: int = 0) -> None:
+        """Listen; ``port`` 0 takes a free one. Raises OSError."""
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", port, limit=_HEAD, backlog=128
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening, and end what is open."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a callback of the server is one
+        self._open.add(task)
+        connection = _Connection(reader, writer, self._choose, self._seen)
+        try:
+            await connection.run()
+        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # one of the two sides is gone, and the other one hears of it by our close
+        finally:
+            self._open.discard(task)
+            connection.close()
+
+
+class _Connection:
+    """One connection of the program, and the one to its server."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        choose: Choose,
+        seen: Callable[[SeenCall], None],
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._choose = choose
+        self._seen = seen
+        self._origin: tuple[str, str, int] | None = None
+        self._up: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._rest = b""
+
+    def close(self) -> None:
+        """Close both sides."""
+        for writer in (self._writer, None if self._up is None else self._up[1]):
+            if writer is not None:
+                with contextlib.suppress(OSError, RuntimeError):
+                    writer.close()
+
+    async def run(self) -> None:
+        """Pass one request after the other on, until a side closes."""
+        while await self._exchange():
+            pass
+
+    async def _exchange(self) -> bool:
+        """Pass a request and its answer on; whether the connection goes on."""
+        head = await self._head()
+        if not head:
+            return False
+        began = time.time_ns()
+        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD)
+        parser.receive_data(head)
+        try:
+            request = parser.next_event()
+        except h11.RemoteProtocolError:
+            request = h11.NEED_DATA
+        if not isinstance(request, h11.Request):
+            self._writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+            return False
+        path, headers = request.target.decode("latin-1"), list(request.headers)
+        chosen = self._choose(path, headers)
+        if chosen is None:
+            self._writer.write(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n")
+            return False
+        upstream, path = chosen
+        up_reader, up_writer = await self._connected(upstream)
+        up_writer.write(_rewritten(head, path, upstream))
+        copy = _Copy(request, upstream, path, began)
+        sending = asyncio.create_task(self._send(parser, up_writer, copy))
+        try:
+            return await self._answer(up_reader, copy, sending)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            seen = copy.seen()
+            if seen is not None:
+                self._seen(seen)
+
+    async def _head(self) -> bytes:
+        while b"\r\n\r\n" not in self._rest:
+            piece = await self._reader.read(_PIECE)
+            if not piece or len(self._rest) > _HEAD:
+                return b""
+            self._rest += piece
+        end = self._rest.index(b"\r\n\r\n") + 4
+        head, self._rest = self._rest[:end], self._rest[end:]
+        return head
+
+    async def _connected(
+        self, upstream: Upstream
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._up is not None and self._origin == upstream.origin and not self._up[0].at_eof():
+            return self._up
+        if self._up is not None:
+            self._up[1].close()
+        scheme, host, port = upstream.origin
+        secure = _trusted() if scheme == "https" else None
+        self._up = await asyncio.open_connection(host, port, ssl=secure, limit=_HEAD)
+        self._origin = upstream.origin
+        return self._up
+
+    async def _send(
+        self, parser: h11.Connection, up_writer: asyncio.StreamWriter, copy: _Copy
+    ) -> None:
+        """Pass a request's body on, then wait until the program closes or asks again."""
+        piece, self._rest = self._rest, b""
+        while True:
+            if piece:
+                parser.receive_data(piece)
+            ended = copy.take_sent(parser)
+            behind = parser.trailing_data[0] if ended else b""
+            up_writer.write(piece[: len(piece) - len(behind)])
+            await up_writer.drain()
+            if ended:
+                self._rest = behind
+                break
+            piece = await self._reader.read(_PIECE)
+            if not piece:
+                raise EOFError
+        while not self._rest:
+            piece = await self._reader.read(_PIECE)
+            if not piece:
+                raise EOFError
+            self._rest += piece
+
+    async def _answer(
+        self, up_reader: asyncio.StreamReader, copy: _Copy, sending: asyncio.Task[None]
+    ) -> bool:
+        """Pass the answer on; whether both connections may be used again."""
+        while not copy.answer_ended:
+            reading = asyncio.ensure_future(up_reader.read(_PIECE))
+            await asyncio.wait({reading, sending}, return_when=asyncio.FIRST_COMPLETED)
+            gone = sending.done() and isinstance(sending.exception(), EOFError)
+            if gone and not reading.done():
+                reading.cancel()
+                return False
+            piece = await reading
+            if not piece:
+                copy.take_answer(b"")
+                return False
+            self._writer.write(piece)
+            await self._writer.drain()
+            copy.take_answer(piece)
+            if copy.blind:
+                await self._splice(up_reader, sending)
+                return False
+        return copy.reusable
+
+    async def _splice(self, up_reader: asyncio.StreamReader, sending: asyncio.Task[None]) -> None:
+        """Pass everything on in both directions, until one side closes."""
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        assert self._up is not None  # noqa: S101 - the answer came from there
+        up_writer = self._up[1]
+        up_writer.write(self._rest)
+        both = {
+            asyncio.ensure_future(_pump(up_reader, self._writer)),
+            asyncio.ensure_future(_pump(self._reader, up_writer)),
+        }
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in both:
+                one.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    return ssl.create_default_context()  # 20 ms
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while piece := await reader.read(_PIECE):
+        writer.write(piece)
+        await writer.drain()
+
+
+def _rewritten(head: bytes, path: str, upstream: Upstream) -> bytes:
+    """A request's head with the server's path and name; all other bytes stay."""
+    first, *lines = head.split(b"\r\n")
+    method, _, version = first.split(b" ", 2)
+    host = upstream.url.netloc.rpartition("@")[2].encode()
+    kept = [
+        b"%s: %s" % (line.partition(b":")[0], host) if line[:5].lower() == b"host:" else line
+        for line in lines
+    ]
+    return b"\r\n".join([b" ".join((method, path.encode("latin-1"), version)), *kept])
+
+
+class _Copy:
+    """The copy of a call that is under way. None of its methods raises for what it is given."""
+
+    def __init__(self, request: h11.Request, upstream: Upstream, path: str, began: int) -> None:
+        self._request = request
+        self._host = upstream.url.hostname or ""
+        self._path = path
+        self._began = began
+        self._sent: list[bytes] = []
+        self._answered: list[bytes] = []
+        self._kept = 0
+        self._answer: h11.Response | None = None
+        self._parser: h11.Connection | None = _answers_to(request)
+        self.answer_ended = self.reusable = False
+        self.blind = self._parser is None
+        """Whether the rest can only be passed on, as it is not understood."""
+
+    def take_sent(self, parser: h11.Connection) -> bool:
+        """Take what the program's parser has read; whether the request is complete."""
+        while True:
+            try:
+                event = parser.next_event()
+            except h11.RemoteProtocolError:
+                self.blind = True
+                return False
+            if isinstance(event, h11.Data):
+                self._keep(self._sent, bytes(event.data))
+                continue
+            return isinstance(event, h11.EndOfMessage)
+
+    def take_answer(self, piece: bytes) -> None:
+        """Take a piece of the answer; an empty one is its end."""
+        if self._parser is None:
+            return
+        try:
+            self._parser.receive_data(piece)
+            while True:
+                event = self._parser.next_event()
+                if isinstance(event, h11.InformationalResponse):
+                    self.blind = event.status_code == 101
+                    if self.blind:
+                        return
+                elif isinstance(event, h11.Response):
+                    self._answer = event
+                elif isinstance(event, h11.Data):
+                    self._keep(self._answered, bytes(event.data))
+                elif isinstance(event, h11.EndOfMessage):
+                    self.answer_ended = True
+                    self.reusable = (
+                        self._parser.their_state is h11.DONE
+                        and self._parser.our_state is h11.DONE
+                        and not any(
+                            name == b"connection" and b"close" in value.lower()
+                            for name, value in self._request.headers
+                        )
+                    )
+                    return
+                else:
+                    return
+        except h11.ProtocolError:
+            self.blind, self._parser = True, None
+
+    def _keep(self, pieces: list[bytes], piece: bytes) -> None:
+        self._kept += len(piece)
+        if self._kept <= MOST_KEPT:
+            pieces.append(piece)
+
+    def seen(self) -> SeenCall | None:
+        """The call, as far as it came; None for one that is not recorded."""
+        if self._answer is None or self.blind or self._kept > MOST_KEPT:
+            return None
+        return SeenCall(
+            self._request.method.decode("latin-1"),
+            self._host,
+            self._path,
+            list(self._request.headers),
+            b"".join(self._sent),
+            self._answer.status_code,
+            list(self._answer.headers),
+            b"".join(self._answered),
+            self._began,
+            time.time_ns(),
+            self.answer_ended,
+        )
+
+
+def _answers_to(request: h11.Request) -> h11.Connection | None:
+    """A parser of the answer to a request; None for a method that h11 cannot follow."""
+    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
+    upgrade = [one for one in request.headers if one[0] in (b"upgrade", b"connection")]
+    try:
+        # The body is of no matter to the parser of the answer.
+        asked = h11.Request(
+            method=request.method, target=request.target, headers=[(b"host", b"."), *upgrade]
+        )
+        parser.send(asked)
+        parser.send(h11.EndOfMessage())
+    except h11.ProtocolError:
+        return None
+    return parser
+
+
+def by_prefix(upstreams: Mapping[str, Upstream]) -> Choose:
+    """Choose the upstream by the first part of the path, which is not passed on."""
+
+    def choose(path: str, headers: Headers) -> tuple[Upstream, str] | None:
+        _, first, rest = (*path.split("/", 2), "", "")[:3]
+        upstream = upstreams.get(first)
+        return None if upstream is None else (upstream, f"{upstream.url.path.rstrip('/')}/{rest}")
+
+    return choose

@@ -1,0 +1,279 @@
+"""The relay and its tapes: a real SDK asks a scripted server through them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("h11", reason="an extra: eventctx[record]")
+zstandard = pytest.importorskip("zstandard", reason="an extra: eventctx[record]")
+
+import eventctx  # noqa: E402
+from eventctx.engine import Engine  # noqa: E402
+from eventctx.importers.load import import_file  # noqa: E402
+from eventctx.proxy.program import Upstreams, addresses, command_of, environment_of  # noqa: E402
+from eventctx.proxy.relay import Relay  # noqa: E402
+from eventctx.proxy.tapes import Tapes  # noqa: E402
+from tests.orchestrators.providers.server import (  # noqa: E402
+    Reply,
+    Server,
+    json_reply,
+    serving,
+    streamed,
+)
+
+Body = dict[str, Any]
+SESSION = "6b0ce1a4-7a6f-4a35-a0d6-0e6f4e2f9c11"
+CLAUDE = {
+    "x-api-key": "sk-secret",
+    "authorization": "Bearer secret",
+    "user-agent": "claude-cli/2.1.330",
+    "x-claude-code-session-id": SESSION,
+}
+TOOLS = [{"name": "Read", "input_schema": {"type": "object"}}]
+
+
+def user(text: str) -> Body:
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def said(text: str) -> Body:
+    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
+
+
+def answer(text: str) -> Body:
+    return {
+        "id": f"msg_{text}",
+        "type": "message",
+        "role": "assistant",
+        "model": "m-1",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 9, "output_tokens": 3},
+    }
+
+
+def request(*rows: Body, **more: Any) -> Body:
+    return {"model": "m-1", "max_tokens": 900, "tools": TOOLS, "messages": list(rows), **more}
+
+
+def contents(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+class Recording:
+    """A scripted server behind a relay, the tapes in a folder, and a client of raw bytes."""
+
+    def __init__(self, server: Server, relay: Relay, tapes: Tapes) -> None:
+        self.server = server
+        self.relay = relay
+        self.tapes = tapes
+
+    async def ask(
+        self,
+        body: Body | bytes,
+        reply: Reply,
+        headers: dict[str, str] | None = None,
+        path: str = "/anthropic/v1/messages?beta=true",
+    ) -> bytes:
+        """The raw answer to a request that is sent through the relay."""
+        self.server.replies.append(reply)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.relay.port)
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        head = [f"POST {path} HTTP/1.1", "Host: relay", f"Content-Length: {len(content)}"]
+        head += [f"{name}: {value}" for name, value in (headers or CLAUDE).items()]
+        writer.write("\r\n".join([*head, "", ""]).encode() + content)
+        found = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return found
+
+    async def imported(self, engine: Engine) -> list[Any]:
+        """The summaries of the sessions on the tapes."""
+        await asyncio.to_thread(self.tapes.close)
+        return [one for path in self.tapes.paths for one in await import_file(engine.store, path)]
+
+
+@asynccontextmanager
+async def recording(folder: Path) -> AsyncIterator[Recording]:
+    async with serving(Server(lambda _: None)) as server:
+        environment = {"ANTHROPIC_BASE_URL": server.url, "OPENAI_BASE_URL": f"{server.url}/v1"}
+        problems: list[str] = []
+        tapes = Tapes(folder, "run", problems.append)
+        relay = Relay(Upstreams.of(environment).choose(), tapes.put)
+        await relay.start()
+        try:
+            yield Recording(server, relay, tapes)
+        finally:
+            await relay.close()
+            assert problems == []
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+async def test_a_call_is_passed_on_as_it_is_and_becomes_an_observed_request(
+    tmp_path: Path, engine: Engine
+) -> None:
+    body = request(user("Good morning."), system="Be brief.")
+    async with recording(tmp_path) as made:
+        raw = await made.ask(body, json_reply(answer("Hello.")))
+        assert json.loads(raw.split(b"\r\n")[-4]) == answer("Hello.")
+        received = made.server.requests[0]
+        assert received.path == "/v1/messages?beta=true"
+        assert received.body == body
+        assert received.headers["x-api-key"] == "sk-secret"
+        assert received.headers["host"] == made.server.url.removeprefix("http://")
+        (summary,) = await made.imported(engine)
+    assert (summary.session, summary.calls, summary.observed) == (f"{SESSION}.recorded", 1, 1)
+    view = await engine.request_view(summary.session, turn=1)
+    assert (view.known, view.verified) == ("observed", True)
+    assert view.sent is not None
+    assert view.sent.body() == body
+    (tape,) = made.tapes.paths
+    assert b"secret" not in contents(tape)
+    assert tape.stat().st_mode & 0o077 == 0
+
+
+async def test_the_pieces_of_a_stream_arrive_one_by_one(tmp_path: Path) -> None:
+    begun = {"type": "message_start", "message": {**answer(""), "content": []}}
+    async with recording(tmp_path) as made:
+        made.server.replies.append(streamed([begun], "stalled"))
+        reader, writer = await asyncio.open_connection("127.0.0.1", made.relay.port)
+        content = json.dumps(request(user("Hi."), stream=True)).encode()
+        writer.write(
+            b"POST /anthropic/v1/messages HTTP/1.1\r\nhost: relay\r\n"
+            b"content-length: %d\r\n\r\n" % len(content) + content
+        )
+        async with asyncio.timeout(60):
+            await reader.readuntil(b"message_start")  # the server sends nothing behind it
+            writer.close()
+            await made.server.closed.wait()  # and hears that the program has gone
+        await asyncio.to_thread(made.tapes.close)
+
+
+async def test_packed_bodies_are_read(tmp_path: Path, engine: Engine) -> None:
+    first, second = request(user("one")), request(user("one"), said("1"), user("two"))
+    async with recording(tmp_path) as made:
+        packed = gzip.compress(json.dumps(answer("1")).encode())
+        await made.ask(first, json_reply(packed, content_encoding="gzip"))
+        packed = zstandard.compress(json.dumps(answer("2")).encode())
+        reply = json_reply(packed, content_encoding="zstd")
+        await made.ask(second, reply)
+        (summary,) = await made.imported(engine)
+    assert (summary.calls, summary.observed, summary.turns) == (2, 2, 2)
+    rows = [one async for one in engine.store.read(summary.session)]
+    assert sum(one.type == "context:message_added" for one in rows) == 4
+
+
+async def test_a_conversation_that_the_program_wrote_anew_was_compacted(
+    tmp_path: Path, engine: Engine
+) -> None:
+    rows = [user("Never touch main.py."), said("ok"), user("Read a.py."), said("read")]
+    async with recording(tmp_path) as made:
+        await made.ask(request(*rows[:1]), json_reply(answer("ok")))
+        await made.ask(request(*rows[:3]), json_reply(answer("read")))
+        anew = request(user("Summary: a.py was read."), user("Go on."))
+        await made.ask(anew, json_reply(answer("gone on")))
+        (summary,) = await made.imported(engine)
+    assert (summary.calls, summary.compactions) == (3, 1)
+    lost = await engine.lost(summary.session)
+    gone = [one.text for one in lost.items if one.state == "gone" and one.kind == "instruction"]
+    assert gone == ["Never touch main.py.", "Read a.py."]
+    view = await engine.request_view(summary.session, turn=3)
+    assert list(view.messages) == anew["messages"]
+
+
+async def test_a_call_beside_the_conversation_is_a_session_of_its_own(
+    tmp_path: Path, engine: Engine
+) -> None:
+    async with recording(tmp_path) as made:
+        title = {"model": "m-small", "max_tokens": 9, "messages": [user("A title, please.")]}
+        await made.ask(title, json_reply(answer("Reading")))
+        await made.ask(request(user("Read.")), json_reply(answer("Read.")))
+        main, beside = await made.imported(engine)
+    assert (main.session, beside.session) == (f"{SESSION}.recorded", f"{SESSION}.recorded-2")
+    assert (main.calls, beside.calls) == (1, 1)
+
+
+async def test_an_agent_has_a_session_that_is_linked(tmp_path: Path, engine: Engine) -> None:
+    agent = {**CLAUDE, "x-claude-code-agent-id": "a1"}
+    async with recording(tmp_path) as made:
+        await made.ask(request(user("Find it.")), json_reply(answer("Found.")), agent)
+        (summary,) = await made.imported(engine)
+    assert summary.session == f"{SESSION}.recorded.agent-a1"
+    records = [one async for one in engine.store.read(summary.session)]
+    linked = next(one for one in records if one.type == "session:linked")
+    assert f"{SESSION}.recorded".encode() in linked.payload
+
+
+async def test_openais_apis_are_read_and_a_program_without_a_session_gets_one(
+    tmp_path: Path, engine: Engine
+) -> None:
+    chat = {"model": "g", "messages": [{"role": "user", "content": "Hi."}]}
+    choice = {"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
+    async with recording(tmp_path) as made:
+        path = "/openai/chat/completions"
+        await made.ask(chat, json_reply({"choices": [choice]}), {"accept": "*/*"}, path)
+        assert made.server.requests[0].path == "/v1/chat/completions"
+        (summary,) = await made.imported(engine)
+    assert (summary.session, summary.calls, summary.messages) == ("run.recorded", 1, 2)
+
+
+async def test_a_tape_grows_and_is_imported_again(tmp_path: Path, engine: Engine) -> None:
+    first, second = request(user("one")), request(user("one"), said("1"), user("two"))
+    async with recording(tmp_path) as made:
+        await made.ask(first, json_reply(answer("1")))
+        await made.imported(engine)
+    async with recording(tmp_path) as made:
+        await made.ask(second, json_reply(answer("2")))
+        (summary,) = await made.imported(engine)
+    assert (summary.calls, summary.observed) == (2, 2)
+    view = await engine.request_view(summary.session, turn=2)
+    assert view.sent is not None
+    assert view.sent.body() == second
+
+
+async def test_what_asks_no_model_is_passed_on_and_not_recorded(tmp_path: Path) -> None:
+    async with recording(tmp_path) as made:
+        raw = await made.ask({"events": []}, json_reply({}), path="/anthropic/api/event_logging")
+        assert raw.startswith(b"HTTP/1.1 200")
+        await asyncio.to_thread(made.tapes.close)
+        assert made.tapes.paths == {}
+
+
+async def test_a_tape_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    problems: list[str] = []
+    async with serving(Server(lambda _: None)) as server:
+        tapes = Tapes(tmp_path / "file", "run", problems.append)
+        relay = Relay(Upstreams.of({"ANTHROPIC_BASE_URL": server.url}).choose(), tapes.put)
+        await relay.start()
+        made = Recording(server, relay, tapes)
+        for _ in range(2):
+            raw = await made.ask(request(user("Hi.")), json_reply(answer("Hello.")))
+            assert b"Hello." in raw
+        await relay.close()
+        await asyncio.to_thread(tapes.close)
+    assert (tapes.lost, len(problems)) == (2, 1)
+
+
+def test_a_program_is_told_where_to_ask() -> None:
+    given = environment_of("http://127.0.0.1:9", {"NO_PROXY": "corp", "HOME": "/root"})
+    assert given.items() >= addresses("http://127.0.0.1:9").items()
+    assert given["NO_PROXY"] == "corp,127.0.0.1,localhost"
+    assert command_of(["/bin/claude", "-p"], "http://r") == ["/bin/claude", "-p"]
+    codex = command_of(["codex", "exec"], "http://r")
+    assert codex[0] == "codex"
+    assert codex[-1] == "exec"
+    assert 'base_url="http://r/openai"' in codex[2]

@@ -74,11 +74,21 @@ async def verdict(check_name: str, one: Subject, folder: Path) -> str:
     return ""
 
 
+async def seen_in_sound(check: str, base: str, folder: Path) -> str:
+    if (check, base) not in SEEN_IN_SOUND:
+        SEEN_IN_SOUND[check, base] = await verdict(check, subject(base, CLASSES[base]), folder)
+    return SEEN_IN_SOUND[check, base]
+
+
+SEEN_IN_SOUND: dict[tuple[str, str], str] = {}
+"""What a check saw in a base without a fault, which many tests ask for."""
+
+
 @pytest.mark.parametrize(("base", "name"), PAIRS)
 async def test_a_fault_fails_the_required_check_of_its_rule(base, name, tmp_path):
     check, make = MUTANTS[name]
     kind = CLASSES[base]
-    assert await verdict(check, subject(base, kind), tmp_path / "sound") == ""
+    assert await seen_in_sound(check, base, tmp_path / "sound") == ""
     assert await verdict(check, subject(base, make(kind)), tmp_path / "broken") != ""
 
 

@@ -72,8 +72,9 @@ class SoundContext:
                 turns.append([])
             if row["role"] != "system" and turns:
                 turns[-1].append(row)
-        while len(turns) > 1 and sum(size(row) for turn in turns for row in turn) > budget:
-            del turns[0]
+        sizes = [sum(map(size, turn)) for turn in turns]
+        while len(turns) > 1 and sum(sizes) > budget:
+            del turns[0], sizes[0]
         last = [row for turn in turns for row in turn]
         for row in last:
             if row["role"] == "tool" and size(row) > budget // 4:

@@ -293,6 +293,15 @@ def test_messages_that_are_shown_whole_go_back_as_the_same_objects() -> None:
     assert shortened[0].tool_call_id == "c"  # type: ignore[union-attr]
 
 
+def test_of_messages_that_say_the_same_each_goes_back_as_itself_and_behind_a_gap_too() -> None:
+    messages: list[BaseMessage] = [HumanMessage(text) for text in ("a", "b", "a", "c", "a")]
+    known = KnownRows()
+    rows = known.of(messages)
+    for places in ([0, 1, 2, 3, 4], [0, 3, 4], [1, 2, 3], [3, 4]):
+        back = known.messages_of([dict(rows[place]) for place in places])
+        assert all(one is messages[place] for one, place in zip(back, places, strict=True))
+
+
 def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
     message, known = HumanMessage("before"), KnownRows()
     known.of([message])

@@ -32,6 +32,7 @@ MODULES = (
     "importing",
     "observing",
     "hosting",
+    "adapting",
     "whole_transcript",
     "cycle",
     "turn_blocks",

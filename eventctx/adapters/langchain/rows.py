@@ -61,8 +61,21 @@ class KnownRows:
 
     def messages_of(self, rows: Sequence[Row]) -> list[AnyMessage]:
         """Rows of a view as messages; those that were made of a message are that message."""
-        objects: dict[Hashable, Any] = {identity(row): one for one, row in self._made.values()}
-        return [objects.get(identity(row)) or _made(row) for row in rows]
+        known: list[tuple[Any, Row]] = list(self._made.values())
+        places: dict[Hashable, int] | None = None
+        found: list[AnyMessage] = []
+        start = 0
+        for row in rows:
+            # Views keep the order: mostly the next row is the next message, which costs no digest.
+            ahead = range(start, len(known))
+            place = next((at for at in ahead if known[at][1] == row), None)
+            if place is None:
+                if places is None:
+                    places = {identity(one): at for at, (_, one) in enumerate(known)}
+                place = places.get(identity(row))
+            found.append(_made(row) if place is None else known[place][0])
+            start = start if place is None else place + 1
+        return found
 
 
 def _made(row: Row) -> AnyMessage:

@@ -68,6 +68,7 @@ HOMES = {
     },
     "langchain": {"eventctx.adapters.langchain.*"},
     "langchain_core": {"eventctx.adapters.langchain.*"},
+    "claude_agent_sdk": {"eventctx.adapters.claude_agent_sdk.*"},
     "mcp": {"eventctx.mcp.*"},
     "mcp_types": {"eventctx.mcp.*"},
     "langgraph": {"eventctx.adapters.langchain.*"},

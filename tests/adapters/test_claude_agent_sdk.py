@@ -1,0 +1,166 @@
+"""Transcripts of the Claude Agent SDK kept in the log; its own contracts, where it is installed.
+
+Its wheel carries a program of 160 MB, so it is not among what tests need. Its source alone (0.4 MB)
+does: ``pip install --no-binary claude-agent-sdk claude-agent-sdk``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
+from eventctx.engine import Engine
+from eventctx.errors import InvalidMessage, SessionWasDeleted
+from tests.importers.given import SESSION, ClaudeCode
+
+MAIN: Any = {"project_key": "-work-parser", "session_id": SESSION}
+AGENT: Any = {**MAIN, "subpath": "subagents/agent-a1"}
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+def rows() -> list[Any]:
+    said = ClaudeCode()
+    said.user("Never touch the file legacy.py.").answer("m1", {"type": "text", "text": "Yes."})
+    return said.user("Thanks.").rows
+
+
+async def test_the_sdks_own_contracts_hold() -> None:
+    testing = pytest.importorskip("claude_agent_sdk.testing", reason="an extra")
+    engines: list[Engine] = []
+
+    async def fresh() -> EventctxSessionStore:
+        engines.append(await eventctx.open("memory://").__aenter__())
+        return EventctxSessionStore(engines[-1])
+
+    try:
+        await testing.run_session_store_conformance(fresh)
+    finally:
+        for one in engines:
+            await one.close()
+    assert len(engines) == 15  # the suite's first look, and 14 contracts
+
+
+async def test_entries_come_back_equal_in_order_and_from_another_process(tmp_path: Path) -> None:
+    entries: list[Any] = [
+        {"type": "x", "deep": [{"é": 1.5, "n": 2**70}], "text": "a\nb \ud83d"},
+        *rows(),
+    ]
+    async with eventctx.open(tmp_path / "a.db") as engine:
+        store = EventctxSessionStore(engine)
+        await store.append(MAIN, entries[:2])
+        await store.append(MAIN, [])
+        await store.append(MAIN, entries[2:])
+    async with eventctx.open(tmp_path / "a.db") as engine:
+        store = EventctxSessionStore(engine)
+        assert await store.load(MAIN) == entries
+        assert await store.load({**MAIN, "session_id": "other"}) is None
+        assert await store.load(AGENT) is None
+
+
+async def test_a_batch_that_comes_again_is_kept_once(engine: Engine) -> None:
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows())
+    await store.append(MAIN, rows())
+    await EventctxSessionStore(engine).append(MAIN, rows())
+    title: Any = {"type": "custom-title", "customTitle": "same"}
+    await store.append(MAIN, [title])
+    await store.append(MAIN, [title])  # without a uuid nothing says that it is a retry
+    assert await store.load(MAIN) == [*rows(), title, title]
+
+
+async def test_two_stores_that_begin_one_transcript_keep_each_others_entries(
+    engine: Engine,
+) -> None:
+    one, other = EventctxSessionStore(engine), EventctxSessionStore(engine)
+    await one.append(MAIN, rows()[:1])
+    await other.append(MAIN, rows()[1:])
+    assert await one.load(MAIN) == rows()
+
+
+async def test_sessions_and_subagents_are_listed_by_project(engine: Engine) -> None:
+    store = EventctxSessionStore(engine, clock=lambda: 1_900_000_000_123_456_789)
+    await store.append(MAIN, rows())
+    await store.append(AGENT, rows())
+    await store.append({**MAIN, "project_key": "another/path"}, rows())
+    listed = [{"session_id": SESSION, "mtime": 1_900_000_000_123}]
+    assert await store.list_sessions("-work-parser") == listed
+    assert await store.list_sessions("nowhere") == []
+    assert await store.list_subkeys(MAIN) == ["subagents/agent-a1"]
+
+
+async def test_deleted_lines_are_gone_and_stay_gone(engine: Engine) -> None:
+    store = EventctxSessionStore(engine)
+    await store.delete(MAIN)
+    await store.append(MAIN, rows())
+    await store.append(AGENT, rows())
+    await store.delete(MAIN)
+    assert await store.load(MAIN) is None
+    assert await store.load(AGENT) is None
+    assert await store.list_sessions("-work-parser") == []
+    with pytest.raises(SessionWasDeleted):
+        await store.append(MAIN, rows())
+
+
+async def test_what_json_cannot_hold_is_refused_and_loses_nothing(engine: Engine) -> None:
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows()[:1])
+    for value in (object(), float("nan")):
+        bad: Any = [{"type": "x"}, {"type": "x", "uuid": "bad", "value": value}]
+        with pytest.raises(InvalidMessage, match=r"\$\[1\]: expected an entry of plain JSON"):
+            await store.append(MAIN, bad)
+    await store.append(MAIN, rows()[1:])
+    assert await store.load(MAIN) == rows()
+
+
+async def test_a_session_is_imported_with_its_subagents_and_only_what_is_new(
+    engine: Engine,
+) -> None:
+    store = EventctxSessionStore(engine)
+    assert await store.import_session(MAIN) == []
+    agent = ClaudeCode(isSidechain=True, agentId="a1").user("Find it.")
+    await store.append(MAIN, rows()[:1])
+    await store.append(AGENT, [*agent.rows])
+    await store.append({**MAIN, "subpath": "../../outside"}, rows())
+    first = await store.import_session(MAIN)
+    assert [one.session for one in first] == [SESSION, f"{SESSION}.agent-a1"]
+    await store.append(MAIN, rows()[1:])
+    again = await store.import_session(MAIN)
+    assert again[0].added > 0
+    assert again[1].added == 0
+    assert [one.message["role"] for one in await engine.transcript(SESSION)] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    found = await engine.instructions(SESSION)
+    assert [one.text for one in found.instructions] == ["Never touch the file legacy.py."]
+
+
+async def test_the_hooks_import_and_never_stop_the_agent(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows())
+    hooks = store.hooks()
+    assert {"PreCompact", "Stop"} <= set(hooks)
+    (hook,) = hooks["PreCompact"][0].hooks
+    empty: Any = {}
+    given: Any = {"session_id": SESSION, "transcript_path": f"/home/-work-parser/{SESSION}.jsonl"}
+    assert await hook(given, None, {"signal": None}) == {}
+    assert len(await engine.transcript(SESSION)) == 3
+    with caplog.at_level(logging.WARNING):
+        assert await hook({**given, "session_id": "../x"}, None, {"signal": None}) == {}
+        assert await hook(empty, None, {"signal": None}) == {}
+    assert len(caplog.records) == 2

@@ -73,6 +73,7 @@ HOMES = {
     "mcp_types": {"eventctx.mcp.*"},
     "langgraph": {"eventctx.adapters.langchain.*"},
     "agents": {"eventctx.adapters.openai_agents*"},
+    "pydantic": {"eventctx.adapters.pydantic_ai.*"},
     "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
     "openai": {"eventctx.orchestrators.providers.openai*"},

@@ -6,5 +6,6 @@ agent = Agent(model, capabilities=[Eventctx(engine, max_tokens=100_000)])
 from __future__ import annotations
 
 from eventctx.adapters.pydantic_ai.capability import Eventctx
+from eventctx.adapters.pydantic_ai.conversations import EventctxConversations
 
-__all__ = ["Eventctx"]
+__all__ = ["Eventctx", "EventctxConversations"]

@@ -8,6 +8,8 @@ from eventctx.testing.driving import AdapterDriver as AdapterDriver
 from eventctx.testing.driving import ScriptedAgent as ScriptedAgent
 from eventctx.testing.fixed import FixedClock as FixedClock
 from eventctx.testing.fixed import FixedRandom as FixedRandom
+from eventctx.testing.host_dialects import HostDialect as HostDialect
+from eventctx.testing.host_dialects import check_dialect as check_dialect
 from eventctx.testing.policies import Given as Given
 from eventctx.testing.policies import Outcome as Outcome
 from eventctx.testing.policies import given as given

@@ -1,0 +1,224 @@
+"""Every host's messages come back from the log as they were, and are shortened in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventctx.adapters.kit import plain_identity
+from eventctx.testing import HostDialect, check_dialect
+
+Row = dict[str, Any]
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1)
+TEXTS = st.builds(lambda word, times: f"{word} " * times + "end", WORDS, st.integers(1, 60))
+
+
+class Round(NamedTuple):
+    """A question, the calls of the first answer with their results, and the last answer."""
+
+    question: str
+    calls: list[tuple[str, str]]
+    answer: str
+
+
+ROUNDS = st.lists(
+    st.builds(Round, TEXTS, st.lists(st.tuples(TEXTS, TEXTS), max_size=3), TEXTS), min_size=1
+)
+
+
+def texts_of(rounds: Sequence[Round]) -> list[str]:
+    found = []
+    for one in rounds:
+        found += [one.question, one.answer]
+        found += [text for call in one.calls for text in call]
+    return found
+
+
+def called(rounds: Sequence[Round]) -> list[tuple[Round, list[tuple[str, str, str]]]]:
+    """The rounds with an id for each call."""
+    return [
+        (one, [(f"call_{at}_{place}", *call) for place, call in enumerate(one.calls)])
+        for at, one in enumerate(rounds)
+    ]
+
+
+# -- the dialects --------------------------------------------------------------------------------
+
+
+class OpenAIItems:
+    """Items of the Responses API, which the log holds as they are."""
+
+    def rows_of(self, messages: Sequence[Row]) -> list[Row]:
+        return list(messages)
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return list(rows)
+
+    def identity(self, row: Mapping[str, Any]) -> Hashable:
+        return plain_identity(row)
+
+    def native(self, rounds: Sequence[Round]) -> list[Row]:
+        found: list[Row] = []
+        for one, calls in called(rounds):
+            found.append({"role": "user", "content": one.question})
+            for call_id, asked, _ in calls:
+                item = {"call_id": call_id, "name": "look", "arguments": asked}
+                found.append({"type": "function_call", **item})
+            found += [
+                {"type": "function_call_output", "call_id": call_id, "output": result}
+                for call_id, _, result in calls
+            ]
+            content = [{"type": "output_text", "text": one.answer, "annotations": []}]
+            found.append({"type": "message", "role": "assistant", "content": content})
+        return found
+
+
+def openai_agents() -> Any:
+    return OpenAIItems()
+
+
+def langchain() -> Any:
+    pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+    from eventctx.adapters.langchain import rows
+
+    class LangChain:
+        def rows_of(self, messages: Sequence[Any]) -> list[Row]:
+            return [rows.row_of(one) for one in messages]
+
+        def messages_of(self, given: Sequence[Row]) -> list[Any]:
+            return list(rows.KnownRows().messages_of(given))
+
+        identity = staticmethod(rows.identity)
+
+        def native(self, rounds: Sequence[Round]) -> list[Any]:
+            found: list[Any] = []
+            for one, calls in called(rounds):
+                found.append(HumanMessage(one.question))
+                made = [{"name": "look", "args": {"at": at}, "id": name} for name, at, _ in calls]
+                if made:
+                    found.append(AIMessage("", tool_calls=made))
+                found += [ToolMessage(result, tool_call_id=name) for name, _, result in calls]
+                found.append(AIMessage(one.answer))
+            return found
+
+    return LangChain()
+
+
+def pydantic_ai() -> Any:
+    pytest.importorskip("pydantic_ai", reason="an extra: eventctx[pydantic-ai]")
+    from pydantic_ai.messages import (
+        ModelRequest,
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+
+    from eventctx.adapters.pydantic_ai import rows
+
+    class PydanticAI:
+        def rows_of(self, messages: Sequence[Any]) -> list[Row]:
+            return [row for each in rows.rows_of(messages, whole=True) for row in each]
+
+        def messages_of(self, given: Sequence[Row]) -> list[Any]:
+            return list(rows.messages_of(given))
+
+        identity = staticmethod(rows.identity)
+
+        def native(self, rounds: Sequence[Round]) -> list[Any]:
+            found: list[Any] = []
+            for one, calls in called(rounds):
+                found.append(ModelRequest([UserPromptPart(one.question)]))
+                if calls:
+                    made = [ToolCallPart("look", {"at": at}, name) for name, at, _ in calls]
+                    found.append(ModelResponse(made))
+                    returned = [ToolReturnPart("look", text, name) for name, _, text in calls]
+                    found.append(ModelRequest(returned))
+                found.append(ModelResponse([TextPart(one.answer)]))
+            return found
+
+    return PydanticAI()
+
+
+DIALECTS: list[Callable[[], Any]] = [openai_agents, langchain, pydantic_ai]
+
+
+@pytest.mark.parametrize("made", DIALECTS)
+def test_a_dialect_keeps_what_is_said_on_its_way_into_the_log_and_back(
+    made: Callable[[], Any],
+) -> None:
+    dialect = made()
+
+    @settings(max_examples=25, deadline=None)
+    @given(ROUNDS)
+    def holds(rounds: list[Round]) -> None:
+        check_dialect(dialect, dialect.native(rounds), texts_of(rounds))
+
+    holds()
+
+
+# -- dialects that are wrong ---------------------------------------------------------------------
+
+CONVERSATION = [Round("Where? " * 30, [("near " * 30, "Nothing. " * 30)], "Nowhere. " * 30)]
+
+
+class KeepsACopy(OpenAIItems):
+    """A native copy beside the content that the engine reads: it undoes what is shortened."""
+
+    def rows_of(self, messages: Sequence[Row]) -> list[Row]:
+        return [{**one, "native": dict(one)} for one in messages]
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return [row.get("native", row) for row in rows]
+
+    def identity(self, row: Mapping[str, Any]) -> Hashable:
+        return plain_identity({name: row[name] for name in row if name != "native"})
+
+
+class HidesResults(OpenAIItems):
+    """A name that the engine does not know."""
+
+    def rows_of(self, messages: Sequence[Row]) -> list[Row]:
+        return [
+            {"role": "user", "content": [{"type": "answer_of_tool", "body": one}]}
+            if one.get("type") == "function_call_output"
+            else one
+            for one in messages
+            if one.get("type") != "function_call"
+        ]
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return self.native(CONVERSATION)
+
+
+class TakesAllForOne(OpenAIItems):
+    def identity(self, row: Mapping[str, Any]) -> Hashable:
+        return row.get("role")
+
+
+class LosesItsCalls(OpenAIItems):
+    def rows_of(self, messages: Sequence[Row]) -> list[Row]:
+        return [one for one in messages if one.get("type") != "function_call"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (KeepsACopy(), "shortened messages grew again"),
+        (HidesResults(), "the engine does not read"),
+        (TakesAllForOne(), "messages that say different things have one identity"),
+        (LosesItsCalls(), "messages changed in the log"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_wrong_dialect_is_found(wrong: HostDialect[Row], says: str) -> None:
+    with pytest.raises(AssertionError, match=says):
+        check_dialect(wrong, OpenAIItems().native(CONVERSATION), texts_of(CONVERSATION))

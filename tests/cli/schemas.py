@@ -192,6 +192,18 @@ def published(name: str) -> Schema:
     return found
 
 
+def keys_published(name: str) -> set[str]:
+    """Every key that the schema of a command names, at any depth."""
+
+    def keys(schema: Schema) -> set[str]:
+        found = set(schema.get("properties", ()))
+        inner = [*schema.get("properties", {}).values()]
+        inner += [schema[key] for key in ("items", "additionalProperties") if key in schema]
+        return found.union(*(keys(one) for one in inner))
+
+    return keys(published(name))
+
+
 def printed(name: str, arguments: tuple[str, ...], store: Path, session: str) -> Iterator[Any]:
     """What a command prints about a session: the document, or each line."""
     audit = json.loads(_run("audit", session, "--json", "--store", str(store)))

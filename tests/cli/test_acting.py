@@ -8,10 +8,12 @@ import re
 from pathlib import Path
 
 import apsw
+import jsonschema
 import pytest
 
 import eventctx
 from eventctx.engine import Engine
+from tests.cli.schemas import keys_published, published, without_other_keys
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 
@@ -238,11 +240,13 @@ def test_bad_settings_are_refused_before_anything_is_done(run, store, arguments,
 )
 def test_every_key_of_the_json_is_documented(run, store, command):
     document = run(*command, "--json", "--store", store).document
+    jsonschema.validate(document, without_other_keys(published(command[0])))
     document.pop("prepared", None)
     for entry in document.get("entries", ()):
         entry["message"] = None
     section = PAGE.read_text().split(f"\n## {command[0]}\n")[1].split("\n## ")[0]
-    assert keys_of(document) <= set(re.findall(r"`(\w+)`", section))
+    documented = set(re.findall(r"`(\w+)`", section)) | keys_published(command[0])
+    assert keys_of(document) <= documented
 
 
 def keys_of(value: object) -> set[str]:

@@ -73,7 +73,7 @@ async def _write(
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON with stable keys.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: bool) -> None:
     """Copy SESSIONs, or all, from the store FROM to the store TO, each a path or a URL.
 

@@ -30,7 +30,7 @@ _COLUMNS: Final = (Column("Level"), Column("Verdict"), Column("What", fold=True)
     metavar="SECONDS",
     help=f"How long a check may take. Default: {SECONDS:g}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON with stable keys.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def validate_command(module: str, config: str | None, timeout: float, as_json: bool) -> None:
     """Check a context module of Amplifier, ours or another's, against the context contract.
 

@@ -67,8 +67,7 @@ def store_options(command: F) -> F:
     option = click.option(
         "--store",
         metavar="URL",
-        help="The store: a path, sqlite:///PATH, postgresql://… or nats://…. May also stand before "
-        "the command.",
+        help="The store, as in `eventctx --help`.",
     )
     decorated: F = option(command)
     return decorated
@@ -81,7 +80,7 @@ def reading(command: F) -> F:
     def called(*args: Any, **kwargs: Any) -> Any:
         return command(*args, as_json=kwargs.pop("json"), **kwargs)
 
-    option = click.option("--json", is_flag=True, help="Print JSON with stable keys.")
+    option = click.option("--json", is_flag=True, help="Print JSON.")
     return cast(F, option(store_options(called)))
 
 

@@ -430,21 +430,12 @@ def test_the_architecture_shows_every_room_on_its_floor() -> None:
 
 def metrics_reference() -> str:
     """The generated part of ``docs/reference/metrics.md``."""
-    rows = ["| instrument | kind | unit | attributes | what it says |", "|---|---|---|---|---|"]
+    rows = []
     for one in INSTRUMENTS:
-        attributes = ", ".join([f"`{name}`" for name in one.attributes]) or "none"
+        by = ", ".join([f"`{name}`" for name in one.attributes])
         said = f"{one.description} Operational." if one.operational else one.description
-        rows.append(f"| `{one.name}` | {one.kind} | `{one.unit}` | {attributes} | {said} |")
-    buckets = ["| histogram | upper bounds of its buckets |", "|---|---|"]
-    for one in INSTRUMENTS:
-        if one.boundaries:
-            bounds = ", ".join([_bound(bound) for bound in one.boundaries])
-            buckets.append(f"| `{one.name}` | {bounds} |")
-    return "\n".join([*rows, "", "### Buckets", "", *buckets])
-
-
-def _bound(bound: float) -> str:
-    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
+        rows.append(f"- `{one.name}`, {one.kind}, `{one.unit}`{by and f', by {by}'}: {said}")
+    return "\n".join(rows)
 
 
 def test_the_metrics_reference_is_that_of_the_instruments() -> None:

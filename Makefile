@@ -83,9 +83,10 @@ check: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_public_api.py
 
-bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhands/.installed
+bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhands/.installed $(VENV)/peers/pydantic-ai/.installed
 	EVENTCTX_GOOGLE_ADK_PYTHON=$${EVENTCTX_GOOGLE_ADK_PYTHON:-$(VENV)/peers/google-adk/bin/python} \
 	EVENTCTX_OPENHANDS_PYTHON=$${EVENTCTX_OPENHANDS_PYTHON:-$(VENV)/peers/openhands/bin/python} \
+	EVENTCTX_PYDANTIC_AI_PYTHON=$${EVENTCTX_PYDANTIC_AI_PYTHON:-$(VENV)/peers/pydantic-ai/bin/python} \
 	$(BIN)/python -m tests.benchmarks
 
 # The tables and pictures of docs/explanation/performance.md: about a minute.

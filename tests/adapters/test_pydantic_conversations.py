@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pydantic_ai", reason="an extra: eventctx[pydantic-ai]")
+pytest.importorskip("pydantic_ai.conversation_store", reason="an extra: eventctx[pydantic-ai]")
 
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation

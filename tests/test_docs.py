@@ -483,7 +483,7 @@ def test_every_policy_and_its_settings_are_in_the_policy_reference(name: str) ->
 def test_every_reason_code_is_in_the_policy_reference() -> None:
     text = (REFERENCE / "policies.md").read_text(encoding="utf-8")
     table = text.partition("\n## Reason codes\n")[2]
-    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", table, flags=re.MULTILINE)
+    rows = re.findall(r"^- `(\w+)`: (.+)$", table, flags=re.MULTILINE)
     assert dict(rows) == plan.REASONS
 
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -45,9 +45,16 @@ PIECES = 7
 Agreement = dict[str, Any]
 
 
-async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Agreement:
-    """The documents of a session, and what the engine says of each of its requests."""
-    records = [one async for one in engine.store.read(session, bodies=False)]
+class Told(NamedTuple):
+    """What the page is told of a session: the whole document, the same in pieces, and marks."""
+
+    document: Agreement
+    deltas: list[Agreement]
+    marks: list[str]
+
+
+def told(records: Sequence[Record], session: str, pieces: int = PIECES) -> Told:
+    """The documents of a session's records."""
     ends = {len(records) * piece // pieces for piece in range(1, pieces)} - {0}
     states: list[TimelineState] = []
     state = timeline.initial()
@@ -59,12 +66,20 @@ async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Agree
     states = [one for one in states if one.audit.own_from == state.audit.own_from]
     deltas = [document(states[0], session)]
     deltas += [document(now, session, since=before) for before, now in pairwise(states)]
-    return {
-        "document": document(state, session),
-        "deltas": deltas,
-        "marks": [mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins],
-        "requests": await _requests(engine, session, records),
-    }
+    marks = [mark_of(Entry("message", origin.ref)).hex() for origin in state.changes.origins]
+    return Told(document(state, session), deltas, marks)
+
+
+async def records_of(engine: Engine, session: str) -> list[Record]:
+    """A session's records, without their bodies."""
+    return [one async for one in engine.store.read(session, bodies=False)]
+
+
+async def agreement(engine: Engine, session: str, pieces: int = PIECES) -> Agreement:
+    """The documents of a session, and what the engine says of each of its requests."""
+    records = await records_of(engine, session)
+    requests = await _requests(engine, session, records)
+    return {**told(records, session, pieces)._asdict(), "requests": requests}
 
 
 async def _requests(engine: Engine, session: str, records: Iterable[Record]) -> list[Agreement]:

@@ -14,7 +14,7 @@ import pytest
 
 from eventctx.messages import demands, speaker
 from eventctx.messages.demands import demands_in
-from tests.test_recorded_sessions import SESSIONS, imported
+from tests.web.recorded import all_messages, of_all_messages
 
 SCRIPT = Path(__file__).parent / "page" / "read-demands.mjs"
 
@@ -99,10 +99,6 @@ def test_words_in_any_order_have_the_same_demands_in_the_page() -> None:
     assert check([{"role": "user", "content": text} for text in texts]) > 1_000
 
 
-@pytest.mark.parametrize("name", SESSIONS)
-async def test_every_recorded_message_has_the_same_demands_in_the_page(
-    name: str, recorded_sessions: Path
-) -> None:
-    engine, sessions = await imported(recorded_sessions / name)
-    for session in sessions:
-        check([line.message for line in await engine.transcript(session)])
+@of_all_messages
+def test_every_recorded_message_has_the_same_demands_in_the_page(recorded_sessions: Path) -> None:
+    assert check(all_messages(recorded_sessions)) > 0

@@ -14,7 +14,7 @@ from eventctx.web.answers import PageAnswers
 from eventctx.web.app import SCREENS
 from eventctx.web.follow import MOST_STREAMS
 from eventctx.web.serving import MOST_CONNECTIONS
-from tests.web.documents import agreement
+from tests.web.documents import records_of, told
 from tests.web.made_sessions import SESSIONS
 
 TEXT: Final = (Path(__file__).parents[2] / "docs/reference/inspect.md").read_text(encoding="utf-8")
@@ -41,8 +41,8 @@ async def test_every_key_of_a_timeline_is_in_the_reference() -> None:
     for made in SESSIONS.values():
         engine, session = await made()
         async with engine:
-            known = await agreement(engine, session)
-        for document in (known["document"], *known["deltas"]):
+            known = told(await records_of(engine, session), session)
+        for document in (known.document, *known.deltas):
             found[""] |= document.keys() - set(TABLES)
             for name in TABLES:
                 found[name] |= _keys(document[name])

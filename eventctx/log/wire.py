@@ -22,20 +22,24 @@ BodyAt = tuple[int, int]
 
 
 class SentApi(NamedTuple):
-    """How a rule of a request that we saw ourselves reads a body: the names of two of its fields.
+    """How the rule of a request that was seen on its way reads a body: the names of two fields.
 
-    ``messages`` is the field of its messages, each of which was sent with all its fields;
-    ``system`` that of the system prompt.
+    ``messages`` is the field of its messages, ``system`` that of the system prompt. ``whole``: of a
+    message that is in the transcript all was sent, and not only role and content.
     """
 
     messages: str = "messages"
     system: str = "system"
+    whole: bool = False
 
 
 APIS: Final = {
-    "anthropic-messages-1": SentApi(),
-    "openai-chat-1": SentApi(),
-    "openai-responses-1": SentApi("input", "instructions"),
+    "anthropic-messages-1": SentApi(whole=True),
+    "openai-chat-1": SentApi(whole=True),
+    "openai-responses-1": SentApi("input", "instructions", True),
+    "tape-messages-1": SentApi(),
+    "tape-chat-1": SentApi(),
+    "tape-responses-1": SentApi("input", "instructions"),
 }
 """The rules of requests that we saw on their way. An importer's rule is that of its client."""
 
@@ -51,12 +55,12 @@ class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request as it was sent.
 
     Its messages are the first ``keep`` ones of the request at position ``base``, then those at
-    ``tail``; of a stored message only role and content were sent, or all of it under a rule of
-    ``APIS``. ``system``, ``tools`` and ``parameters`` (all other fields of the request) are
-    addresses, too. The client named each of these contents by a hash when it sent them; ``rule``
-    names the rule of these hashes, by which each was made again before it was believed. A rule of
-    ``APIS`` names none: the request was seen on its way. ``digest`` (hex) covers the salted digests
-    of the stored bodies, so that it tells nothing of an erased text.
+    ``tail``; of a message of the transcript only role and content were sent, or all of it where its
+    rule in ``APIS`` says so. ``system``, ``tools`` and ``parameters`` (all other fields of the
+    request) are addresses, too. The client named each of these contents by a hash when it sent
+    them; ``rule`` names the rule of these hashes, by which each was made again before it was
+    believed. A rule of ``APIS`` names none: the request was seen on its way. ``digest`` (hex)
+    covers the salted digests of the stored bodies, so that it tells nothing of an erased text.
     ``message_tokens``, ``system_tokens`` and ``tools_tokens`` are our estimates; ``injected``
     counts the texts in its messages that the client put there.
     """

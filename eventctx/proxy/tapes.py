@@ -188,7 +188,9 @@ def _place(row: dict[str, Any], name: str) -> _Place:
         user = metadata.get("user_id") if isinstance(metadata, dict) else None
         found = _IN_USER_ID.search(user) if isinstance(user, str) else None
         session = name if found is None else found.group(1)
-    return _Place(f"{session}.recorded", headers.get(_AGENT), headers.get(_PARENT))
+    thread = headers.get("thread-id")  # Codex's name for an agent; the first one is the session
+    agent = headers.get(_AGENT, thread if thread != session else None)
+    return _Place(f"{session}.recorded", agent, headers.get(_PARENT))
 
 
 def unpacked(data: bytes, encoding: str | None) -> bytes:

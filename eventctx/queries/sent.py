@@ -161,7 +161,7 @@ async def sent_form(
         hash_of([by_place[Address(*at)].digest for at in places]),
         *[None if one is None else by_place[Address(*one)].digest for one in beside],
     )
-    whole = form.rule in APIS
+    whole = APIS.get(form.rule, SentApi()).whole
     messages = [
         SentMessage(
             # A stored content is all that was sent, a transcript's message more than that.

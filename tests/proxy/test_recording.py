@@ -206,6 +206,31 @@ async def test_a_call_beside_the_conversation_is_a_session_of_its_own(
     assert (main.calls, beside.calls) == (1, 1)
 
 
+async def test_codex_says_which_calls_are_its_conversation_and_which_thread_is_an_agent(
+    tmp_path: Path, engine: Engine
+) -> None:
+    def codex(kind: str, thread: str = SESSION) -> dict[str, str]:
+        turn = json.dumps({"turn_id": "t", "request_kind": kind})
+        return {"session-id": SESSION, "thread-id": thread, "x-codex-turn-metadata": turn}
+
+    def asked(text: str) -> Body:
+        return {"model": "g", "input": [{"role": "user", "content": text}]}
+
+    said_so = {"type": "message", "role": "assistant", "content": "Yes."}
+    reply = {"id": "r", "object": "response", "status": "completed", "output": [said_so]}
+    path = "/openai/responses"
+    async with recording(tmp_path) as made:
+        await made.ask(asked("A title?"), json_reply(reply), codex("title"), path)
+        await made.ask(asked("Is it on?"), json_reply(reply), codex("turn"), path)
+        await made.ask(asked("Find it."), json_reply(reply), codex("turn", "other"), path)
+        main, beside, agent = await made.imported(engine)
+    assert main.session == f"{SESSION}.recorded"
+    assert beside.session == f"{SESSION}.recorded-2"
+    assert agent.session == f"{SESSION}.recorded.agent-other"
+    view = await engine.request_view(main.session, turn=1)
+    assert list(view.messages) == asked("Is it on?")["input"]
+
+
 async def test_an_agent_has_a_session_that_is_linked(tmp_path: Path, engine: Engine) -> None:
     agent = {**CLAUDE, "x-claude-code-agent-id": "a1"}
     async with recording(tmp_path) as made:
@@ -217,17 +242,40 @@ async def test_an_agent_has_a_session_that_is_linked(tmp_path: Path, engine: Eng
     assert f"{SESSION}.recorded".encode() in linked.payload
 
 
-async def test_openais_apis_are_read_and_a_program_without_a_session_gets_one(
-    tmp_path: Path, engine: Engine
+CHOICE = {"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
+RESULT = {"type": "function_call_output", "call_id": "c1", "output": "text"}
+RESPONSES = [{"role": "user", "content": "Hi."}, CALL, RESULT]
+WITH_A_FIELD = {**user("Hi."), "output_config": {"effort": "low"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "reply"),
+    [
+        (
+            "/openai/chat/completions",
+            {"model": "g", "messages": [{"role": "user", "content": "Hi.", "name": "x"}], "n": 1},
+            {"id": "c", "choices": [CHOICE]},
+        ),
+        (
+            "/openai/responses",
+            {"model": "g", "instructions": "Be brief.", "input": RESPONSES, "store": False},
+            {"id": "r", "object": "response", "status": "completed", "output": [CALL]},
+        ),
+        ("/anthropic/v1/messages", request(WITH_A_FIELD), answer("Hello.")),
+    ],
+)
+async def test_a_request_of_every_api_is_observed_with_all_its_fields(
+    tmp_path: Path, engine: Engine, path: str, body: Body, reply: Body
 ) -> None:
-    chat = {"model": "g", "messages": [{"role": "user", "content": "Hi."}]}
-    choice = {"message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
     async with recording(tmp_path) as made:
-        path = "/openai/chat/completions"
-        await made.ask(chat, json_reply({"choices": [choice]}), {"accept": "*/*"}, path)
-        assert made.server.requests[0].path == "/v1/chat/completions"
+        await made.ask(body, json_reply(reply), {"accept": "*/*"}, path)
         (summary,) = await made.imported(engine)
-    assert (summary.session, summary.calls, summary.messages) == ("run.recorded", 1, 2)
+    assert summary.session == "run.recorded"  # the program names no session
+    view = await engine.request_view(summary.session, turn=1)
+    assert (view.known, view.verified) == ("observed", True)
+    assert view.sent is not None
+    assert view.sent.body() == body
 
 
 async def test_a_tape_grows_and_is_imported_again(tmp_path: Path, engine: Engine) -> None:

@@ -197,7 +197,7 @@ class Wires:
         self._positions[request] = position
         hashed, tokens, injected = _sums(messages.messages)
         return WireForm(
-            rule=RULE,
+            rule=item.rule or RULE,
             digest=request_digest(
                 hashed, *[one and one.salted for one in (system, tools, parameters)]
             ),
@@ -276,7 +276,9 @@ class Wires:
 
 
 def _packed(record: Record, index: int, message: dict[str, Any], injected: int) -> bytes:
-    salted, facts = record.bodies[index].digest, read_facts(as_sent(message))
+    salted = record.bodies[index].digest
+    # An item of the Responses API has no role, and is read as it is.
+    facts = read_facts(as_sent(message) if "role" in message else message)
     return _pack(_Known((record.position, index), salted, facts, injected))
 
 

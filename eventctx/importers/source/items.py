@@ -130,7 +130,8 @@ class RecordedRequest(msgspec.Struct, frozen=True):
     """A request as it was sent: the first ``keep`` messages of request ``base``, then ``tail``.
 
     ``tail`` are digests of messages: of a ``RecordedContent`` or an answer in the file. ``shape``
-    is the key of its system prompt and tools, ``parameters`` that of all its other fields.
+    is the key of its system prompt and tools, ``parameters`` that of all its other fields. ``rule``
+    is one of ``log.wire.APIS`` for a request that was seen on its way.
     """
 
     line: int
@@ -142,6 +143,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
     shape: str | None = None
     parameters: str | None = None
     cache_control: tuple[CacheMark, ...] = ()
+    rule: str | None = None
 
 
 class CallEnded(msgspec.Struct, frozen=True):

@@ -1,9 +1,7 @@
-"""The requests of a conversation exactly as they were sent, of Anthropic's messages.
+"""The requests of a conversation exactly as they were sent.
 
 Each content is stored once: system prompt, tools, parameters, and the messages that the request
-before it did not begin with. The log's form of a sent message is its role and its content, so
-requests in OpenAI's forms, whose messages have more fields, are not given here yet; their exchange
-is kept, and their view says what was sent.
+before it did not begin with.
 """
 
 from __future__ import annotations
@@ -12,48 +10,66 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from eventctx.importers.source.items import Item, RecordedContent, RecordedRequest
-from eventctx.importers.source.lines import without
-from eventctx.log.wire import CacheMark
+from eventctx.importers.source.lines import item_facts_or_none, without
+from eventctx.log.wire import APIS, CacheMark, SentApi
 from eventctx.messages.canonical import digest_of, message_digest
 
 _MESSAGE: Final = frozenset(("role", "content"))
-_SHAPE: Final = ("system", "tools")
+_RULES: Final = {
+    "/messages": "tape-messages-1",
+    "/chat/completions": "tape-chat-1",
+    "/responses": "tape-responses-1",
+}
 _MARK: Final = "cache_control"
 
 Path = tuple[str | int, ...]
 
 
 class SentRequests:
-    """Gives the items of one request after another."""
+    """Gives the items of one request after another.
 
-    def __init__(self) -> None:
+    Of a cassette these are requests of Anthropic's messages whose messages have a role and a
+    content, as earlier releases made them; ``on_tape`` all.
+    """
+
+    def __init__(self, *, on_tape: bool = False) -> None:
+        self._on_tape = on_tape
         self._id: str | None = None
         self._messages: tuple[bytes, ...] = ()
 
-    def items(self, line: int, sent: dict[str, Any]) -> tuple[str | None, list[Item]]:
+    def items(self, line: int, path: str, sent: dict[str, Any]) -> tuple[str | None, list[Item]]:
         """The id of a request and its items; None where the log cannot hold it as it was sent."""
-        messages = sent.get("messages")
-        if not isinstance(messages, list) or not all(map(_is_message, messages)):
+        rule = _RULES.get(path) if self._on_tape else None
+        api = SentApi() if rule is None else APIS[rule]
+        messages = sent.get(api.messages)
+        takes = _is_message if rule is None else _is_readable
+        if rule is None and (self._on_tape or path != "/messages"):
+            return None, []
+        if not isinstance(messages, list) or not all(map(takes, messages)):
             return None, []
         plain = without_marks(sent)
-        digests = tuple([message_digest(one) for one in plain["messages"]])
+        rows = plain[api.messages]
+        digests = tuple(
+            [message_digest(one) if _is_message(one) else digest_of(one) for one in rows]
+        )
         keep = _shared(self._messages, digests)
         items: list[Item] = [
             RecordedContent(line, None, "message", digest.hex(), digest, one)
-            for one, digest in zip(plain["messages"][keep:], digests[keep:], strict=True)
+            for one, digest in zip(rows[keep:], digests[keep:], strict=True)
         ]
-        shape = digest_of({key: plain[key] for key in _SHAPE if key in plain}).hex()
-        if "system" in plain:
-            system = plain["system"]
+        names = (api.system, "tools")
+        shape = digest_of({key: plain[key] for key in names if key in plain}).hex()
+        if api.system in plain:
+            system = plain[api.system]
             items.append(RecordedContent(line, None, "system", shape, digest_of(system), system))
         if "tools" in plain:
             tools = plain["tools"]
             items.append(RecordedContent(line, None, "tools", shape, digest_of(tools), tools))
-        rest = without(plain, "messages", *_SHAPE)
+        rest = without(plain, api.messages, *names)
         key = digest_of(rest)
         items.append(RecordedContent(line, None, "parameters", key.hex(), key, rest))
         name, base = f"exchange {line}", self._id if keep else None
-        has_shape = any(part in plain for part in _SHAPE)
+        has_shape = any(part in plain for part in names)
         items.append(
             RecordedRequest(
                 line,
@@ -65,10 +81,20 @@ class SentRequests:
                 shape if has_shape else None,
                 key.hex(),
                 tuple(cache_marks(sent)),
+                rule,
             )
         )
         self._id, self._messages = name, digests
         return name, items
+
+
+def _digest(row: dict[str, Any]) -> bytes:
+    """The digest by which a message of the transcript is known, too, if no other field was sent."""
+    return message_digest(row) if _is_message(row) else digest_of(row)
+
+
+def _is_readable(value: object) -> bool:
+    return item_facts_or_none(value) is not None
 
 
 def _is_message(value: object) -> bool:

@@ -74,11 +74,17 @@ class Talk:
     """One conversation. ``items`` grow request by request.
 
     ``known`` are the messages of another one that its first request continues; None if it says
-    that it continues one, and the file does not have that.
+    that it continues one, and the file does not have that. ``on_tape``: requests of every API are
+    observed.
     """
 
     def __init__(
-        self, name: str, first: CassetteRequest, known: list[dict[str, Any]] | None = None
+        self,
+        name: str,
+        first: CassetteRequest,
+        known: list[dict[str, Any]] | None = None,
+        *,
+        on_tape: bool = False,
     ) -> None:
         exchange = first.exchange
         self.number = exchange.number
@@ -91,7 +97,7 @@ class Talk:
         self._conversation: str | None = None
         self._compacted: list[dict[str, Any]] = []
         self._requests = RequestHistory()
-        self._sent = SentRequests()
+        self._sent = SentRequests(on_tape=on_tape)
         self._failed = False
         self._known = known
         self._at: dict[str, list[dict[str, Any]]] = {}
@@ -272,10 +278,8 @@ class Talk:
         exchange, answer, sent = request.exchange, request.answer, request.sent
         line = exchange.number
         model = text_or_none(answer.get("model")) or text_or_none(sent.get("model"))
-        as_sent = None
-        if request.path == MESSAGES:
-            as_sent, items = self._sent.items(line, sent)
-            self.items += items
+        as_sent, items = self._sent.items(line, request.path, sent)
+        self.items += items
         self.items.append(ModelCall(line, _begun(request), model, request.provider, sent=as_sent))
         compacts = request.path == COMPACT
         found = [] if compacts or exchange.status >= _FAILED else answers(answer)

@@ -31,7 +31,7 @@ from eventctx.importers.source.lines import (
     read_lines,
     text_or_none,
 )
-from eventctx.importers.source.values import decode
+from eventctx.importers.source.values import BROKEN, decode
 
 NAME: Final = "tape"
 VERSION: Final = 1
@@ -44,12 +44,13 @@ KEPT_HEADERS: Final = (
     "session-id",
     "session_id",
     "conversation_id",
+    "thread-id",
     "x-codex-turn-metadata",
 )
 """The headers of a request that a tape holds."""
 
-_AGENTS: Final = ("claude-cli", "codex")
-"""Programs whose conversation always has tools, so that a call without is one beside it."""
+_OF_CONVERSATION: Final = frozenset(("turn", "compact", "compaction"))
+"""What Codex calls the requests of its conversation."""
 
 
 def header_line(session: str, agent: str | None, parent: str | None) -> dict[str, Any]:
@@ -111,13 +112,19 @@ class _Reader:
 
     def _taken(self, request: CassetteRequest) -> list[Item]:
         tools = _tool_names(request.sent)
+        beside = _is_beside(request, tools)
         main = self._main
         if main is not None and main.continued_by(request):
             main.take(request)
-        elif main is not None and tools in self._tools and (tools or main.shares(request)):
+        elif (
+            main is not None
+            and not beside
+            and tools in self._tools
+            and (tools or main.shares(request))
+        ):
             main.take(request, compacted=True)
-        elif main is None and (tools or not _is_agent(request)):
-            main = self._main = Talk(self._name, request)
+        elif main is None and not beside:
+            main = self._main = Talk(self._name, request, on_tape=True)
             main.opening = msgspec.structs.replace(
                 main.opening,
                 agent=text_or_none(self._about.get("agent")),
@@ -134,7 +141,7 @@ class _Reader:
     def _take_beside(self, request: CassetteRequest) -> None:
         talk = next((one for one in reversed(self.beside) if one.continued_by(request)), None)
         if talk is None:
-            talk = Talk(f"{self._name}-{len(self.beside) + 2}", request)
+            talk = Talk(f"{self._name}-{len(self.beside) + 2}", request, on_tape=True)
             talk.opening = msgspec.structs.replace(talk.opening, parent=self._name)
             self.beside.append(talk)
         talk.take(request)
@@ -184,6 +191,15 @@ def _tool_names(sent: dict[str, Any]) -> tuple[str, ...]:
     return tuple(sorted({str(name) for name in names}))
 
 
-def _is_agent(request: CassetteRequest) -> bool:
+def _is_beside(request: CassetteRequest, tools: tuple[str, ...]) -> bool:
+    """Whether a program says of a call that it is not one of its conversation."""
     headers = object_or_empty(request.exchange.rest.get("headers"))
-    return str(headers.get("user-agent", "")).startswith(_AGENTS)
+    try:
+        turn = object_or_empty(decode(str(headers.get("x-codex-turn-metadata", "")).encode()))
+    except BROKEN:
+        turn = {}
+    kind = text_or_none(turn.get("request_kind"))
+    if kind is not None:
+        return kind not in _OF_CONVERSATION
+    # Claude Code's conversation always has tools.
+    return not tools and str(headers.get("user-agent", "")).startswith("claude-cli")

@@ -174,6 +174,8 @@ class SessionFork(Event, frozen=True, tag="session:fork"):
 class SessionLinked(Event, frozen=True, tag="session:linked"):
     """Another session belongs to this one: a ``subagent``, or a ``branch`` that a person took.
 
+    A ``transcript`` holds the lines that a session was imported from, verbatim.
+
     In a child, ``trace_id`` and ``span_id`` are those of the call in its parent, if known.
     """
 

@@ -158,7 +158,7 @@ def _titled(row: ListedSession) -> str:
     if row.parent is not None:
         return f"fork at {position_name(row.forked_at or 0)}: {title}"
     if row.belongs_to is not None:
-        return f"{'branch' if row.link == 'branch' else 'agent'}: {title}"
+        return f"{_role(row)}: {title}"
     return title
 
 
@@ -166,8 +166,12 @@ def _named(row: ListedSession) -> str:
     if row.parent is not None:
         return f"{row.session} (fork of {row.parent} {position_name(row.forked_at or 0)})"
     shown = row.belongs_to is None or row.session.startswith(row.belongs_to)
-    role = "branch" if row.link == "branch" else "agent"
-    return row.session if shown else f"{row.session} ({role} of {row.belongs_to})"
+    return row.session if shown else f"{row.session} ({_role(row)} of {row.belongs_to})"
+
+
+def _role(row: ListedSession) -> str:
+    """What the session is to the one that it belongs to."""
+    return {"branch": "branch", "transcript": "lines"}.get(row.link or "", "agent")
 
 
 def _cut(text: str, width: int) -> str:

@@ -159,7 +159,7 @@ def _link(link: Document, names: _Names) -> Document:
         **_numbers(link, ("position",)),
         "session": names.session(link["session"]),
         "relation": _one_of(("parent", "child"))(link["relation"]),
-        "kind": _one_of(("subagent", "branch"))(link["kind"]),
+        "kind": _one_of(("subagent", "branch", "transcript"))(link["kind"]),
         "call_id": _optional(names.call, link["call_id"]),
     }
 

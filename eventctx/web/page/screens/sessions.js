@@ -125,7 +125,8 @@ function sessionRow({ row, depth, matches }, known, now) {
  */
 function nameCell(row, depth, lost) {
   const origin = originOf(row);
-  const relation = row.parent !== null ? 'fork' : row.link === 'branch' ? 'branch' : 'subagent';
+  const part = row.link === 'branch' ? 'branch' : row.link === 'transcript' ? 'lines' : 'subagent';
+  const relation = row.parent !== null ? 'fork' : part;
   const whence = row.parent !== null && row.forked_at !== null ? ` at @${row.forked_at}` : '';
   return h(
     'span',

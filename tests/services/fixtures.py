@@ -10,6 +10,7 @@ import pytest
 from tests.services import jaeger as jaeger_process
 from tests.services import nats_server, postgres_server
 from tests.services import phoenix as phoenix_process
+from tests.services.in_memory import memory_folder
 from tests.services.jaeger_binary import JaegerMissing, build, find
 from tests.services.phoenix_environment import OPT_IN, wanted
 from tests.services.phoenix_environment import build as build_phoenix
@@ -53,7 +54,7 @@ def postgres() -> Iterator[postgres_server.Server]:
     Without its programs the tests are skipped, but with CI=true they fail.
     """
     try:
-        server = postgres_server.Server()
+        server = postgres_server.Server(place=memory_folder())
     except PostgresMissing as missing:
         if os.environ.get("CI") == "true":
             raise
@@ -83,5 +84,5 @@ def jetstream() -> Iterator[nats_server.Cluster]:
         if os.environ.get("CI") != "true":
             pytest.skip(str(missing))
         raise
-    with nats_server.running(binary=binary) as cluster:
+    with nats_server.running(binary=binary, place=memory_folder()) as cluster:
         yield cluster

@@ -276,6 +276,18 @@ no_auth_user: app
             time.sleep(0.05)
         raise ServiceFailed(f"no server leads {stream!r} after {seconds:g} s")
 
+    def first(self, seconds: float = 60.0) -> int:
+        """The number of the server that leads the cluster itself. Raises ServiceFailed."""
+        until = time.monotonic() + seconds
+        names = [node.name for node in self.nodes]
+        while time.monotonic() < until:
+            for node in self.nodes:
+                found = node.ask("jsz").get("meta_cluster", {}).get("leader")
+                if found in names and self.nodes[names.index(found)].process is not None:
+                    return names.index(found)
+            time.sleep(0.05)
+        raise ServiceFailed(f"no server leads the cluster after {seconds:g} s")
+
     @staticmethod
     def details(node: Node, stream: str) -> Mapping[str, Any]:
         """What a server's monitoring tells of a stream; empty if it holds none of it."""
@@ -287,15 +299,17 @@ no_auth_user: app
 
 
 @contextmanager
-def running(*, attempts: int = 5, **settings: Any) -> Iterator[Cluster]:
+def running(*, attempts: int = 5, place: Path | None = None, **settings: Any) -> Iterator[Cluster]:
     """A cluster that runs until the end of the block; the settings are those of ``Cluster``.
+
+    Its data is in a folder of ``place``, which is that of temporary files by default.
 
     Raises:
         NatsMissing: there is no binary, see `find`.
         ServiceFailed: it did not become ready; with the tail of a server's log.
     """
     for attempt in range(1, attempts + 1):
-        with tempfile.TemporaryDirectory(prefix="eventctx-nats-") as folder:
+        with tempfile.TemporaryDirectory(prefix="eventctx-nats-", dir=place) as folder:
             cluster = Cluster(Path(folder), **settings)
             try:
                 cluster.start()

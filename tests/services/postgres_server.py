@@ -55,7 +55,7 @@ class Server:
 
     Its port stays the same for life, so that a client finds it again after `kill` and `start`.
     ``settings`` are lines of postgresql.conf. ``folder`` is where the data lies (a file system
-    that a test cuts off, say); without one it lies in a temporary folder.
+    that a test cuts off, say); without one it lies in a temporary folder, which ``place`` has.
     """
 
     def __init__(
@@ -63,11 +63,12 @@ class Server:
         *,
         settings: Mapping[str, str] | None = None,
         folder: Path | None = None,
+        place: Path | None = None,
         binaries: Binaries | None = None,
     ) -> None:
         self.binaries: Binaries = binaries or find()
         self.own = folder is None
-        self.folder = folder or Path(tempfile.mkdtemp(prefix="eventctx-pg-"))
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="eventctx-pg-", dir=place))
         self.data = self.folder / "data"
         self.log = self.folder / "log"
         (self.port,) = free_ports(1)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswerError
 
@@ -30,6 +31,7 @@ from eventctx.stores.jetstream.wire.layout import (
     split_unit,
     stored,
 )
+from tests.services.nats_server import Cluster
 
 
 @asynccontextmanager
@@ -41,6 +43,17 @@ async def connected(servers: str | list[str]) -> AsyncIterator[CollectingClient]
         yield client
     finally:
         await client.close()
+
+
+async def make_leader(client: CollectingClient, cluster: Cluster, stream: str, number: int) -> None:
+    """Let a server lead a stream that runs and has what the leader has."""
+    request = b'{"placement": {"preferred": "%s"}}' % cluster.nodes[number].name.encode()
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(cluster.leader, stream) != number:
+            with suppress(NatsError):  # there may be no leader just now
+                subject = f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}"
+                await client.request(subject, request, timeout=2)
+            await asyncio.sleep(0.05)
 
 
 class Bare:

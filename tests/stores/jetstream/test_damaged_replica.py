@@ -10,12 +10,10 @@ import json
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from nats.errors import Error as NatsError
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
@@ -27,8 +25,9 @@ from eventctx.stores.jetstream.reads.whole import Whole
 from eventctx.stores.jetstream.wire.collecting import CollectingClient
 from eventctx.stores.jetstream.wire.layout import Names
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
+from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, Node, find, running
-from tests.stores.jetstream.bare import Bare, connected
+from tests.stores.jetstream.bare import Bare, connected, make_leader
 
 # One cluster serves all these tests: whatever can befall a stream's files has a stream of its own.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("damaged replica")]
@@ -76,15 +75,7 @@ class Damaged(NamedTuple):
 
     async def lead(self, number: int = VICTIM) -> None:
         """Make a server the leader, the damaged one by default."""
-        stream = self.names.stream(0)
-        request = b'{"placement": {"preferred": "%s"}}' % self.cluster.nodes[number].name.encode()
-        async with asyncio.timeout(60):
-            while await asyncio.to_thread(self.cluster.leader, stream) != number:
-                with suppress(NatsError):  # there may be no leader just now
-                    await self.client.request(
-                        f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=2
-                    )
-                await asyncio.sleep(0.05)
+        await make_leader(self.client, self.cluster, self.names.stream(0), number)
 
     async def whole(self) -> None:
         """Wait until the damaged server has what the leader has."""
@@ -106,7 +97,7 @@ def _last(cluster: Cluster, node: int, stream: str) -> int:
 @pytest.fixture(scope="module")
 def cluster(jetstream: Cluster) -> Iterator[Cluster]:
     """Servers of which one lost a part of each stream while it was down."""
-    with running(binary=find()) as own:
+    with running(binary=find(), place=memory_folder()) as own:
         asyncio.run(_fill(own))
         own.stop(VICTIM)
         for name, damage in {**DAMAGES, "altered": _alter}.items():

@@ -10,21 +10,33 @@ from eventctx.log.store import NO_STREAM
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
 from eventctx.testing.store_contract.following import take
+from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, find, running
+from tests.stores.jetstream.bare import connected, make_leader
 from tests.stores.jetstream.conftest import fresh_name
 
 pytestmark = pytest.mark.slow
 
 
 async def test_subscriptions_survive_the_loss_of_each_server_in_turn(jetstream: Cluster) -> None:
-    with running(binary=find()) as cluster:
+    with running(binary=find(), place=memory_folder()) as cluster:
         reading = await JetStreamStore.open(cluster.url("FOLLOWED"))
         writing = await JetStreamStore.open(cluster.url("FOLLOWED"))
         await writing.append("s", [make_draft() for _ in range(10)], NO_STREAM)
         all_of_them = asyncio.create_task(take(reading.subscribe(), 70))
         of_one = asyncio.create_task(take(reading.subscribe(stream="s", after=4), 65))
         last = 9
-        for number in range(3):
+        # Whoever leads dies first, and whoever leads the cluster then dies last: elections take
+        # seconds, and one that appends wait for is enough.
+        first = await asyncio.to_thread(cluster.first)
+        left = [0, 1, 2]
+        while left:
+            number = first if len(left) == 3 else left[0]
+            if len(left) == 2 and await asyncio.to_thread(cluster.first) == number:
+                number = left[1]
+            left.remove(number)
+            async with connected(cluster.servers[first]) as client:
+                await make_leader(client, cluster, "FOLLOWED_0", first)
             for _ in range(10):
                 last += 1
                 await writing.append("s", [make_draft()], last - 1)
@@ -32,8 +44,9 @@ async def test_subscriptions_survive_the_loss_of_each_server_in_turn(jetstream: 
             for _ in range(10):
                 last += 1
                 await writing.append("s", [make_draft()], last - 1)
-            await asyncio.to_thread(cluster.start, number)
-        async with asyncio.timeout(30):
+            if left:
+                await asyncio.to_thread(cluster.start, number)
+        async with asyncio.timeout(60):
             records = await gather(reading.read("s", bodies=False))
             assert await all_of_them == records
             assert await of_one == records[5:]
@@ -44,7 +57,7 @@ async def test_subscriptions_survive_the_loss_of_each_server_in_turn(jetstream: 
 async def test_a_subscription_that_hears_nothing_looks_by_itself(jetstream: Cluster) -> None:
     store = await JetStreamStore.open(jetstream.url(fresh_name()))
     following = asyncio.create_task(take(store.subscribe(), 1))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while store._parts.following._subscription is None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await store._link.run(store._parts.following._subscription.unsubscribe())

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from eventctx.log.store import ANY, NO_STREAM
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import check_chain, gather, make_draft
 from tests.services import nats_server
+from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.conftest import fresh_name
 
@@ -133,67 +135,112 @@ async def test_processes_that_compete_for_a_session_win_each_position_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", ["the leader killed", "the leader halted", "all killed"])
-async def test_what_was_acknowledged_outlives_the_loss_of_servers(lost: str) -> None:
-    with nats_server.running() as cluster:
-        stores = [await JetStreamStore.open(cluster.url()) for _ in range(2)]
-        acknowledged: dict[str, dict[int, bytes]] = defaultdict(dict)
-        stopping, went_on = asyncio.Event(), asyncio.Event()
-        wanted = 2**62
+async def test_what_was_acknowledged_outlives_the_loss_of_servers(jetstream: Cluster) -> None:
+    faults = {
+        "the leader killed": _kill_the_leader,
+        "the leader halted": _halt_the_leader,
+        "all killed": _kill_all,
+    }
 
-        def acknowledge(name: str, position: int, event: bytes) -> None:
-            assert position not in acknowledged[name]
-            acknowledged[name][position] = event
-            if sum(map(len, acknowledged.values())) >= wanted:
-                went_on.set()
+    async def lose(clusters: ExitStack, said: str) -> None:
+        cluster = await asyncio.to_thread(
+            clusters.enter_context, nats_server.running(place=memory_folder())
+        )
+        try:
+            await _write_through(cluster, faults[said])
+        except BaseException as error:
+            error.add_note(said)
+            raise
 
-        async def alone(number: int) -> None:
-            last = -1
-            while not stopping.is_set():
-                draft = make_draft("x" * 200)
-                done = await stores[0].append(f"s{number}", [draft], last)
-                last = done.receipt.position
-                acknowledge(f"s{number}", last, draft.id)
+    # At once, since each waits most of its time for the others to elect a leader.
+    with ExitStack() as clusters:
+        async with asyncio.TaskGroup() as group:
+            for said in faults:
+                group.create_task(lose(clusters, said))
 
-        async def together(store: JetStreamStore, checked: bool) -> None:
-            name = "checked" if checked else "any"
-            while not stopping.is_set():
-                info = await store.head(name)
-                expected = -1 if info is None else info.head
-                draft = make_draft("y")
-                try:
-                    done = await store.append(name, [draft], expected if checked else ANY)
-                except WrongExpectedVersion:
-                    continue
-                acknowledge(name, done.receipt.position, draft.id)
 
-        writing = [asyncio.create_task(alone(number)) for number in range(10)] + [
-            asyncio.create_task(together(store, checked))
-            for store in stores
-            for checked in (False, True)
-        ]
-        await asyncio.sleep(1)
-        leader = cluster.leader("EVENTCTX_0")
-        if lost == "the leader killed":
-            cluster.kill(leader)
-        elif lost == "the leader halted":
-            cluster.pause(leader)
-        else:
-            cluster.kill()
-            await asyncio.to_thread(cluster.start)
+Done = Callable[[], Awaitable[None]]
+
+
+async def _kill_the_leader(cluster: Cluster, wrote_on: Done) -> None:
+    leader = await asyncio.to_thread(cluster.leader, "EVENTCTX_0")
+    cluster.kill(leader)
+    await wrote_on()
+    newcomer = await JetStreamStore.open(cluster.url())  # while one is down
+    done = await newcomer.append("late", [make_draft("a")], NO_STREAM)
+    assert await gather(newcomer.read("late")) == list(done.records)
+    await newcomer.close()
+    await asyncio.to_thread(cluster.start, leader)
+
+
+async def _halt_the_leader(cluster: Cluster, wrote_on: Done) -> None:
+    leader = await asyncio.to_thread(cluster.leader, "EVENTCTX_0")
+    cluster.pause(leader)
+    await wrote_on()
+    cluster.resume(leader)
+
+
+async def _kill_all(cluster: Cluster, wrote_on: Done) -> None:
+    cluster.kill()
+    await asyncio.to_thread(cluster.start)
+    await wrote_on()
+
+
+async def _write_through(
+    cluster: Cluster, lose: Callable[[Cluster, Done], Awaitable[None]]
+) -> None:
+    """Write by many tasks of two stores while servers are lost; what was acknowledged is there."""
+    stores = [await JetStreamStore.open(cluster.url()) for _ in range(2)]
+    acknowledged: dict[str, dict[int, bytes]] = defaultdict(dict)
+    stopping, went_on = asyncio.Event(), asyncio.Event()
+    wanted = 300
+
+    def acknowledge(name: str, position: int, event: bytes) -> None:
+        assert position not in acknowledged[name]
+        acknowledged[name][position] = event
+        if sum(map(len, acknowledged.values())) >= wanted:
+            went_on.set()
+
+    async def alone(number: int) -> None:
+        last = -1
+        while not stopping.is_set():
+            draft = make_draft("x" * 200)
+            done = await stores[0].append(f"s{number}", [draft], last)
+            last = done.receipt.position
+            acknowledge(f"s{number}", last, draft.id)
+
+    async def together(store: JetStreamStore, checked: bool) -> None:
+        name = "checked" if checked else "any"
+        while not stopping.is_set():
+            info = await store.head(name)
+            expected = -1 if info is None else info.head
+            draft = make_draft("y")
+            try:
+                done = await store.append(name, [draft], expected if checked else ANY)
+            except WrongExpectedVersion:
+                continue
+            acknowledge(name, done.receipt.position, draft.id)
+
+    async def wrote_on() -> None:
+        nonlocal wanted
         wanted = sum(map(len, acknowledged.values())) + 300
-        await asyncio.wait_for(went_on.wait(), 60)
-        if lost == "the leader halted":
-            cluster.resume(leader)
-        elif lost == "the leader killed":
-            await asyncio.to_thread(cluster.start, leader)
-        stopping.set()
-        await asyncio.wait_for(asyncio.gather(*writing), 60)
-        for name, found in acknowledged.items():
-            records = await gather(stores[1].read(name))
-            check_chain(records)
-            ids = {record.position: record.id for record in records}
-            assert len(set(ids.values())) == len(records)
-            assert found.items() <= ids.items()
-        for store in stores:
-            await store.close()
+        went_on.clear()
+        await asyncio.wait_for(went_on.wait(), 120)
+
+    writing = [asyncio.create_task(alone(number)) for number in range(10)] + [
+        asyncio.create_task(together(store, checked))
+        for store in stores
+        for checked in (False, True)
+    ]
+    await asyncio.wait_for(went_on.wait(), 60)
+    await lose(cluster, wrote_on)
+    stopping.set()
+    await asyncio.wait_for(asyncio.gather(*writing), 60)
+    for name, found in acknowledged.items():
+        records = await gather(stores[1].read(name))
+        check_chain(records)
+        ids = {record.position: record.id for record in records}
+        assert len(set(ids.values())) == len(records)
+        assert found.items() <= ids.items()
+    for store in stores:
+        await store.close()

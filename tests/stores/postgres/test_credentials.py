@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from eventctx.cli.main import cli
 from eventctx.errors import EventctxError
 from eventctx.stores.postgres.store import PostgresStore
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import SUPERUSER, Server
 
 SECRET = "s3cr+et%word"  # noqa: S105
@@ -21,7 +22,7 @@ SECRET = "s3cr+et%word"  # noqa: S105
 @pytest.fixture(scope="module")
 def guarded():
     """A server that asks for a password."""
-    with Server() as server:
+    with Server(place=memory_folder()) as server:
         server.execute(f"CREATE ROLE ann LOGIN SUPERUSER PASSWORD '{SECRET}'")
         server.allow(
             f"local all {SUPERUSER} trust",

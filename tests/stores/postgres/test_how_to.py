@@ -16,6 +16,7 @@ from eventctx.stores.postgres.connections import parse_url
 from eventctx.stores.postgres.durability import standbys_needed
 from eventctx.stores.postgres.store import PostgresStore
 from tests.faults.servers import patroni_settings
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 from tests.test_docs import DOCS, blocks_of
 
@@ -81,7 +82,7 @@ def test_every_url_of_the_page_is_one() -> None:
 @pytest.mark.slow
 async def test_the_roles_of_the_page_are_made_by_its_statements() -> None:
     (statements,) = [one.text for one in blocks_of(PAGE) if "make_roles" in one.text]
-    with Server() as server:
+    with Server(place=memory_folder()) as server:
         store = await PostgresStore.open(server.url())
         await store.close()
         with psycopg.connect(server.url(), autocommit=True) as connection:

@@ -17,13 +17,14 @@ from eventctx.errors import StoreReadOnly, StoreUnavailable, WrongExpectedVersio
 from eventctx.log.store import ANY, NO_STREAM
 from eventctx.stores.postgres import connections
 from eventctx.stores.postgres.store import PostgresStore
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 
 
 @pytest.fixture(scope="module")
 def victim(postgres: Server) -> Iterator[Server]:
     """A server that may be killed; the other one is shared with all tests."""
-    with Server() as server:
+    with Server(place=memory_folder()) as server:
         yield server
 
 

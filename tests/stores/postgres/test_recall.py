@@ -23,6 +23,7 @@ from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 from tests.stores.test_sqlite_recall import Story, draft_of, played, steps
 
@@ -165,7 +166,7 @@ async def test_an_emptied_index_is_filled_again(
 
 
 async def test_a_crash_of_the_server_loses_the_index_and_no_message() -> None:
-    with Server() as server:
+    with Server(place=memory_folder()) as server:
         store = await PostgresStore.open(server.url())
         await added(store, "s", *["hello"] * 5)
         recall = Recall(store, PostgresTextIndex(store))

@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 import eventctx
 from eventctx.cli.main import cli
 from eventctx.stores.postgres.store import PostgresStore
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 from tests.test_docs import DOCS, blocks_of
 
@@ -66,7 +67,7 @@ def server(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A server with the database of the page."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with Server() as own:
+    with Server(place=memory_folder()) as own:
         own.execute("CREATE DATABASE agents")
         yield own
 
@@ -90,7 +91,7 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
 ) -> None:
     await talk(server.url("agents"), "Find a train.", "To Vienna.")
     server.execute("SELECT eventctx.make_roles()", database="agents")
-    with Server() as other:
+    with Server(place=memory_folder()) as other:
         with server.connection() as busy:
             for _ in range(2000):  # so that the other server's transactions have lower numbers
                 busy.execute("SELECT pg_current_xact_id()")
@@ -130,7 +131,7 @@ async def test_receipts_show_what_a_server_lacks_that_went_back_in_time(
     lost, position = await last_position(server.url("agents"), collect)
     await asyncio.to_thread(server.kill)
 
-    earlier = Server()
+    earlier = Server(place=memory_folder())
     shutil.move(tmp_path / "monday", earlier.data)
     earlier.binaries.give(earlier.folder)
     earlier.configure()

@@ -16,6 +16,7 @@ from eventctx.search.postgres_index import PostgresTextIndex
 from eventctx.search.recall import Recall
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.testing.store_contract.drafts import make_draft
+from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
 from tests.stores.postgres.test_recall import added
 
@@ -34,7 +35,7 @@ Open = Callable[..., Any]
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A server of these tests, because roles are those of all its databases."""
-    with Server() as own:
+    with Server(place=memory_folder()) as own:
         asyncio.run(_made(own.url()))
         own.execute("SELECT eventctx.make_roles()")
         own.execute("CREATE ROLE alpha")

@@ -19,7 +19,7 @@ from tests.faults.histories import Seen
 from tests.faults.servers.damage import HARMS, Harm, fill, judge, summed
 from tests.faults.servers.jetstream import JetStream, jetstream
 from tests.faults.servers.machines import Machines
-from tests.faults.servers.places import place, skip_unless
+from tests.faults.servers.places import place, tried
 from tests.faults.servers.postgres_quorum import DATABASE, Quorum, quorum
 
 FILES = ("records", "records_place", "records_pkey")
@@ -60,8 +60,9 @@ async def damaged_file(machines: Quorum, harm: Harm, file: str, seed: int) -> Co
     return await judged_by_a_new_client(machines, there)
 
 
+@tried("quorum damaged copies")
 async def test_a_damaged_standby_that_leads_serves_nothing_short() -> None:
-    count = skip_unless(trials("quorum damaged copies"))
+    count = trials("quorum damaged copies")
     found: Counter[str] = Counter()
     with place() as folder, quorum(folder) as machines:
         for trial in range(count):
@@ -112,8 +113,9 @@ async def judged_by_a_new_client(machines: Machines, there: list[Seen]) -> Count
         await store.close()
 
 
+@tried("jetstream damaged copies")
 async def test_a_damaged_replica_serves_nothing_short() -> None:
-    count = skip_unless(trials("jetstream damaged copies"))
+    count = trials("jetstream damaged copies")
     found: Counter[str] = Counter()
     with place() as folder, jetstream(folder) as machines:
         for trial in range(count):

@@ -10,7 +10,7 @@ from tests.faults.counts import trials
 from tests.faults.servers.jetstream import JetStream, jetstream
 from tests.faults.servers.machines import cut_power, disk_for_machines
 from tests.faults.servers.networks import network
-from tests.faults.servers.places import place, skip_unless
+from tests.faults.servers.places import place, tried
 from tests.faults.servers.trials import (
     cut_off_leader,
     halt_leader,
@@ -37,27 +37,31 @@ def machines() -> Iterator[JetStream]:
         yield running
 
 
+@tried("jetstream leaders killed")
 async def test_a_leader_that_dies_loses_nothing(machines: JetStream) -> None:
-    count = skip_unless(trials("jetstream leaders killed"))
+    count = trials("jetstream leaders killed")
     assert not await try_out(machines, lambda: kill_leader(machines), "leader killed", count, LOAD)
 
 
+@tried("jetstream all killed")
 async def test_all_that_die_at_once_lose_nothing(machines: JetStream) -> None:
-    count = skip_unless(trials("jetstream all killed"))
+    count = trials("jetstream all killed")
     assert not await try_out(machines, lambda: kill_all(machines), "all killed", count, LOAD)
 
 
+@tried("jetstream leaders killed alone")
 async def test_a_leader_that_dies_while_nobody_listens_had_acknowledged_nothing(
     machines: JetStream,
 ) -> None:
-    count = skip_unless(trials("jetstream leaders killed alone"))
+    count = trials("jetstream leaders killed alone")
     assert not await try_out(
         machines, lambda: kill_lonely_leader(machines), "leader killed alone", count, LOAD
     )
 
 
+@tried("jetstream leaders halted")
 async def test_a_leader_that_is_halted_for_a_while_loses_nothing(machines: JetStream) -> None:
-    count = skip_unless(trials("jetstream leaders halted"))
+    count = trials("jetstream leaders halted")
     assert not await try_out(
         machines,
         lambda: halt_leader(machines, 12.0),
@@ -68,16 +72,18 @@ async def test_a_leader_that_is_halted_for_a_while_loses_nothing(machines: JetSt
     )
 
 
+@tried("jetstream leaders cut off")
 async def test_a_leader_that_is_cut_off_loses_nothing() -> None:
-    count = skip_unless(trials("jetstream leaders cut off"))
+    count = trials("jetstream leaders cut off")
     with place() as folder, network() as net, jetstream(folder, net) as machines:
         assert not await try_out(
             machines, lambda: cut_off_leader(machines, net), "leader cut off", count, LOAD
         )
 
 
+@tried("jetstream leaders parted")
 async def test_a_leader_with_its_clients_alone_acknowledges_nothing() -> None:
-    count = skip_unless(trials("jetstream leaders parted"))
+    count = trials("jetstream leaders parted")
     with place() as folder, network() as net, jetstream(folder, net) as machines:
         assert not await try_out(
             machines,
@@ -89,8 +95,9 @@ async def test_a_leader_with_its_clients_alone_acknowledges_nothing() -> None:
         )
 
 
+@tried("jetstream power cuts")
 async def test_a_power_cut_of_all_loses_nothing() -> None:
-    count = skip_unless(trials("jetstream power cuts"))
+    count = trials("jetstream power cuts")
     with disk_for_machines() as disk, jetstream(disk.folder) as machines:
         assert not await try_out(
             machines, lambda: cut_power(machines, disk), "power cut of all", count, LOAD

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.counts import trials
 from tests.faults.servers.networks import network
 from tests.faults.servers.patroni import PatroniCluster, patroni
-from tests.faults.servers.places import place, skip_unless
+from tests.faults.servers.places import place, tried
 from tests.faults.servers.trials import (
     cut_off_leader,
     kill_all,
@@ -30,6 +30,7 @@ def machines() -> Iterator[PatroniCluster]:
         yield running
 
 
+@tried("patroni servers killed")
 async def test_a_server_that_dies_is_replaced_and_loses_nothing(machines: PatroniCluster) -> None:
     def kill_server() -> None:
         old = machines.leader()
@@ -37,31 +38,35 @@ async def test_a_server_that_dies_is_replaced_and_loses_nothing(machines: Patron
         machines.fail_over(old)
         machines.mend()
 
-    count = skip_unless(trials("patroni servers killed"))
+    count = trials("patroni servers killed")
     assert not await try_out(machines, kill_server, "leader's server killed", count, LOAD)
 
 
+@tried("patroni machines killed")
 async def test_a_machine_that_dies_is_replaced_and_loses_nothing(machines: PatroniCluster) -> None:
-    count = skip_unless(trials("patroni machines killed"))
+    count = trials("patroni machines killed")
     assert not await try_out(
         machines, lambda: kill_leader(machines), "leader's machine killed", count, LOAD
     )
 
 
+@tried("patroni all killed")
 async def test_all_that_die_at_once_lose_nothing(machines: PatroniCluster) -> None:
-    count = skip_unless(trials("patroni all killed"))
+    count = trials("patroni all killed")
     assert not await try_out(machines, lambda: kill_all(machines), "all killed", count, LOAD)
 
 
+@tried("patroni leaders replaced")
 async def test_a_leader_that_was_replaced_acknowledges_nothing(machines: PatroniCluster) -> None:
-    count = skip_unless(trials("patroni leaders replaced"))
+    count = trials("patroni leaders replaced")
     assert not await try_out(
         machines, lambda: replace_halted_leader(machines), "leader halted, replaced", count, LOAD
     )
 
 
+@tried("patroni leaders cut off")
 async def test_a_leader_that_is_cut_off_loses_nothing() -> None:
-    count = skip_unless(trials("patroni leaders cut off"))
+    count = trials("patroni leaders cut off")
     with place() as folder, network() as net, patroni(folder, net) as machines:
         assert not await try_out(
             machines, lambda: cut_off_leader(machines, net), "leader cut off", count, LOAD

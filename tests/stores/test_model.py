@@ -27,6 +27,8 @@ from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Snapshot
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
+from tests.how_much import examples
+from tests.services.in_memory import memory_folder
 
 names = st.sampled_from(["a", "b", "c", "", "ü\0"])
 texts = st.lists(st.sampled_from([b"", b"x", b"y" * 3000, b"z" * 20_000]), max_size=3)
@@ -155,7 +157,7 @@ async def _all(records):
 
 class SqliteHistory(History):
     async def open(self):
-        self.folder = tempfile.TemporaryDirectory(prefix="eventctx-model-")
+        self.folder = tempfile.TemporaryDirectory(prefix="eventctx-model-", dir=memory_folder())
         return await SqliteStore.open(Path(self.folder.name) / "store.db", durability="normal")
 
     @rule()
@@ -199,7 +201,7 @@ def test_histories_on_postgresql(postgres):
         run_state_machine_as_test(
             histories,
             settings=settings(
-                max_examples=25,
+                max_examples=examples(8, 25),
                 stateful_step_count=25,
                 deadline=None,
                 database=None,
@@ -214,7 +216,7 @@ def test_histories_on_postgresql(postgres):
 _checks = [HealthCheck.too_slow]
 TestMemoryHistories = History.TestCase
 TestMemoryHistories.settings = settings(
-    max_examples=60,
+    max_examples=examples(20, 60),
     stateful_step_count=30,
     deadline=None,
     database=None,
@@ -222,7 +224,7 @@ TestMemoryHistories.settings = settings(
 )
 TestSqliteHistories = SqliteHistory.TestCase
 TestSqliteHistories.settings = settings(
-    max_examples=60,
+    max_examples=examples(20, 60),
     stateful_step_count=30,
     deadline=None,
     database=None,

@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.counts import FULL, trials
+from tests.services.in_memory import memory_folder
+
 
 @contextmanager
 def place() -> Iterator[Path]:
-    """A folder that any user may enter, since PostgreSQL does not run as root."""
-    folder = Path(tempfile.mkdtemp(prefix="eventctx-machines-"))
+    """A folder that any user may enter, since PostgreSQL does not run as root.
+
+    It is on the disk in a full run, whose figures are shown.
+    """
+    where = None if FULL else memory_folder()
+    folder = Path(tempfile.mkdtemp(prefix="eventctx-machines-", dir=where))
     folder.chmod(0o755)
     try:
         yield folder
@@ -22,8 +29,7 @@ def place() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def skip_unless(count: int) -> int:
-    """The number of trials; skips the test where there are none in this run."""
-    if not count:
-        pytest.skip("tried in a full run alone: set EVENTCTX_FAULTS=full")
-    return count
+def tried(fault: str) -> pytest.MarkDecorator:
+    """Skip a test without trials in this run, before machines are started for it."""
+    reason = "tried in a full run alone: set EVENTCTX_FAULTS=full"
+    return pytest.mark.skipif(not trials(fault), reason=reason)

@@ -147,7 +147,7 @@ class Eventctx(AbstractCapability[Any]):
         response: ModelResponse,
     ) -> ModelResponse:
         """Record the answer before its tools run, whose crash would take it along."""
-        await self._given.run(self._answered(self._name(ctx), list(ctx.messages), response))
+        await self._given.run(self._answered(self._name(ctx), response))
         return response
 
     async def on_model_request_error(
@@ -228,7 +228,7 @@ class Eventctx(AbstractCapability[Any]):
         await found.host.sent(rows, [row for one in rows_of(request.messages) for row in one])
         return request.messages
 
-    async def _answered(self, name: str, held: list[ModelMessage], response: ModelResponse) -> None:
+    async def _answered(self, name: str, response: ModelResponse) -> None:
         found = await self._conversation(name)
         await found.turns.model_known(
             model=response.model_name,
@@ -237,7 +237,7 @@ class Eventctx(AbstractCapability[Any]):
             finish_reason=response.finish_reason,
         )
         await found.turns.model_answered()
-        await found.host.mirror(found.rows.of([*held, response]))
+        await found.host.mirror(found.rows.then(response))
 
     async def _model_failed(self, name: str, error: BaseException) -> None:
         turns = (await self._conversation(name)).turns

@@ -8,7 +8,7 @@ response is one row.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -146,6 +146,8 @@ def identity(row: Mapping[str, Any]) -> Hashable:
 
 def messages_of(rows: Sequence[Row]) -> list[ModelMessage]:
     """Rows as messages: those of one message joined, and texts that the engine inserted."""
+    if not rows:
+        return []
     made: list[dict[str, Any]] = []
     names: dict[Any, Any] = {}
     for row in rows:
@@ -223,40 +225,61 @@ class MessageRows:
         self._made = {id(one): made.get(id(one)) or self._made[id(one)] for one in messages}
         return [row for one in messages for row in self._made[id(one)][2]]
 
+    def then(self, message: ModelMessage) -> list[Row]:
+        """The rows of the messages given last, and of one that follows them."""
+        (rows,) = rows_of([message])
+        self._made[id(message)] = (message, _copies(message), rows)
+        return [row for _, _, own in self._made.values() for row in own]
+
     def _knows(self, message: ModelMessage) -> bool:
         """Whether the rows are known, and no part has been replaced or changed since."""
         known = self._made.get(id(message))
-        if known is None or known[0] is not message:
-            return False
-        return len(known[1]) == len(message.parts) and all(
-            type(part) is kind and vars(part) == fields
-            for part, (kind, fields) in zip(message.parts, known[1], strict=True)
+        # Lists of dicts of the same objects are compared quickly, as this is done with each call.
+        return (
+            known is not None
+            and known[0] is message
+            and [vars(part) for part in message.parts] == known[1]
         )
 
     def messages_of(self, rows: Sequence[Row]) -> list[ModelMessage]:
         """Rows of a view as messages; those that a message was made of are that very message."""
-        heads: dict[Hashable, list[tuple[ModelMessage, list[Row]]]] = {}
-        for message, _, own in self._made.values():
-            heads.setdefault(_key(own[0]), []).append((message, own))
+        made = [(message, own) for message, _, own in self._made.values()]
+        heads: dict[Hashable, list[int]] = {}
         found: list[ModelMessage] = []
         changed: list[Row] = []
-        at = 0
+        at = place = 0
         while at < len(rows):
-            candidates = heads.get(_key(rows[at]), ())
-            match = next((one for one in candidates if rows[at : at + len(one[1])] == one[1]), None)
-            if match is None:
+            if place == len(made) or not _stands(made[place][1], rows, at):
+                heads = heads or _heads(own for _, own in made)
+                same = heads.get(_key(rows[at]), ())
+                place = next((one for one in same if _stands(made[one][1], rows, at)), len(made))
+            if place == len(made):
                 changed.append(rows[at])
                 at += 1
                 continue
             found += messages_of(changed)
-            found.append(match[0])
             changed.clear()
-            at += len(match[1])
+            found.append(made[place][0])
+            at += len(made[place][1])
+            place += 1
         return found + messages_of(changed)
 
 
 def _copies(message: ModelMessage) -> list[Any]:
-    return [(type(part), dict(vars(part))) for part in message.parts]
+    return [dict(vars(part)) for part in message.parts]
+
+
+def _stands(own: list[Row], rows: Sequence[Row], at: int) -> bool:
+    """Whether the rows of a message stand at a place."""
+    return own[0] == rows[at] and own == rows[at : at + len(own)]
+
+
+def _heads(messages: Iterable[list[Row]]) -> dict[Hashable, list[int]]:
+    """The places of messages, by the keys of their first rows."""
+    found: dict[Hashable, list[int]] = {}
+    for place, own in enumerate(messages):
+        found.setdefault(_key(own[0]), []).append(place)
+    return found
 
 
 def _key(row: Row) -> Hashable:

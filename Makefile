@@ -74,7 +74,7 @@ test-fast: $(VENV)/.dev
 # Every fault as often as docs/explanation/what-is-tested.md says: about 70 minutes. One process, since
 # many of them start others and measure what the disk does. And what tests elsewhere try a part of.
 faults: $(VENV)/.dev
-	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults \
+	EVENTCTX_FAULTS=full $(BIN)/python -m pytest -q --capture=no tests/faults tests/policies \
 		$$(grep -rl --include='test_*.py' '^from tests.how_much import' tests)
 
 check: $(VENV)/.dev

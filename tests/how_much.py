@@ -25,8 +25,8 @@ def tried(place: int, other: int, choice: int, *, choices: int) -> bool:
     return FULL or (place + other) % choices == choice
 
 
-def examples(usual: int, full: int) -> int:
-    """How many examples Hypothesis tries in this run."""
+def some(usual: int, full: int) -> int:
+    """How many of a kind, as Hypothesis's examples, this run tries."""
     return full if FULL else usual
 
 

@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.messages.canonical import canonical, digest_of, message_digest
+from tests.how_much import some
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
@@ -51,6 +52,7 @@ def test_the_canonical_form_is_json_of_the_same_value_without_cache_marks(value:
     assert json.loads(canonical(value)) == _unmarked(value)
 
 
+@settings(max_examples=some(30, 300))
 @given(st.dictionaries(st.text(), VALUES), st.randoms())
 def test_the_order_of_keys_changes_no_digest(value: dict[str, Any], random: Any) -> None:
     keys = list(value)

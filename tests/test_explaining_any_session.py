@@ -23,7 +23,7 @@ from eventctx.queries.explain.selectors import RequestSelector
 from eventctx.queries.lost.reading import what_left
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user
-from tests.how_much import examples
+from tests.how_much import some
 from tests.sessions import tool_round, with_frames
 
 STEPS = st.lists(
@@ -179,9 +179,7 @@ async def check(steps: list[tuple[str, Any]]) -> None:
         assert len(inserted) == len(set(views[1]) - set(views[0]))
 
 
-@settings(
-    max_examples=examples(25, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(max_examples=some(25, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_why_diff_and_lost_agree_with_every_request_that_was_sent(
     steps: list[tuple[str, Any]],

@@ -35,6 +35,7 @@ from eventctx.queries.requests import RequestView
 from eventctx.queries.requests import fold as fold_state
 from eventctx.stores.memory import MemoryStore
 from tests.explained import thirty, user
+from tests.how_much import some
 from tests.measured import OPERATIONAL, Gathered, by_position, summed
 from tests.sessions import body_of, erase
 from tests.transcripts import Story, answer, calls, stories
@@ -214,7 +215,9 @@ def all_differ(messages: list[dict[str, Any]]) -> bool:
     return len(set(plain)) == len(plain)
 
 
-examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(
+    max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 @examples

@@ -14,6 +14,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.part_queries import call_names
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5) | st.floats(-1, 1)
 ids = st.sampled_from(["a", "b", "c"])
@@ -113,7 +114,7 @@ item = st.fixed_dictionaries(
 )
 anything = message | item
 thorough = settings(
-    max_examples=150,
+    max_examples=some(40, 300),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -11,6 +11,7 @@ from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
+from tests.sessions import with_frames
 from tests.transcripts import refusal
 
 SESSIONS = (
@@ -32,6 +33,7 @@ SESSIONS = (
 
 async def imported(path: Path) -> tuple[Engine, list[str]]:
     engine = Engine(MemoryStore())
+    with_frames(engine.store, 100)
     # By itself; without the format's name, the log beside it would be read in its place.
     own = "amplifier" if path.name == "transcript.jsonl" else None
     summaries = await import_file(engine.store, path, complete=True, format=own)

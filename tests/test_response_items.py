@@ -26,6 +26,7 @@ from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef
 from tests import response_item_types as types_
 from tests.response_item_types import Item, check_type
+from tests.sessions import with_frames
 
 PAIRS = sorted(types_.pairs().items())
 CALLS = [call for call, _ in PAIRS]
@@ -137,14 +138,16 @@ async def test_pairs_and_parallel_groups_hold_under_compaction(
     call: str, answer: str, policy: str
 ) -> None:
     async with eventctx.open() as engine:
+        with_frames(engine.store)
         ctx = await engine.session("s", policy=policy, max_tokens=4_000, on_overflow="send_floor")
         for turn in range(12):
             a, b = types_.pair(call, answer, 2 * turn), types_.pair(call, answer, 2 * turn + 1)
             for row in (ASK, a[0], b[0], a[1], b[1], SAID):
                 await ctx.add_message(row)
             await check_pairs(await ctx.get_messages_for_request())
-        assert (await engine.audit("s")).compactions
-        for one in (await engine.audit("s")).requests:
+        audit = await engine.audit("s")
+        assert audit.compactions
+        for one in audit.requests:
             assert one.tokens <= 4_000 or one.floor_sent
             assert (await engine.request_view("s", position=one.position)).verified
 

@@ -28,6 +28,7 @@ from eventctx.projections.view.render import without_thinking
 from eventctx.projections.view.request_view import ViewState
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.transcripts import (
     DIALECTS,
     Story,
@@ -38,7 +39,9 @@ from tests.transcripts import (
     stories,
 )
 
-examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(
+    max_examples=some(20, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 ASKING = {"summarize", "pipeline", "custom"}
 

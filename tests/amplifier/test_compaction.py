@@ -14,6 +14,7 @@ from eventctx.messages.tokens import FAMILIES
 from eventctx.testing import Reply, ScriptedAmplifierProvider, ScriptedTool
 from tests.amplifier.given import events, records_of, spans, unended
 from tests.amplifier.hosts import as_text, hook_result, session
+from tests.how_much import tried
 
 ROOT = Path(__file__).resolve().parents[2]
 Heard = list[tuple[str, dict[str, Any]]]
@@ -145,15 +146,19 @@ LONG = [CONFIGS[0], {"policy": "simple", "keep_recent": 6}]
 """The default, and one that counts messages: what only shows after many turns shows here."""
 
 
+WINDOWS = (64_000, 200_000)
+TRIED = [
+    (config, 200 if config in LONG else 60, window)
+    for place, config in enumerate(CONFIGS)
+    for choice, window in enumerate(WINDOWS)
+    if tried(place, 0, choice, choices=len(WINDOWS))
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("window", [64_000, 200_000])
-@pytest.mark.parametrize(
-    ("config", "turns"),
-    [(config, 200 if config in LONG else 60) for config in CONFIGS],
-    ids=as_text,
-)
+@pytest.mark.parametrize(("config", "turns", "window"), TRIED, ids=as_text)
 async def test_many_turns_stay_in_the_window_with_every_setting(
-    window: int, config: dict[str, Any], turns: int, tmp_path: Path
+    config: dict[str, Any], turns: int, window: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "contexts.db"
     draw = random.Random(5)  # noqa: S311 - a script, not a secret

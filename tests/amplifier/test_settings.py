@@ -28,6 +28,7 @@ from eventctx.adapters.amplifier.leniency import CONVERTED
 from eventctx.testing import ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of
 from tests.amplifier.hosts import session
+from tests.how_much import some
 
 LOG = "eventctx.adapters.amplifier"
 NAMES = [own_names, names_of_simple, names_of_persistent]
@@ -245,7 +246,7 @@ ANY_NAME = sorted(
 
 
 @checks(
-    max_examples=150,
+    max_examples=some(40, 300),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

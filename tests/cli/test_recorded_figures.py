@@ -21,8 +21,9 @@ from eventctx.cli.main import cli
 from eventctx.log.record import Record
 from eventctx.projections import metrics
 from eventctx.projections.metrics import fold as measured
+from tests.how_much import some
 
-LOOKED_AT = 6
+LOOKED_AT = some(2, 6)
 """Requests of a session whose view is looked at, besides those around compactions."""
 
 SPOTTER = "258c7280-ae70-4798-800f-63464d01a85d"
@@ -33,11 +34,16 @@ class Recorded(NamedTuple):
 
     store: Path
     audits: dict[str, dict[str, Any]]
+    answers: dict[tuple[str, ...], str]
 
     def text(self, *command: object) -> str:
-        done = CliRunner().invoke(cli, [*map(str, command), "--store", str(self.store)])
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        """What a command prints; asked once, since nothing is written."""
+        words = tuple(map(str, command))
+        if words not in self.answers:
+            done = CliRunner().invoke(cli, [*words, "--store", str(self.store)])
+            assert done.exit_code == 0, done.output
+            self.answers[words] = done.stdout
+        return self.answers[words]
 
     def json(self, *command: object) -> Any:
         return json.loads(self.text(*command, "--json"))
@@ -48,7 +54,7 @@ class Recorded(NamedTuple):
 
 @pytest.fixture(scope="module")
 def recorded(recorded_sessions: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    found = Recorded(tmp_path_factory.mktemp("recorded") / "s.db", {})
+    found = Recorded(tmp_path_factory.mktemp("recorded") / "s.db", {}, {})
     CliRunner().invoke(cli, ["import", str(recorded_sessions), "--store", str(found.store)])
     for row in found.json("sessions"):
         found.audits[row["session"]] = found.json("audit", row["session"])

@@ -24,6 +24,7 @@ from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import kept_whole
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
+from tests.how_much import some
 from tests.transcripts import Story, is_system, refusal
 
 Row = dict[str, Any]
@@ -31,7 +32,9 @@ ROOMY = Budget(1_000_000, 920_000, 500_000)
 MANUAL = PolicyState("manual")
 DUE = PolicyState("threshold")
 
-examples = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(
+    max_examples=some(12, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 budgets = st.sampled_from([1, 300, 1_200, 4_000, 20_000])
 
 

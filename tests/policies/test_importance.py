@@ -34,13 +34,16 @@ from eventctx.policies.policy import (
 )
 from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.policies.advisers import Scripted, check_fallback, mute
 from tests.policies.given import model, user
 from tests.sessions import tool_round
 from tests.transcripts import DIALECTS, Message, Story, refusal, stories
 
-examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(
+    max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 TIGHT = Budget(10_000, 9_200, 5_000)
 THRESHOLD = PolicyState("threshold")
@@ -294,7 +297,7 @@ def played(story: Story, budget: int, policy: Importance) -> tuple[Engine, list[
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("scorer", ["builtin", "model"])
-@settings(examples, max_examples=30)
+@settings(examples, max_examples=some(8, 60))
 @given(data=st.data(), budget=budgets)
 def test_a_provider_accepts_every_view_and_the_log_gives_it_again_without_asking(
     dialect: str, scorer: Any, data: st.DataObject, budget: int

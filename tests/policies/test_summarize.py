@@ -35,12 +35,15 @@ from eventctx.policies.summary_text import UnfitSummary
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.stores.memory import MemoryStore
+from tests.how_much import some
 from tests.policies.advisers import Scripted, mute, talk
 from tests.policies.given import user
 from tests.sessions import tool_round
 from tests.transcripts import DIALECTS, Message, Story, refusal, stories
 
-examples = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples = settings(
+    max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 budgets = st.sampled_from([300, 1_200, 2_500, 4_000, 20_000])
 TIGHT = Budget(10_000, 9_200, 5_000)
 

@@ -61,15 +61,20 @@ def same_changes_by_number(found: TimelineState, wanted: TimelineState) -> None:
         assert wanted.changes.changes.numbered(number) == changes
 
 
-async def check_all(store: EventStore, frames: KeyFrames, stream: str = "s") -> None:
+async def check_all(store: EventStore, *every: KeyFrames, stream: str = "s") -> None:
     """Every position, in an order in which each needs another frame."""
     wanted = states_of(await records_of(store, stream))
     order = sorted(range(len(wanted)), key=lambda position: (position * 31) % len(wanted))
     for position in order:
-        found = await frames.at(stream, position)
-        same_changes_by_number(found, wanted[position])  # before all changes are made below
-        assert shown(found) == shown(wanted[position]), position
-    assert shown(await frames.at(stream)) == shown(wanted[-1])
+        # Before all changes are made, which ``shown`` does.
+        found = [await frames.at(stream, position) for frames in every]
+        for one in found:
+            same_changes_by_number(one, wanted[position])
+        expected = shown(wanted[position])
+        for one in found:
+            assert shown(one) == expected, position
+    for frames in every:
+        assert shown(await frames.at(stream)) == shown(wanted[-1])
 
 
 async def played(store: EventStore, steps: list[tuple[str, Any]]) -> eventctx.Context:
@@ -87,12 +92,12 @@ def test_a_state_from_a_frame_is_the_state_from_zero_in_any_session(
     async def run() -> None:
         store = MemoryStore()
         await played(store, steps)
-        await check_all(store, KeyFrames(store, every=EVERY))
+        in_memory = KeyFrames(store, every=EVERY)
         with tempfile.TemporaryDirectory() as folder:
             kept = FrameFiles(Path(folder) / "store.db")
             await KeyFrames(store, kept, every=EVERY).at("s")
             assert (await kept.load("s") is None) == (len(await records_of(store)) < EVERY)
-            await check_all(store, KeyFrames(store, kept, every=EVERY))
+            await check_all(store, in_memory, KeyFrames(store, kept, every=EVERY))
 
     asyncio.run(run())
 
@@ -102,11 +107,11 @@ async def test_a_state_from_a_frame_is_the_state_from_zero_in_a_made_session(
     name: str, tmp_path: Path
 ) -> None:
     engine, stream = await MADE[name]()
-    frames = KeyFrames(engine.store, every=EVERY)
-    await check_all(engine.store, frames, stream)
+    in_memory = KeyFrames(engine.store, every=EVERY)
     kept = FrameFiles(tmp_path / "store.db")
     await KeyFrames(engine.store, kept, every=EVERY).at(stream)
-    await check_all(engine.store, KeyFrames(engine.store, kept, every=EVERY), stream)
+    in_file = KeyFrames(engine.store, kept, every=EVERY)
+    await check_all(engine.store, in_memory, in_file, stream=stream)
 
 
 class Counting(MemoryStore):
@@ -196,7 +201,7 @@ async def test_the_frames_of_a_fork_are_its_own() -> None:
     for number in range(20):
         await ctx.add_message({"role": "user", "content": f"other {number}"})
         await ctx.get_messages_for_request()
-    await check_all(store, KeyFrames(store, every=EVERY), "f")
+    await check_all(store, KeyFrames(store, every=EVERY), stream="f")
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 import eventctx
 from eventctx.orchestrators.protocol import Ids, Request
+from tests.how_much import some
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, RESPONSES, Kit
 from tests.orchestrators.providers.server import Server, json_reply, serving
 from tests.orchestrators.providers.strict import refused
@@ -39,7 +40,7 @@ async def asked(kit: Kit, story: Story) -> Server:
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", KITS)
 def test_a_session_of_any_story_makes_a_request_that_is_taken(dialect: str) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=some(12, 100), deadline=None)
     @given(stories(dialect))
     def holds(story: Story) -> None:
         server = asyncio.run(asked(KITS[dialect], story))

@@ -357,6 +357,13 @@ def test_where_the_loop_of_the_engine_does_not_run_it_says_what_to_do(
             loop.run(engine.close())
 
 
+async def test_an_engine_without_async_is_refused_with_what_to_write() -> None:
+    with eventctx.sync.open("memory://") as engine:
+        given: Any = engine
+        with pytest.raises(InvalidSetting, match=r"AgentsSession\(engine\.session"):
+            await AgentsSession.open(given, "s")
+
+
 async def _opened(path: Path) -> Engine:
     return await eventctx.open(path)
 

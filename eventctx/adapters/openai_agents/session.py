@@ -19,6 +19,8 @@ from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
 from eventctx.adapters.openai_agents.request import model_name, tool_definitions
+from eventctx.errors import InvalidSetting
+from eventctx.sync.proxy import SyncEngine
 
 if TYPE_CHECKING:
     from agents import Agent, SessionSettings, TResponseInputItem
@@ -55,7 +57,15 @@ class AgentsSession:
 
     @classmethod
     async def open(cls, engine: Engine, session_id: str, **settings: Any) -> AgentsSession:
-        """The session of this id; ``settings`` are those of ``engine.session``."""
+        """The session of this id; ``settings`` are those of ``engine.session``.
+
+        Raises InvalidSetting for an engine of ``eventctx.sync``, whose context makes a session.
+        """
+        if isinstance(engine, SyncEngine):
+            raise InvalidSetting(
+                "AgentsSession.open: expected an engine of the async API, found one of "
+                "eventctx.sync: write AgentsSession(engine.session(…))"
+            )
         return cls(await engine.session(session_id, **settings))
 
     # -- the SDK's Session -----------------------------------------------------------------------

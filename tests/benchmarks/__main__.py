@@ -33,6 +33,7 @@ MODULES = (
     "observing",
     "hosting",
     "adapting",
+    "relaying",
     "whole_transcript",
     "cycle",
     "turn_blocks",

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path, PurePath
+from typing import Final
 
 import click
 
@@ -17,13 +18,13 @@ from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import complain, spelling
 from eventctx.cli.output.stopping import stopped_by_signals
 from eventctx.errors import EventctxError, InvalidSetting
-from eventctx.importers.following import Follower
-from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import import_file
 from eventctx.log.private_files import make_folder
-from eventctx.stores.location import default_path, in_users_folder
+from eventctx.stores.location import ENVIRONMENT, default_path, in_users_folder
 
-_FOLDER = "recordings"
+_FOLDER: Final = "recordings"
+_SWITCH: Final = 0.0005
+"""Seconds after which a thread is asked to let another one run."""
 
 
 def folder_of(tapes: str | None) -> Path:
@@ -59,6 +60,9 @@ async def record(
             f"record: expected a free port of this machine, found {port} ({error.strerror})"
         ) from error
     url = f"http://127.0.0.1:{relay.port}"
+    # A tape's thread must not keep the relay waiting, as it would for 5 ms.
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
     code = 0
     try:
         async with _followed(folder, store):
@@ -70,6 +74,7 @@ async def record(
                 with stopped_by_signals() as stop:
                     await stop.wait()
     finally:
+        sys.setswitchinterval(before)
         await relay.close()
         await asyncio.to_thread(written.close)
     await _imported(list(written.paths), store)
@@ -107,23 +112,32 @@ def _nothing(number: int) -> None:
 
 @asynccontextmanager
 async def _followed(folder: Path, store: str | None) -> AsyncIterator[None]:
-    """Import the tapes while they are written. A store that fails is told, and costs nothing."""
-    stop = asyncio.Event()
+    """Import the tapes while they are written, in a process of its own.
 
-    async def follow() -> None:
-        try:
-            async with opening.created(store) as engine:
-                known = KnownFiles(opening.path_of(opening.location(store)))
-                await Follower(engine.store, [folder], known=known, told=lambda _: None).run(stop)
-        except (EventctxError, OSError, click.ClickException) as error:
-            complain(f"{error}; the tapes are kept: {_import_command(folder, store)}")
-
-    task = asyncio.create_task(follow())
+    Reading a request takes longer than a token may wait. What goes wrong there is told at the end,
+    when the tapes are imported here.
+    """
+    # A store's address may hold a password, which everybody sees in a command line.
+    environment = {**os.environ, ENVIRONMENT: opening.location(store)}
+    nothing = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "eventctx.cli", "watch", str(folder)),
+            env=environment,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            start_new_session=True,  # Ctrl-C is not for it
+        )
+    except OSError:
+        yield
+        return
     try:
         yield
     finally:
-        stop.set()
-        await task
+        with suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
 
 
 async def _imported(paths: Sequence[Path], store: str | None) -> None:

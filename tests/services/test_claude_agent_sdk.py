@@ -1,0 +1,79 @@
+"""The real SDK and the real program with our session store, against a scripted server: opt-in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
+from tests.services.claude_code import OPT_IN, VARIABLE, Answer, Body, Program, installed
+from tests.services.test_claude_code import answered, text
+
+sdk = pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
+
+
+@pytest.fixture
+def binary() -> Path:
+    named = os.environ.get(VARIABLE)
+    if not named:
+        pytest.skip(OPT_IN)
+    return Path(named)
+
+
+def options(program: Program, store: EventctxSessionStore, home: str, **more: Any) -> Any:
+    """Of one run, in a home folder of its own, as on another host."""
+    environment = {
+        "HOME": str(program.folder / home),
+        "CLAUDE_CONFIG_DIR": str(program.folder / home / ".claude"),
+        "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{program.api.server_port}",
+        "ANTHROPIC_API_KEY": "no-key",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+    (program.folder / home).mkdir(exist_ok=True)
+    return sdk.ClaudeAgentOptions(
+        cli_path=program.binary,
+        cwd=program.project,
+        env=environment,
+        model="claude-sonnet-4-5",
+        session_store=store,
+        session_store_flush="eager",
+        hooks=store.hooks(),
+        **more,
+    )
+
+
+async def session_of(prompt: str, chosen: Any) -> str:
+    found = ""
+    async for message in sdk.query(prompt=prompt, options=chosen):
+        found = getattr(message, "session_id", None) or found
+    return found
+
+
+async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_path: Path) -> None:
+    def script(body: Body) -> Answer:
+        return [text(f"Understood, {answered(body)}.")], "end_turn"
+
+    with installed(binary, tmp_path, script) as program:
+        async with eventctx.open(tmp_path / "a.db") as engine:
+            store = EventctxSessionStore(engine)
+            session = await session_of("Never touch legacy.py.", options(program, store, "one"))
+        async with eventctx.open(tmp_path / "a.db") as engine:
+            store = EventctxSessionStore(engine)
+            chosen = options(program, store, "two", resume=session)
+            assert await session_of("Go on.", chosen) == session
+            sent = str(program.received[-1]["messages"])
+            project = sdk.project_key_for_directory(str(program.project))
+            (summary,) = await store.import_session({"project_key": project, "session_id": session})
+            said = str(await engine.transcript(session))
+            audit = await engine.audit(session)
+    assert "Never touch legacy.py." in sent
+    assert "Go on." in sent
+    assert summary.session == session
+    assert "Never touch legacy.py." in said
+    assert "Go on." in said
+    assert len(audit.requests) == 2

@@ -15,6 +15,8 @@ import pytest
 
 import eventctx
 from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
+from eventctx.documents.session_list import summed_sessions
+from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, SessionWasDeleted
 from tests.importers.given import SESSION, ClaudeCode
@@ -119,8 +121,23 @@ async def test_what_json_cannot_hold_is_refused_and_loses_nothing(engine: Engine
         bad: Any = [{"type": "x"}, {"type": "x", "uuid": "bad", "value": value}]
         with pytest.raises(InvalidMessage, match=r"\$\[1\]: expected an entry of plain JSON"):
             await store.append(MAIN, bad)
+        other: Any = {**MAIN, "session_id": "begun"}
+        with pytest.raises(InvalidMessage):
+            await store.append(other, bad)
     await store.append(MAIN, rows()[1:])
     assert await store.load(MAIN) == rows()
+    assert [one["session_id"] for one in await store.list_sessions("-work-parser")] == [SESSION]
+
+
+async def test_the_lines_belong_to_the_session_that_is_imported_from_them(engine: Engine) -> None:
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows())
+    await store.import_session(MAIN)
+    found = await summed_sessions(engine, Unread())
+    assert sorted((one.sums.belongs_to or "", one.sums.messages) for one in found) == [
+        ("", 3),
+        (SESSION, 0),
+    ]
 
 
 async def test_a_session_is_imported_with_its_subagents_and_only_what_is_new(

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import eventctx
-from eventctx.adapters.claude_code.hook import hook_answer
+from eventctx.adapters.claude_code.hook import hook_answer, words_that_hold
 from eventctx.adapters.claude_code.payload import read_payload
 from eventctx.adapters.claude_code.reminder import MOST, Words, reminder
 from eventctx.cli.main import cli
@@ -180,6 +180,17 @@ class _Overtaken:
             self.times -= 1
             raise WrongExpectedVersion(stream, expected, 7)
         return self._append(stream, drafts, expected)
+
+
+async def test_a_demand_that_was_taken_back_is_not_repeated() -> None:
+    async with eventctx.open("memory://") as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "Write a parser."})
+        for name in ("legacy.py", "store.py"):
+            await ctx.add_message({"role": "user", "content": f"Never touch the file {name}."})
+        await ctx.withdraw_instruction(1, 1)
+        found = await words_that_hold(engine, "s")
+    assert found == [Words(0, "Write a parser."), Words(2, "Never touch the file store.py.")]
 
 
 def test_a_reminder_keeps_the_task_and_the_last_demands(store: Path) -> None:

@@ -94,6 +94,21 @@ async def test_a_long_message_is_read_page_by_page(engine: Engine) -> None:
     assert text == LONG
 
 
+async def test_a_page_of_characters_that_json_escapes_is_no_longer_than_the_limit(
+    engine: Engine,
+) -> None:
+    quoted = '"\n' * 3_000
+    await (await engine.session("quotes")).add_message({"role": "user", "content": quoted})
+    text = ""
+    async with served(engine, most=2_000) as client:
+        while len(text) < len(quoted):
+            asked = {"session": "quotes", "message": 0, "start": len(text)}
+            answer = await client.call_tool("recall", asked)
+            assert len(answer.content[0].text) <= 2_000
+            text += json.loads(answer.content[0].text)["text"]
+    assert text == quoted
+
+
 async def test_a_search_says_that_there_is_more(engine: Engine) -> None:
     async with served(engine) as client:
         found = await ask(client, "recall", session="talk", query="module*", limit=3)
@@ -192,8 +207,10 @@ async def test_errors_are_the_tools_and_say_what_to_do(engine: Engine) -> None:
         served(engine, most=10)
 
 
-def transcript(path: Path, session: str, folder: Path, day: int, words: str) -> Path:
+def transcript(path: Path, session: str, folder: Path, day: int, words: str, **fields: Any) -> Path:
     row = {
+        **fields,
+        "isSidechain": bool(fields),
         "type": "user",
         "sessionId": session,
         "cwd": str(folder),
@@ -213,6 +230,10 @@ async def test_without_a_name_the_last_session_of_the_folder_is_meant(tmp_path: 
         for name, folder, day in [("old", here, 1), ("new", here, 2), ("other", there, 3)]:
             path = transcript(tmp_path / f"{name}.jsonl", name, folder, day, f"Be {name}.")
             await import_file(engine.store, path)
+        agents = tmp_path / "new" / "subagents"
+        agents.mkdir(parents=True)
+        transcript(agents / "agent-a1.jsonl", "new", here, 4, "Be an agent.", agentId="a1")
+        await import_file(engine.store, tmp_path / "new.jsonl")
         for project, expected in [(here, "new"), (here / "part", "new"), (there, "other")]:
             async with served(engine, project=project) as client:
                 assert (await ask(client, "recall", query="be"))["session"] == expected

@@ -30,15 +30,18 @@ async def hook_answer(engine: Engine, payload: HookPayload) -> dict[str, Any] | 
     session = await _imported(engine, payload)
     if session is None or (payload.hook_event_name, payload.source) != ("SessionStart", "compact"):
         return None
-    text = reminder(session, await _words(engine, session))
+    text = reminder(session, await words_that_hold(engine, session))
     if text is None:
         return None
     told = {"hookEventName": payload.hook_event_name, "additionalContext": text}
     return {"hookSpecificOutput": told}
 
 
-async def _words(engine: Engine, session: str) -> list[Words]:
-    """The person's first sentence, which is the task, and the demands that hold."""
+async def words_that_hold(engine: Engine, session: str) -> list[Words]:
+    """The person's first sentence, which is the task, and the demands that hold.
+
+    Raises StreamNotFound.
+    """
     said = [one for one in (await engine.lost(session)).items if one.kind == "instruction"]
     found = (await engine.instructions(session)).instructions
     holding = [one for one in found if one.taken_back is None and one.left is None]

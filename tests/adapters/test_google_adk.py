@@ -157,6 +157,30 @@ def test_calls_without_ids_are_paired_with_their_results_in_order() -> None:
     assert not {one["id"] for one in later if one["type"] == "tool_use"} & set(made[:2])
 
 
+def test_a_result_is_that_of_the_last_answers_call() -> None:
+    call = content("model", {"function_call": {"name": "f", "args": {}}})
+    result = content("user", {"function_response": {"name": "f", "response": {"result": "one"}}})
+    ids = CallIds([])
+    _, second, answered = [ids.named(row) for row in rows_of([call, call, result])]
+    assert answered["content"][0]["tool_use_id"] == second["content"][0]["id"]
+
+
+async def test_calls_of_another_process_have_other_ids(engine: Engine) -> None:
+    async def look(place: str) -> str:
+        """Look somewhere."""
+        return f"seen {place}"
+
+    for place in ("here", "there"):
+        calls = [Reply(calls=[ToolRequest("c", "look", {"place": place})]), Reply("Seen.")]
+        agent = LlmAgent(name="a", model=Scripted(model="m", script=calls), tools=[look])
+        await run(agent, EventctxPlugin(engine), f"Look {place}.")
+    rows = [one.message for one in await engine.transcript("s") if one.message is not None]
+    blocks = [block for row in rows for block in row["content"]]
+    made = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    assert len(made) == len(set(made)) == 2
+    assert [one["tool_use_id"] for one in blocks if one["type"] == "tool_result"] == made
+
+
 def test_what_a_view_shows_whole_goes_back_as_the_same_object() -> None:
     rows = rows_of(EVERY)
     shortened = [rows[0], {**rows[2], "content": [{**rows[2]["content"][0], "content": "o…"}]}]

@@ -37,6 +37,8 @@ from eventctx.adapters.pydantic_ai.rows import MessageRows, identity, messages_o
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.record import Record
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.parts import read_parts
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.pydantic_ai import PydanticDriver
 
@@ -358,3 +360,12 @@ def test_a_value_that_is_no_json_is_recorded_as_a_text() -> None:
     (row,) = rows_of([message])[0]
     assert "object object" in row["content"][0]["content"]["at"]
     assert identity(row) == identity({**row, "pydantic_ai": {"run_id": "other"}})
+
+
+def test_what_the_framework_says_is_no_persons_and_a_failed_result_is_one() -> None:
+    rows = [row for one in rows_of(EVERY) for row in one]
+    facts = [read_facts(row) for row in rows]
+    assert [one.human for one in facts].count(True) == 2
+    assert not facts[-1].human
+    results = [part for row in rows for part in read_parts(row) if part.kind == "result"]
+    assert [one.failed for one in results] == [False, True]

@@ -125,6 +125,12 @@ async def test_who_saves_over_another_save_is_refused(store: ConversationStore) 
         await store.save(other)
     with pytest.raises(ConversationConflict):
         await store.save(talk("d"))
+    record = await store.read_record("c")
+    assert record is not None
+    with pytest.raises(ConversationConflict):
+        await store.write_record(record, expected_revision="another")
+    with pytest.raises(ConversationConflict):
+        await store.delete_record("c", expected_revision="another")
     assert said(await store.load("c")) == ["a", "b"]
 
 
@@ -167,12 +173,18 @@ async def test_another_process_finds_what_one_saved_and_conflicts_with_it(tmp_pa
             await theirs.save(stale)
         fresh = EventctxConversations(beside)
         assert await fresh.read_entry(entry.id) == entry
+        await theirs.delete("c")
+        assert await ours.load("c") is None
+        with pytest.raises(LookupError):
+            await ours.read_entry(entry.id)
 
 
 async def test_what_was_deleted_stays_in_the_log(engine: Engine) -> None:
     store = EventctxConversations(engine)
     await store.save(talk("The word is xyzzy."))
     await store.delete("c")
+    await (await engine.session("plain")).add_message({"role": "user", "content": "hi"})
+    assert await store.list_conversations() == []
     records = [one async for one in engine.records(PREFIX + "c")]
     (saved, _) = [one.position for one in records if one.type == "context:messages_set"]
     rows = await engine.transcript(PREFIX + "c", at=saved)

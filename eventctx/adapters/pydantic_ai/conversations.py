@@ -148,9 +148,7 @@ class EventctxConversations(ConversationStore):
         self, conversation: str, expected: str | None
     ) -> tuple[Context, _Stored | None]:
         """The session as it is in the store now, whoever wrote it, if its revision is expected."""
-        name = PREFIX + conversation
-        await self._given.engine.close_session(name)
-        context = await self._given.engine.session(name)
+        context = await self._given.engine.session(PREFIX + conversation)
         stored = self._hold(conversation, await context.get_messages())
         if (None if stored is None else stored.record.revision) != expected:
             raise ConversationConflict(conversation)

@@ -150,8 +150,9 @@ async def test_the_order_of_views_holds_whatever_the_settings(
 async def test_a_setting_moves_the_figures(recorded_sessions: Path) -> None:
     """So figures are compared within one setting only."""
     messages = (await recorded(recorded_sessions / JUDGED[0])).messages
-    counts = [len(all_spans(needs(messages, settings))) for settings in SETTINGS]
-    recalls = [later_half(needs(messages, settings)).recall for settings in SETTINGS]
+    found = [needs(messages, settings) for settings in SETTINGS]
+    counts = [len(all_spans(one)) for one in found]
+    recalls = [later_half(one).recall for one in found]
     assert len(set(counts)) == len(counts)
     assert len(set(recalls)) == len(recalls)
 
@@ -167,10 +168,11 @@ async def test_actions_laid_over_an_unrelated_session_reuse_next_to_nothing(
     quotes = quotes_by_chance = 0
     sessions = [(await recorded(recorded_sessions / name)).messages for name in JUDGED]
     for actions in sessions:
+        needed = needs(actions)
         for other in sessions:
             if other is not actions:
                 found = needs(laid_over(actions, other))
-                real = all_spans(needs(actions)[: len(found)])
+                real = all_spans(needed[: len(found)])
                 laid = all_spans(found)
                 assert len(laid) < 0.1 * len(real)
                 own, chance = own + len(real), chance + len(laid)

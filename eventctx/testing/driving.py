@@ -14,8 +14,6 @@ from eventctx.testing.script import Reply
 SESSION: Final = "s"
 """The id of the session of every agent."""
 
-Step = Reply | Exception
-
 
 class ScriptedAgent(msgspec.Struct, frozen=True):
     """An agent to start.
@@ -26,7 +24,7 @@ class ScriptedAgent(msgspec.Struct, frozen=True):
     conversation. ``retries``: so often the host repeats a call that failed, at once.
     """
 
-    script: Sequence[Step]
+    script: Sequence[Reply | Exception]
     tools: Sequence[Callable[..., Awaitable[str]]] = ()
     instructions: str = "Be brief."
     settings: Mapping[str, Any] = {}

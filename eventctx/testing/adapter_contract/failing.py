@@ -9,10 +9,8 @@ import pytest
 
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing.adapter_contract.running import HOW, HostTraits, answers, read, reads, running
-from eventctx.testing.driving import ScriptedAgent, Step
+from eventctx.testing.driving import ScriptedAgent
 from eventctx.testing.script import Reply
-
-_UNPLUGGED: Step = ConnectionError("unplugged")
 
 
 class FailingContract(HostTraits):

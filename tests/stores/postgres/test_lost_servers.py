@@ -46,6 +46,36 @@ async def write(store, draft, stream, count, acknowledged):
         acknowledged[stream] = done.receipt
 
 
+async def end_connections(victim, writers, progress):
+    """End all connections once what was written has grown by 20; returns how many were ended.
+
+    Sooner it would be the same connections' beginnings again, and nobody would come to an end.
+    """
+    ended, before = 0, 0
+    while not writers.done():
+        if progress() >= before + 20:
+            before = progress()
+            ended += len(
+                await asyncio.to_thread(
+                    victim.execute,
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name = 'eventctx'",
+                )
+            )
+        await asyncio.sleep(0.002)
+    return ended
+
+
+def has_all(standby: Server, primary: Server) -> None:
+    """Return once the standby has replayed all that the primary has written by now."""
+    ((written,),) = primary.execute("SELECT pg_current_wal_lsn()::text")
+    until = time.monotonic() + 60
+    behind = f"SELECT coalesce(pg_last_wal_replay_lsn() < '{written}', true)"
+    while standby.execute(behind) == [(True,)]:
+        assert time.monotonic() < until, "the standby does not catch up"
+        time.sleep(0.02)
+
+
 async def check(store, collect, chained, acknowledged, counts):
     for stream, receipt in acknowledged.items():
         records = await collect(store.read(stream))
@@ -62,16 +92,9 @@ async def test_connections_that_are_ended_in_mid_append_lose_and_double_nothing(
     acknowledged: dict = {}
     names = [f"s{n}" for n in range(10)]
     writers = asyncio.gather(*(write(store, draft, n, 60, acknowledged) for n in names))
-    ended = 0
-    while not writers.done():
-        ended += len(
-            await asyncio.to_thread(
-                victim.execute,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'eventctx'",
-            )
-        )
-        await asyncio.sleep(0.02)
+    ended = await end_connections(
+        victim, writers, lambda: sum(receipt.position for receipt in acknowledged.values())
+    )
     await writers
     assert ended > 3
     await check(store, collect, chained, acknowledged, dict.fromkeys(names, 120))
@@ -82,19 +105,16 @@ async def test_appends_that_expect_no_version_are_not_doubled_either(
     victim, place, draft, collect, chained
 ):
     stores = [await PostgresStore.open(place) for _ in range(2)]
+    added = 0
 
     async def add(store, name):
+        nonlocal added
         for step in range(60):
             await store.append("shared", [draft(f"{name} {step}")], ANY)
+            added += 1
 
     writers = asyncio.gather(*(add(store, n) for n, store in enumerate(stores)))
-    while not writers.done():
-        await asyncio.to_thread(
-            victim.execute,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'eventctx'",
-        )
-        await asyncio.sleep(0.03)
+    assert await end_connections(victim, writers, lambda: 4 * added) > 3
     await writers
     records = await collect(stores[0].read("shared"))
     chained(records)
@@ -213,6 +233,7 @@ async def test_of_several_servers_the_primary_is_taken_wherever_it_stands(
             store = await PostgresStore.open(both, read_only=read_only)
             assert str(victim.port) in (await store.describe()).place
             await store.close()
+        await asyncio.to_thread(has_all, standby, victim)  # the store was made meanwhile
         standbys = await PostgresStore.open(both + "&target_session_attrs=any", read_only=True)
         assert str(standby.port) in (await standbys.describe()).place
         await standbys.close()
@@ -233,16 +254,6 @@ async def test_a_server_that_refuses_us_is_no_reason_to_give_up_the_others(victi
     assert "\n" not in str(raised.value)
     with pytest.raises(StoreUnavailable, match="does not exist"):
         await PostgresStore.open(lost.replace(":1/", f":{victim.port}/"), patience=600)
-
-
-def has_all(standby: Server, primary: Server) -> None:
-    """Return once the standby has replayed all that the primary has written by now."""
-    ((written,),) = primary.execute("SELECT pg_current_wal_lsn()::text")
-    until = time.monotonic() + 30
-    behind = f"SELECT coalesce(pg_last_wal_replay_lsn() < '{written}', true)"
-    while standby.execute(behind) == [(True,)]:
-        assert time.monotonic() < until, "the standby does not catch up"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("attributes", ["", "&target_session_attrs=read-write"])

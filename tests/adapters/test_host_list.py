@@ -78,3 +78,9 @@ def test_messages_that_say_different_things_are_different(one: str, other: str) 
     same = plain_identity(in_another_form(said(one))) == plain_identity(said(other))
     assert same == (one == other)
     assert plain_identity(said(one)) != plain_identity(said(one, "assistant"))
+
+
+def test_in_a_list_that_was_cut_a_call_under_way_is_known() -> None:
+    transcript = [said("a"), said("b", "assistant"), said("c"), call("1")]
+    found = held_against(transcript, [said("c"), call("1"), result("1")], plain_identity)
+    assert found == ([result("1")], False)

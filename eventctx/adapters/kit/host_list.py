@@ -41,11 +41,11 @@ def held_against(
     without a result may be missing: hosts leave out those that a crash left behind.
     """
     head = _head(transcript, messages, identity)
-    if head < len(transcript):
-        transcript = [*transcript[:head], *_without_open_calls(transcript, head)]
-        head = _head(transcript, messages, identity)
     if head == len(transcript):
         return HostList(messages[head:], True)
+    closed = [*transcript[:head], *_without_open_calls(transcript, head)]
+    if _head(closed, messages, identity) == len(closed):
+        return HostList(messages[len(closed) :], True)
     known = [identity(one) for one in transcript[head:]]
     found = match_in_order(known, [identity(one) for one in messages[head:]])
     last = max((at for at, place in enumerate(found) if place is not None), default=-1)

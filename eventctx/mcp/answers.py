@@ -42,7 +42,7 @@ _SHORTEST_ROW: Final = 20
 
 
 class AgentAnswers:
-    """AgentAnswers about one store, none longer than ``most`` characters of JSON.
+    """Answers about one store, none longer than ``most`` characters of JSON.
 
     A call that names no session is about the one last active in ``project``.
     """
@@ -67,10 +67,9 @@ class AgentAnswers:
         shown = self._discretion.found(hits[: asked.limit], asked.query, [session])
         rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]
         head = {"session": session, "query": self._discretion.text(asked.query)}
-        document = bounded(head, Rows("found", rows, 0, "name rarer words"), self._most)
         if len(hits) > asked.limit:
-            document["left_out"] = {**(document["left_out"] or {}), "matches": "raise `limit`"}
-        return document
+            head["matches_left_out"] = "there are more: raise `limit`"
+        return bounded(head, Rows("found", rows, 0, "name rarer words"), self._most)
 
     async def lost(self, asked: LostCall) -> dict[str, Any]:
         """What a view no longer shows. Raises StreamNotFound, InvalidSetting."""

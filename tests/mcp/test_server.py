@@ -113,7 +113,7 @@ async def test_a_search_says_that_there_is_more(engine: Engine) -> None:
     async with served(engine) as client:
         found = await ask(client, "recall", session="talk", query="module*", limit=3)
     assert len(found["found"]) == 3
-    assert found["left_out"]["matches"] == "raise `limit`"
+    assert found["matches_left_out"] == "there are more: raise `limit`"
 
 
 async def test_the_lost_demands_are_told_page_by_page(engine: Engine) -> None:

@@ -292,6 +292,35 @@ async def test_a_tape_grows_and_is_imported_again(tmp_path: Path, engine: Engine
     assert view.sent.body() == second
 
 
+async def test_a_websocket_is_passed_on_in_both_directions(tmp_path: Path) -> None:
+    async def upgraded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\n")
+        writer.write(b"connection: upgrade\r\n\r\nhello")
+        writer.write(b"echo " + await reader.readexactly(4))
+        writer.close()
+
+    server = await asyncio.start_server(upgraded, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    tapes = Tapes(tmp_path, "run", print)
+    relay = Relay(Upstreams.of({"OPENAI_BASE_URL": url}).choose(), tapes.put)
+    await relay.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(
+        b"GET /openai/responses HTTP/1.1\r\nhost: x\r\n"
+        b"upgrade: websocket\r\nconnection: upgrade\r\n\r\n"
+    )
+    async with asyncio.timeout(60):
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 101")
+        writer.write(b"ping")
+        assert await reader.read() == b"echo ping"
+    writer.close()
+    server.close()
+    await relay.close()
+    await asyncio.to_thread(tapes.close)
+    assert tapes.calls == 0
+
+
 async def test_what_asks_no_model_is_passed_on_and_not_recorded(tmp_path: Path) -> None:
     async with recording(tmp_path) as made:
         raw = await made.ask({"events": []}, json_reply({}), path="/anthropic/api/event_logging")

@@ -278,6 +278,19 @@ async def test_a_request_of_every_api_is_observed_with_all_its_fields(
     assert view.sent.body() == body
 
 
+async def test_messages_that_differ_in_a_field_beside_the_content_are_told_apart(
+    tmp_path: Path, engine: Engine
+) -> None:
+    other = {**WITH_A_FIELD, "output_config": {"effort": "high"}}
+    bodies = [request(WITH_A_FIELD), request(other, said("1"), user("two"))]
+    async with recording(tmp_path) as made:
+        for body in bodies:
+            await made.ask(body, json_reply(answer("1")))
+        (summary,) = await made.imported(engine)
+    views = [await engine.request_view(summary.session, turn=turn) for turn in (1, 2)]
+    assert [view.sent and view.sent.body() for view in views] == bodies
+
+
 async def test_a_tape_grows_and_is_imported_again(tmp_path: Path, engine: Engine) -> None:
     first, second = request(user("one")), request(user("one"), said("1"), user("two"))
     async with recording(tmp_path) as made:

@@ -27,7 +27,7 @@ from eventctx.log.store import ANY, NO_STREAM, STREAM_EXISTS, Address, Snapshot
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from eventctx.stores.sqlite import SqliteStore
-from tests.how_much import examples
+from tests.how_much import some
 from tests.services.in_memory import memory_folder
 
 names = st.sampled_from(["a", "b", "c", "", "ü\0"])
@@ -201,7 +201,7 @@ def test_histories_on_postgresql(postgres):
         run_state_machine_as_test(
             histories,
             settings=settings(
-                max_examples=examples(8, 25),
+                max_examples=some(8, 25),
                 stateful_step_count=25,
                 deadline=None,
                 database=None,
@@ -216,7 +216,7 @@ def test_histories_on_postgresql(postgres):
 _checks = [HealthCheck.too_slow]
 TestMemoryHistories = History.TestCase
 TestMemoryHistories.settings = settings(
-    max_examples=examples(20, 60),
+    max_examples=some(20, 60),
     stateful_step_count=30,
     deadline=None,
     database=None,
@@ -224,7 +224,7 @@ TestMemoryHistories.settings = settings(
 )
 TestSqliteHistories = SqliteHistory.TestCase
 TestSqliteHistories.settings = settings(
-    max_examples=examples(20, 60),
+    max_examples=some(20, 60),
     stateful_step_count=30,
     deadline=None,
     database=None,

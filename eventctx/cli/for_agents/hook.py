@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +47,8 @@ def hook_command(host: str, store: str | None) -> None:
     The exit code is 0 whatever happens, since others stop or veto what the program does; an error
     is a line on stderr.
     """
+    import asyncio
+
     from eventctx.adapters.claude_code.payload import MOST_BYTES, read_payload
     from eventctx.documents.encoding import encode
 

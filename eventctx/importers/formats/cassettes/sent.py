@@ -49,9 +49,7 @@ class SentRequests:
             return None, []
         plain = without_marks(sent)
         rows = plain[api.messages]
-        digests = tuple(
-            [message_digest(one) if _is_message(one) else digest_of(one) for one in rows]
-        )
+        digests = tuple([_digest(one) for one in rows])
         keep = _shared(self._messages, digests)
         items: list[Item] = [
             RecordedContent(line, None, "message", digest.hex(), digest, one)

@@ -36,9 +36,19 @@ class LoopDisk:
     def __init__(self, image: Path, folder: Path) -> None:
         self.folder = folder
         self._image = image
+        self._mounted = 0
 
     def mount(self) -> None:
-        """Mount it; the journal of the file system is replayed, as after a real cut."""
+        """Mount it; the journal of the file system is replayed, as after a real cut.
+
+        What is mounted is a copy. A namespace that another test made meanwhile keeps the file
+        system alive that was cut, and Linux would mount that one again.
+        """
+        self._mounted += 1
+        copy = self._image.with_name(f"image-{self._mounted}")
+        _run("cp", "--sparse=always", self._image, copy)
+        self._image.unlink()
+        self._image = copy
         _run("mount", "-o", "loop", self._image, self.folder)
 
     def cut_power(self) -> None:

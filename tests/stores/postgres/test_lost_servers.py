@@ -39,15 +39,21 @@ async def place(victim: Server) -> AsyncIterator[str]:
         victim.start()
 
 
-async def write(store, draft, stream, count, acknowledged):
-    """Appends that expect a version, one after the other."""
-    for step in range(count):
+async def write(store, draft, stream, count, acknowledged, until=None):
+    """Appends that expect a version, one after the other; returns how many.
+
+    ``count`` of them, and more until the event ``until`` is set.
+    """
+    step = 0
+    while step < count or not (until is None or until.is_set()):
         done = await store.append(stream, [draft(f"{stream} {step}"), draft()], 2 * step - 1)
         acknowledged[stream] = done.receipt
+        step += 1
+    return step
 
 
-async def end_connections(victim, writers, progress):
-    """End all connections once what was written has grown by 20; returns how many were ended.
+async def end_connections(victim, writers, progress, enough):
+    """End all connections once what was written has grown by 20; sets ``enough`` after four.
 
     Sooner it would be the same connections' beginnings again, and nobody would come to an end.
     """
@@ -62,8 +68,9 @@ async def end_connections(victim, writers, progress):
                     "WHERE application_name = 'eventctx'",
                 )
             )
+            if ended > 3:
+                enough.set()
         await asyncio.sleep(0.002)
-    return ended
 
 
 def has_all(standby: Server, primary: Server) -> None:
@@ -91,13 +98,13 @@ async def test_connections_that_are_ended_in_mid_append_lose_and_double_nothing(
     store = await PostgresStore.open(place)
     acknowledged: dict = {}
     names = [f"s{n}" for n in range(10)]
-    writers = asyncio.gather(*(write(store, draft, n, 60, acknowledged) for n in names))
-    ended = await end_connections(
-        victim, writers, lambda: sum(receipt.position for receipt in acknowledged.values())
+    enough = asyncio.Event()
+    writers = asyncio.gather(*(write(store, draft, n, 60, acknowledged, enough) for n in names))
+    await end_connections(
+        victim, writers, lambda: sum(receipt.position for receipt in acknowledged.values()), enough
     )
-    await writers
-    assert ended > 3
-    await check(store, collect, chained, acknowledged, dict.fromkeys(names, 120))
+    counts = {name: 2 * steps for name, steps in zip(names, await writers, strict=True)}
+    await check(store, collect, chained, acknowledged, counts)
     await store.close()
 
 
@@ -106,22 +113,27 @@ async def test_appends_that_expect_no_version_are_not_doubled_either(
 ):
     stores = [await PostgresStore.open(place) for _ in range(2)]
     added = 0
+    enough = asyncio.Event()
 
     async def add(store, name):
         nonlocal added
-        for step in range(60):
+        step = 0
+        while step < 60 or not enough.is_set():
             await store.append("shared", [draft(f"{name} {step}")], ANY)
+            step += 1
             added += 1
+        return step
 
     writers = asyncio.gather(*(add(store, n) for n, store in enumerate(stores)))
-    assert await end_connections(victim, writers, lambda: 4 * added) > 3
-    await writers
+    await end_connections(victim, writers, lambda: 4 * added, enough)
+    steps = await writers
     records = await collect(stores[0].read("shared"))
     chained(records)
     texts = [record.bodies[0].data.decode() for record in records]
-    assert sorted(texts) == sorted(f"{n} {step}" for n in range(2) for step in range(60))
-    for n in range(2):
-        assert [t for t in texts if t.startswith(f"{n} ")] == [f"{n} {step}" for step in range(60)]
+    assert len(texts) == sum(steps)
+    for n, count in enumerate(steps):
+        of_one = [text for text in texts if text.startswith(f"{n} ")]
+        assert of_one == [f"{n} {step}" for step in range(count)]
     for store in stores:
         await store.close()
 

@@ -77,7 +77,7 @@ HOMES = {
     "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},
     "openai": {"eventctx.orchestrators.providers.openai*"},
-    "h11": {"eventctx.proxy.relay"},
+    "h11": {"eventctx.proxy.relay", "eventctx.proxy.call_copy"},
     "zstandard": {"eventctx.proxy.tapes"},
     "brotli": {"eventctx.proxy.tapes"},
     "pytest": {"eventctx.testing.*"},

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-from eventctx.proxy.relay import Choose, Headers, Upstream, by_prefix
+from eventctx.proxy.call_copy import Headers
+from eventctx.proxy.relay import Choose, Upstream, by_prefix
 
 _ANTHROPIC: Final = "https://api.anthropic.com"
 _OPENAI: Final = "https://api.openai.com/v1"

@@ -19,32 +19,9 @@ from urllib.parse import SplitResult, urlsplit
 import h11
 
 from eventctx.errors import InvalidSetting
+from eventctx.proxy.call_copy import MOST_HEAD, CallCopy, Headers, SeenCall
 
-_HEAD: Final = 256 * 1024
 _PIECE: Final = 64 * 1024
-MOST_KEPT: Final = 64 * 2**20
-"""Bytes of a body beyond which a call is passed on and not recorded."""
-
-Headers = list[tuple[bytes, bytes]]
-
-
-class SeenCall(NamedTuple):
-    """A request and its answer as they were on the wire.
-
-    Times are UTC nanoseconds. ``whole``: the answer came to its end.
-    """
-
-    method: str
-    host: str
-    path: str
-    headers: Headers
-    sent: bytes
-    status: int
-    answer_headers: Headers
-    answered: bytes
-    began: int
-    ended: int
-    whole: bool
 
 
 class Upstream(NamedTuple):
@@ -84,7 +61,7 @@ class Relay:
     async def start(self, port: int = 0) -> None:
         """Listen; ``port`` 0 takes a free one. Raises OSError."""
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", port, limit=_HEAD, backlog=128
+            self._serve, "127.0.0.1", port, limit=MOST_HEAD, backlog=128
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
@@ -146,7 +123,7 @@ class _Connection:
         if not head:
             return False
         began = time.time_ns()
-        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD)
+        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
         parser.receive_data(head)
         try:
             request = parser.next_event()
@@ -163,7 +140,7 @@ class _Connection:
         upstream, path = chosen
         up_reader, up_writer = await self._connected(upstream)
         up_writer.write(_rewritten(head, path, upstream))
-        copy = _Copy(request, upstream, path, began)
+        copy = CallCopy(request, upstream.url.hostname or "", path, began)
         sending = asyncio.create_task(self._send(parser, up_writer, copy))
         try:
             return await self._answer(up_reader, copy, sending)
@@ -177,7 +154,7 @@ class _Connection:
     async def _head(self) -> bytes:
         while b"\r\n\r\n" not in self._rest:
             piece = await self._reader.read(_PIECE)
-            if not piece or len(self._rest) > _HEAD:
+            if not piece or len(self._rest) > MOST_HEAD:
                 return b""
             self._rest += piece
         end = self._rest.index(b"\r\n\r\n") + 4
@@ -193,12 +170,12 @@ class _Connection:
             self._up[1].close()
         scheme, host, port = upstream.origin
         secure = _trusted() if scheme == "https" else None
-        self._up = await asyncio.open_connection(host, port, ssl=secure, limit=_HEAD)
+        self._up = await asyncio.open_connection(host, port, ssl=secure, limit=MOST_HEAD)
         self._origin = upstream.origin
         return self._up
 
     async def _send(
-        self, parser: h11.Connection, up_writer: asyncio.StreamWriter, copy: _Copy
+        self, parser: h11.Connection, up_writer: asyncio.StreamWriter, copy: CallCopy
     ) -> None:
         """Pass a request's body on, then wait until the program closes or asks again."""
         piece, self._rest = self._rest, b""
@@ -222,7 +199,7 @@ class _Connection:
             self._rest += piece
 
     async def _answer(
-        self, up_reader: asyncio.StreamReader, copy: _Copy, sending: asyncio.Task[None]
+        self, up_reader: asyncio.StreamReader, copy: CallCopy, sending: asyncio.Task[None]
     ) -> bool:
         """Pass the answer on; whether both connections may be used again."""
         while not copy.answer_ended:
@@ -284,108 +261,6 @@ def _rewritten(head: bytes, path: str, upstream: Upstream) -> bytes:
         for line in lines
     ]
     return b"\r\n".join([b" ".join((method, path.encode("latin-1"), version)), *kept])
-
-
-class _Copy:
-    """The copy of a call that is under way. None of its methods raises for what it is given."""
-
-    def __init__(self, request: h11.Request, upstream: Upstream, path: str, began: int) -> None:
-        self._request = request
-        self._host = upstream.url.hostname or ""
-        self._path = path
-        self._began = began
-        self._sent: list[bytes] = []
-        self._answered: list[bytes] = []
-        self._kept = 0
-        self._answer: h11.Response | None = None
-        self._parser: h11.Connection | None = _answers_to(request)
-        self.answer_ended = self.reusable = False
-        self.blind = self._parser is None
-        """Whether the rest can only be passed on, as it is not understood."""
-
-    def take_sent(self, parser: h11.Connection) -> bool:
-        """Take what the program's parser has read; whether the request is complete."""
-        while True:
-            try:
-                event = parser.next_event()
-            except h11.RemoteProtocolError:
-                self.blind = True
-                return False
-            if isinstance(event, h11.Data):
-                self._keep(self._sent, bytes(event.data))
-                continue
-            return isinstance(event, h11.EndOfMessage)
-
-    def take_answer(self, piece: bytes) -> None:
-        """Take a piece of the answer; an empty one is its end."""
-        if self._parser is None:
-            return
-        try:
-            self._parser.receive_data(piece)
-            while True:
-                event = self._parser.next_event()
-                if isinstance(event, h11.InformationalResponse):
-                    self.blind = event.status_code == 101
-                    if self.blind:
-                        return
-                elif isinstance(event, h11.Response):
-                    self._answer = event
-                elif isinstance(event, h11.Data):
-                    self._keep(self._answered, bytes(event.data))
-                elif isinstance(event, h11.EndOfMessage):
-                    self.answer_ended = True
-                    self.reusable = (
-                        self._parser.their_state is h11.DONE
-                        and self._parser.our_state is h11.DONE
-                        and not any(
-                            name == b"connection" and b"close" in value.lower()
-                            for name, value in self._request.headers
-                        )
-                    )
-                    return
-                else:
-                    return
-        except h11.ProtocolError:
-            self.blind, self._parser = True, None
-
-    def _keep(self, pieces: list[bytes], piece: bytes) -> None:
-        self._kept += len(piece)
-        if self._kept <= MOST_KEPT:
-            pieces.append(piece)
-
-    def seen(self) -> SeenCall | None:
-        """The call, as far as it came; None for one that is not recorded."""
-        if self._answer is None or self.blind or self._kept > MOST_KEPT:
-            return None
-        return SeenCall(
-            self._request.method.decode("latin-1"),
-            self._host,
-            self._path,
-            list(self._request.headers),
-            b"".join(self._sent),
-            self._answer.status_code,
-            list(self._answer.headers),
-            b"".join(self._answered),
-            self._began,
-            time.time_ns(),
-            self.answer_ended,
-        )
-
-
-def _answers_to(request: h11.Request) -> h11.Connection | None:
-    """A parser of the answer to a request; None for a method that h11 cannot follow."""
-    parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=_HEAD)
-    upgrade = [one for one in request.headers if one[0] in (b"upgrade", b"connection")]
-    try:
-        # The body is of no matter to the parser of the answer.
-        asked = h11.Request(
-            method=request.method, target=request.target, headers=[(b"host", b"."), *upgrade]
-        )
-        parser.send(asked)
-        parser.send(h11.EndOfMessage())
-    except h11.ProtocolError:
-        return None
-    return parser
 
 
 def by_prefix(upstreams: Mapping[str, Upstream]) -> Choose:

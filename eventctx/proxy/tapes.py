@@ -26,7 +26,7 @@ from eventctx.importers.formats.cassettes.tape import KEPT_HEADERS, as_written, 
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.naming import session_name
 from eventctx.log.private_files import FILE_RIGHTS, make_folder
-from eventctx.proxy.relay import MOST_KEPT, Headers, SeenCall
+from eventctx.proxy.call_copy import MOST_KEPT, Headers, SeenCall
 
 _log = logging.getLogger("eventctx.record")
 

@@ -162,6 +162,18 @@ async def test_a_set_and_a_clear_take_messages_out_of_the_transcript() -> None:
     assert (await engine.why("s", 30)).planned is None
 
 
+async def test_a_system_message_whose_place_a_prompt_took_is_replaced_and_not_dropped() -> None:
+    engine = Engine(MemoryStore())
+    ctx = await engine.session("s")
+    await ctx.add_message({"role": "system", "content": "You help."})
+    await ctx.add_message(user("hello"))
+    await ctx.set_system_prompt("You help more.", replaces_stored=True)
+    why = await engine.why("s", 0)
+    assert (why.standing, why.in_view) == ("replaced", False)
+    assert why.ruling is not None
+    assert why.ruling.cause.type == "context:system_prompt_set"
+
+
 async def test_a_merged_message_names_the_one_that_stands_for_it() -> None:
     engine = Engine(MemoryStore())
     ctx = await engine.session("s", policy="simple")

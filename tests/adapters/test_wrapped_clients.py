@@ -288,6 +288,28 @@ async def test_a_call_beside_another_is_passed_on_and_counted(
     assert types.count("provider:response") == 1
 
 
+def test_a_call_that_is_given_up_at_any_step_leaves_the_next_one_recorded(
+    received: list[Body],
+) -> None:
+    async def give_up_after(steps: int, client: Any) -> None:
+        name, given = request_of("messages", [{"role": "user", "content": PROMPT}])
+        call = asyncio.create_task(method(client, name)(**given))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+    async def calls(engine: Any) -> None:
+        for steps in range(0, 40, 2):
+            async with eventctx.wrap(client_of("messages"), engine, f"s{steps}") as client:
+                await give_up_after(steps, client)
+                await talk(client, "messages", [PROMPT])
+
+    with eventctx.sync.open("memory://") as engine:
+        asyncio.run(calls(engine))
+        assert engine.hooks.stats().dropped == {}
+
+
 async def test_a_stream_that_the_caller_leaves_in_the_middle_is_a_cancelled_call(
     engine: Engine, received: list[Body]
 ) -> None:

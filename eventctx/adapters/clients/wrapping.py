@@ -119,8 +119,20 @@ class _InLoop(_Recording):
         super().__init__(recorder)
         self._loop = loop
 
-    def begin(self, path: str, content: bytes) -> Awaitable[Any]:
-        return run_in(self._loop, self._begun(path, content))
+    async def begin(self, path: str, content: bytes) -> CallUnderWay | None:
+        begun: list[CallUnderWay | None] = []
+
+        async def begin() -> None:
+            begun.append(await self._begun(path, content))
+
+        try:
+            await run_in(self._loop, begin())
+        except asyncio.CancelledError as error:
+            # In another loop the call was begun all the same, and nobody else would end it.
+            if begun:
+                await self.ended(begun[0], 0, None, error)
+            raise
+        return begun[0]
 
     def ended(
         self, call: Any, status: int, content: bytes | None, error: BaseException | None

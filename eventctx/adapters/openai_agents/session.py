@@ -18,6 +18,7 @@ from agents.run_config import CallModelData, ModelInputData
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
+from eventctx.adapters.openai_agents.items import item_of, row_of
 from eventctx.adapters.openai_agents.request import model_name, tool_definitions
 from eventctx.errors import InvalidSetting
 from eventctx.sync.proxy import SyncEngine
@@ -77,11 +78,11 @@ class AgentsSession:
         chosen = self.session_settings.limit if limit is None and self.session_settings else limit
         if chosen is not None:
             rows = rows[-chosen:] if chosen > 0 else []
-        return cast("list[TResponseInputItem]", rows)
+        return cast("list[TResponseInputItem]", [item_of(row) for row in rows])
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items that the SDK stores; those of a request that was recorded already are known."""
-        rows = cast("list[Row]", items)
+        rows = [row_of(item) for item in cast("list[Row]", items)]
         if self._agent is not None and self._is_prompt(rows):
             await self._hooks.prompt_stored(self._agent)
         await self._in_loop(self._host.add(rows))
@@ -94,7 +95,8 @@ class AgentsSession:
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out of the conversation, and return it; None if there is none."""
-        return cast("TResponseInputItem | None", await self._in_loop(self._host.pop()))
+        row = await self._in_loop(self._host.pop())
+        return None if row is None else cast("TResponseInputItem", item_of(row))
 
     async def clear_session(self) -> None:
         """Empty the conversation; its history stays in the log."""

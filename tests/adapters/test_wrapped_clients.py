@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 anthropic = pytest.importorskip("anthropic", reason="an extra: eventctx[anthropic]")
 openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 
+import httpx2  # noqa: E402
+
 import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
+from tests.api_answers import Said, claude  # noqa: E402
 from tests.orchestrators.providers.server import Server, serving, streamed  # noqa: E402
 from tests.scripted_apis import answering  # noqa: E402
 
@@ -31,14 +35,21 @@ TOOLS: dict[str, list[Body]] = {
 }
 
 
-@pytest.fixture
-def received(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Body]]:
-    """What the server was asked, while the SDKs ask it."""
+@pytest.fixture(scope="module")
+def server() -> Iterator[list[Body]]:
+    """What the one server was asked, while the SDKs ask it."""
     found: list[Body] = []
-    with answering(found) as environment:
+    with pytest.MonkeyPatch.context() as patch, answering(found) as environment:
         for name, value in environment.items():
-            monkeypatch.setenv(name, value)
+            patch.setenv(name, value)
         yield found
+
+
+@pytest.fixture
+def received(server: list[Body]) -> list[Body]:
+    """What the server was asked in this test."""
+    server.clear()
+    return server
 
 
 @pytest.fixture
@@ -47,9 +58,11 @@ async def engine() -> AsyncIterator[Engine]:
         yield opened
 
 
-def client_of(api: str) -> Any:
-    kind = anthropic.AsyncAnthropic if api == "messages" else openai.AsyncOpenAI
-    return kind(max_retries=0)
+def client_of(api: str, **more: Any) -> Any:
+    kind: Any = anthropic.AsyncAnthropic if api == "messages" else openai.AsyncOpenAI
+    # Without TLS: to read all known authorities takes longer than a test.
+    http = httpx2.AsyncClient(verify=False)
+    return kind(**{"max_retries": 0, "http_client": http, **more})
 
 
 def request_of(api: str, rows: list[Body], tools: bool = True, **more: Any) -> tuple[str, Body]:
@@ -265,6 +278,35 @@ async def test_an_error_of_the_api_reaches_the_caller_and_the_log(
     assert b"invalid_request_error" in failed[0].payload
 
 
+async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_callers_as_before(
+    engine: Engine,
+) -> None:
+    answer = json.dumps(claude(1, "m-1", Said("Packed."))[0]).encode()
+    packed = {"content-encoding": "gzip", "content-type": "application/json"}
+
+    async def read(response: httpx2.Response) -> None:
+        await response.aread()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield gzip.compress(answer)
+
+    inner = client_of(
+        "messages",
+        api_key="k",
+        http_client=httpx2.AsyncClient(
+            transport=httpx2.MockTransport(
+                lambda _: httpx2.Response(200, headers=packed, content=chunks())
+            ),
+            event_hooks={"response": [read]},
+        ),
+    )
+    name, given = request_of("messages", [{"role": "user", "content": PROMPT}], tools=False)
+    async with eventctx.wrap(inner, engine, "s") as client:
+        assert (await method(client, name)(**given)).content[0].text == "Packed."
+    rows = await (await engine.session("s")).get_messages()
+    assert "Packed." in json.dumps(rows)
+
+
 async def test_a_fault_of_ours_costs_no_answer_and_is_counted(received: list[Body]) -> None:
     engine = await eventctx.open("memory://")
     client = eventctx.wrap(client_of("messages"), engine, "s")
@@ -288,9 +330,7 @@ async def test_a_call_beside_another_is_passed_on_and_counted(
     assert types.count("provider:response") == 1
 
 
-def test_a_call_that_is_given_up_at_any_step_leaves_the_next_one_recorded(
-    received: list[Body],
-) -> None:
+def test_a_call_that_is_given_up_at_any_step_leaves_the_next_one_recorded() -> None:
     async def give_up_after(steps: int, client: Any) -> None:
         name, given = request_of("messages", [{"role": "user", "content": PROMPT}])
         call = asyncio.create_task(method(client, name)(**given))
@@ -299,14 +339,16 @@ def test_a_call_that_is_given_up_at_any_step_leaves_the_next_one_recorded(
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
 
-    async def calls(engine: Any) -> None:
-        for steps in range(0, 40, 2):
-            async with eventctx.wrap(client_of("messages"), engine, f"s{steps}") as client:
+    async def calls(engine: Any, url: str) -> None:
+        async with client_of("messages", base_url=url, api_key="k") as inner:
+            for steps in range(0, 40, 2):
+                client = eventctx.wrap(inner, engine, f"s{steps}")
                 await give_up_after(steps, client)
                 await talk(client, "messages", [PROMPT])
 
-    with eventctx.sync.open("memory://") as engine:
-        asyncio.run(calls(engine))
+    # On a server of its own: what was given up may still reach it in the next test.
+    with answering() as environment, eventctx.sync.open("memory://") as engine:
+        asyncio.run(calls(engine, environment["ANTHROPIC_BASE_URL"]))
         assert engine.hooks.stats().dropped == {}
 
 
@@ -317,7 +359,7 @@ async def test_a_stream_that_the_caller_leaves_in_the_middle_is_a_cancelled_call
     begun = {"type": "message_start", "message": {"role": "assistant", "content": []}}
     async with serving(Server()) as server:
         server.replies = [streamed([begun], "stalled")]
-        inner = anthropic.AsyncAnthropic(base_url=server.url, max_retries=0)
+        inner = client_of("messages", base_url=server.url)
         async with eventctx.wrap(inner, engine, "s") as client:
             stream = await method(client, name)(**given)
             async for _ in stream:
@@ -333,7 +375,7 @@ async def test_an_attempt_after_one_that_failed_is_a_call_of_the_same_turn(
     name, given = request_of("messages", [{"role": "user", "content": PROMPT}], stream=True)
     async with serving(Server()) as server:
         server.replies = [streamed([], "cut"), streamed([], "cut")]
-        inner = anthropic.AsyncAnthropic(base_url=server.url, max_retries=0)
+        inner = client_of("messages", base_url=server.url)
         async with eventctx.wrap(inner, engine, "s") as client:
             for _ in range(2):
                 with pytest.raises(Exception):  # noqa: B017 - the SDK's or its library's

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
 
-Headers = list[tuple[str, str]]
+_PACKING = ("content-encoding", "content-length", "transfer-encoding")
 
 
 class Observer(Protocol):
@@ -64,13 +64,16 @@ def recording_client(inner: Any, observer: Observer) -> Any:
 class _Body:
     """What came of an answer's body, and what is told of it once."""
 
-    def __init__(self, library: Any, response: Any, call: Any, observer: Observer) -> None:
+    def __init__(
+        self, library: Any, response: Any, headers: Any, call: Any, observer: Observer
+    ) -> None:
         self._library = library
         self._response = response
         self._call = call
         self._observer = observer
         self._pieces: list[bytes] = []
         self._told = call is None
+        self._headers = headers
 
     def _tell(self, error: BaseException | None = None) -> Any:
         if self._told:
@@ -83,9 +86,8 @@ class _Body:
 
     def _read(self, pieces: bytes) -> bytes:
         """The body as it is meant, not as it was packed."""
-        headers = self._response.headers
         try:
-            whole = self._library.Response(200, headers=headers, content=pieces)
+            whole = self._library.Response(200, headers=self._headers, content=pieces)
             found: bytes = whole.content
         except Exception:  # a body that was cut in the middle of a packed block
             return pieces
@@ -95,7 +97,9 @@ class _Body:
 class _AsyncBody(_Body):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for piece in self._response.aiter_raw():
+            read = self._response.is_stream_consumed
+            raw = _one(self._response.content) if read else self._response.aiter_raw()
+            async for piece in raw:
                 if not self._told:
                     self._pieces.append(piece)
                 yield piece
@@ -114,7 +118,8 @@ class _AsyncBody(_Body):
 class _SyncBody(_Body):
     def __iter__(self) -> Iterator[bytes]:
         try:
-            for piece in self._response.iter_raw():
+            read = self._response.is_stream_consumed
+            for piece in [self._response.content] if read else self._response.iter_raw():
                 if not self._told:
                     self._pieces.append(piece)
                 yield piece
@@ -167,10 +172,13 @@ class _Sending:
         )
 
     def _passed_on(self, response: Any, call: Any) -> Any:
+        headers = response.headers
+        if response.is_stream_consumed:  # a hook of the caller's client has read and unpacked it
+            headers = [one for one in headers.multi_items() if one[0] not in _PACKING]
         return self._library.Response(
             response.status_code,
-            headers=response.headers,
-            stream=self._stream(self._library, response, call, self._observer),
+            headers=headers,
+            stream=self._stream(self._library, response, headers, call, self._observer),
             extensions=response.extensions,
         )
 
@@ -221,6 +229,10 @@ class _Transport(_Sending):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+async def _one(piece: bytes) -> AsyncIterator[bytes]:
+    yield piece
 
 
 async def _awaited(value: Awaitable[Any] | None) -> Any:

@@ -1,0 +1,257 @@
+"""Drives loops on the SDKs of Anthropic and OpenAI, whose servers are functions of this module."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import httpx2
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.testing import Reply, ScriptedAgent
+from tests.api_answers import Body, Said, chat, claude, response
+from tests.orchestrators.providers.server import streamed
+
+Call = tuple[str, str, Body]
+"""Id, name and arguments."""
+
+
+class ClientDriver:
+    """An agent as a user of an SDK writes it: a list of messages in a file, and a loop."""
+
+    answer: ClassVar[Callable[[int, str, Said], tuple[Body, list[Body]]]]
+    field: ClassVar[str] = "messages"
+
+    def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
+        self._engine, self._agent = engine, agent
+        self._file = folder / "messages.json"
+        self._script = list(agent.script)
+        self._tools = {one.__name__: one for one in agent.tools}
+        self._bodies: list[Body] = []
+        self._rows: list[Body] = self._begun()
+        if self._file.exists():
+            self._rows = json.loads(self._file.read_text())
+        self._client: Any = None
+
+    async def ask(self, text: str, *, stream: bool = False) -> str:
+        if self._client is None:
+            inner = self._opened(httpx2.MockTransport(self._answered))
+            name, settings = self._agent.session, self._agent.settings
+            self._client = eventctx.wrap(inner, self._engine, name, compact=True, **settings)
+        self._keep({"role": "user", "content": text})
+        while True:
+            rows, said, calls = await self._call(stream)
+            self._keep(*rows)
+            if not calls:
+                return said
+            results = await asyncio.gather(*(self._run(*call) for call in calls))
+            self._keep(*self._results(list(zip([one[0] for one in calls], results, strict=True))))
+
+    def received(self) -> list[list[Any]]:
+        return [self._shown(one) for one in self._bodies]
+
+    def shown(self, row: Body) -> Any:
+        return row
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def _keep(self, *rows: Body) -> None:
+        self._rows.extend(rows)
+        self._file.write_text(json.dumps(self._rows))
+
+    async def _run(self, call: str, name: str, given: Body) -> str:
+        return await self._tools[name](**given)
+
+    def _answered(self, request: httpx2.Request) -> httpx2.Response:
+        """What the server answers."""
+        body = json.loads(request.content)
+        self._bodies.append(body)
+        step = self._script.pop(0)
+        if not isinstance(step, Reply):
+            error = {"type": "error", "error": {"type": "api_error", "message": str(step)}}
+            return httpx2.Response(500, json=error, headers={"retry-after-ms": "1"})
+        whole, events = type(self).answer(len(self._bodies), body["model"], _said(step))
+        if not body.get("stream"):
+            return httpx2.Response(200, json=whole)
+        return httpx2.Response(
+            200,
+            content=b"".join(streamed(events).pieces),
+            headers={"content-type": "text/event-stream"},
+        )
+
+    # -- what differs from API to API --------------------------------------------------------------
+
+    def _begun(self) -> list[Body]:
+        return []
+
+    def _opened(self, transport: Any) -> Any:
+        raise NotImplementedError
+
+    def _shown(self, body: Body) -> list[Any]:
+        return body[self.field]  # type: ignore[no-any-return]
+
+    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
+        """Ask the model: the rows of its answer, its text and its calls."""
+        raise NotImplementedError
+
+    def _results(self, results: list[tuple[str, str]]) -> list[Body]:
+        raise NotImplementedError
+
+
+def _said(reply: Reply) -> Said:
+    used = None if reply.usage is None else (reply.usage.prompt, reply.usage.output)
+    calls = [
+        (one.id, one.name, dict(one.arguments)) for one in reply.calls if not isinstance(one, tuple)
+    ]
+    return Said(reply.text, calls, used=used)
+
+
+def _schema(tool: Callable[..., Any]) -> Body:
+    names = list(inspect.signature(tool).parameters)
+    return {"type": "object", "properties": {name: {} for name in names}, "required": names}
+
+
+class MessagesDriver(ClientDriver):
+    """``AsyncAnthropic().messages``."""
+
+    answer = staticmethod(claude)
+
+    def _opened(self, transport: Any) -> Any:
+        import anthropic  # here, since a process that is started for one API needs one SDK
+
+        return anthropic.AsyncAnthropic(
+            api_key="k",
+            http_client=httpx2.AsyncClient(transport=transport),
+            max_retries=self._agent.retries,
+        )
+
+    def _shown(self, body: Body) -> list[Any]:
+        return [{"role": "system", "content": body["system"]}, *super()._shown(body)]
+
+    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
+        given: Body = {
+            "model": "m-1",
+            "max_tokens": 900,
+            "system": self._agent.instructions,
+            "messages": self._rows,
+            "tools": [
+                {"name": one.__name__, "input_schema": _schema(one)} for one in self._agent.tools
+            ],
+        }
+        if stream:
+            async with self._client.messages.stream(**given) as events:
+                message = await events.get_final_message()
+        else:
+            message = await self._client.messages.create(**given)
+        blocks = [one.model_dump(exclude_none=True) for one in message.content]
+        calls = [
+            (one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use"
+        ]
+        text = "".join(one["text"] for one in blocks if one["type"] == "text")
+        return [{"role": "assistant", "content": blocks}], text, calls
+
+    def _results(self, results: list[tuple[str, str]]) -> list[Body]:
+        content = [
+            {"type": "tool_result", "tool_use_id": call, "content": text} for call, text in results
+        ]
+        return [{"role": "user", "content": content}]
+
+
+class _OpenAIDriver(ClientDriver):
+    def _opened(self, transport: Any) -> Any:
+        import openai
+
+        return openai.AsyncOpenAI(
+            api_key="k",
+            http_client=httpx2.AsyncClient(transport=transport),
+            max_retries=self._agent.retries,
+        )
+
+
+class ChatDriver(_OpenAIDriver):
+    """``AsyncOpenAI().chat.completions``."""
+
+    answer = staticmethod(chat)
+
+    def _begun(self) -> list[Body]:
+        return [{"role": "system", "content": self._agent.instructions}]
+
+    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
+        tools = [
+            {"type": "function", "function": {"name": one.__name__, "parameters": _schema(one)}}
+            for one in self._agent.tools
+        ]
+        given: Body = {"model": "m-1", "messages": self._rows}
+        if tools:
+            given["tools"] = tools
+        completions = self._client.chat.completions
+        if stream:
+            usage = {"include_usage": True}
+            async with completions.stream(**given, stream_options=usage) as events:
+                completion = await events.get_final_completion()
+        else:
+            completion = await completions.create(**given)
+        message = completion.choices[0].message
+        row: Body = {"role": "assistant", "content": message.content}
+        made = [
+            (one.id, one.function.name, one.function.arguments) for one in message.tool_calls or []
+        ]
+        if made:
+            row["tool_calls"] = [
+                {"id": call, "type": "function", "function": {"name": name, "arguments": text}}
+                for call, name, text in made
+            ]
+        calls = [(call, name, json.loads(text)) for call, name, text in made]
+        return [row], message.content or "", calls
+
+    def _results(self, results: list[tuple[str, str]]) -> list[Body]:
+        return [{"role": "tool", "tool_call_id": call, "content": text} for call, text in results]
+
+
+class ResponsesDriver(_OpenAIDriver):
+    """``AsyncOpenAI().responses``."""
+
+    answer = staticmethod(response)
+    field = "input"
+
+    def _shown(self, body: Body) -> list[Any]:
+        return [{"role": "system", "content": body["instructions"]}, *super()._shown(body)]
+
+    async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
+        given: Body = {
+            "model": "m-1",
+            "instructions": self._agent.instructions,
+            "input": self._rows,
+            "store": False,
+            "tools": [
+                {"type": "function", "name": one.__name__, "parameters": _schema(one)}
+                for one in self._agent.tools
+            ],
+        }
+        if stream:
+            async with self._client.responses.stream(**given) as events:
+                answer = await events.get_final_response()
+        else:
+            answer = await self._client.responses.create(**given)
+        items = [one.to_dict() for one in answer.output]
+        for one in items:
+            one.pop("parsed_arguments", None)
+        calls = [
+            (one["call_id"], one["name"], json.loads(one["arguments"]))
+            for one in items
+            if one["type"] == "function_call"
+        ]
+        return items, answer.output_text, calls
+
+    def _results(self, results: list[tuple[str, str]]) -> list[Body]:
+        return [
+            {"type": "function_call_output", "call_id": call, "output": text}
+            for call, text in results
+        ]

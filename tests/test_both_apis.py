@@ -143,6 +143,7 @@ async def test_a_transcript_is_set_resumed_and_cleared(engine: Any) -> None:
     assert len(await got(ctx.get_messages())) == 2
     assert await got(ctx.resume_messages([USER])) is True
     assert [row for row, _ in await got(ctx.get_timed_messages())] == [USER]
+    assert (await got(ctx.transcript_mark())).messages == 1
     assert await got(ctx.get_token_count()) > 0
     await got(ctx.clear())
     assert await got(ctx.get_messages()) == []

@@ -32,7 +32,7 @@ from eventctx.session.host_additions import HostAdditions
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, resolve_budget
-from eventctx.session.transcript import Transcript
+from eventctx.session.transcript import Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
@@ -193,6 +193,14 @@ class Context:
     async def get_timed_messages(self) -> list[tuple[dict[str, Any], int]]:
         """The whole transcript, each message with the time of its record in UTC nanoseconds."""
         return await self._transcript.timed_messages()
+
+    async def transcript_mark(self) -> TranscriptMark:
+        """What the transcript is now, with all that other processes have written.
+
+        For a caller who holds a copy of the messages: a later mark tells whether the copy is out of
+        date, without reading the messages again.
+        """
+        return await self._transcript.mark()
 
     async def set_messages(self, messages: Sequence[Mapping[str, Any] | SdkObject]) -> None:
         """Replace the transcript. Messages that an ordered diff recognises keep their numbers.

@@ -20,9 +20,10 @@ from eventctx.messages.facts_reader import check_role, read_facts
 from eventctx.messages.observations import FIRST, LAST, Observing, observes
 from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
 from eventctx.messages.tokenizers import counted
-from eventctx.projections.transcript import TranscriptState
+from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.series import Series
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
 from eventctx.session.reconcile import earlier_copy, reconcile
@@ -55,6 +56,23 @@ class _Made(NamedTuple):
 
     body: Body
     observation: bool
+
+
+class TranscriptMark:
+    """What a transcript is at one moment: ``messages`` are its number.
+
+    Of two marks of one transcript the later one tells whether messages were only added since.
+    """
+
+    __slots__ = ("_lines", "messages")
+
+    def __init__(self, lines: Series[TranscriptLine]) -> None:
+        self._lines = lines
+        self.messages = len(lines)
+
+    def continues(self, older: TranscriptMark) -> bool:
+        """Whether nothing but additions came since ``older``. False also where nobody can tell."""
+        return self._lines.continues(older._lines)
 
 
 class Transcript:
@@ -124,6 +142,11 @@ class Transcript:
         version = await self._session.appends.caught_up()
         _, stored = await self._stored(version, hold=True)
         return decode_bodies(stored)
+
+    async def mark(self) -> TranscriptMark:
+        """As ``Context.transcript_mark``."""
+        version = await self._session.appends.caught_up()
+        return TranscriptMark((await self._session.lines.at(version)).lines)
 
     async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
         """As ``messages``, each with the time of its record in UTC nanoseconds."""

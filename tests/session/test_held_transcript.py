@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.engine import Engine
+from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreFull
 from eventctx.log.events import PlanStart
 from eventctx.session.transcript_lines import MAX_ROW_BYTES, MAX_UNASKED
@@ -65,6 +65,36 @@ async def test_the_second_answer_reads_and_writes_nothing() -> None:
     await ctx.add_message(USER)
     assert await ctx.get_messages() == [USER]
     assert store.calls == ["append", "append"]
+
+
+async def test_a_mark_tells_who_holds_a_copy_that_others_changed_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with open_engine(path) as engine, open_engine(path) as other:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        await ctx.get_messages()
+        before = await ctx.transcript_mark()
+        await ctx.get_messages_for_request()
+        again = await ctx.transcript_mark()
+        assert (again.messages, again.continues(before)) == (1, True)
+        await (await other.session("s")).add_message(tool_round(1)[0])
+        longer = await ctx.transcript_mark()
+        assert (longer.messages, longer.continues(before)) == (2, True)
+        await (await other.session("s")).set_messages([tool_round(2)[0], tool_round(1)[0]])
+        changed = await ctx.transcript_mark()
+        assert (changed.messages, changed.continues(longer)) == (2, False)
+
+
+async def test_the_mark_of_a_transcript_in_memory_reads_nothing() -> None:
+    store = Counting()
+    ctx = await Engine(store).session("s")
+    await ctx.add_message(USER)
+    await ctx.get_messages()
+    store.calls.clear()
+    for message in tool_round(1):
+        await ctx.add_message(message)
+        await ctx.transcript_mark()
+    assert set(store.calls) == {"append"}
 
 
 async def test_the_first_answer_of_a_fresh_process_reads_no_record_again() -> None:

@@ -97,7 +97,7 @@ WRITES: Final[dict[str, list[Command]]] = {
 
 READS: Final = {
     *("get_messages", "get_timed_messages", "memory", "get_token_count", "recall_tool"),
-    *("on", "close"),
+    *("on", "close", "transcript_mark"),
 }
 
 ENGINE_WRITES: Final = {"session"}

@@ -18,6 +18,7 @@ from eventctx.adapters.kit.host_list import HostList, Identity, held_against, pl
 from eventctx.log.record import Record
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
+from eventctx.session.transcript import TranscriptMark
 
 Row = dict[str, Any]
 
@@ -34,6 +35,7 @@ class HostSession:
         """Records the turns, calls and tools that the host reports."""
         self._identity = identity
         self._transcript: list[Row] | None = None
+        self._mark: TranscriptMark | None = None
         self._ahead: deque[Hashable] = deque()
         self._prepared: int | None = None
         self._lock = asyncio.Lock()
@@ -52,6 +54,7 @@ class HostSession:
         """The transcript, never compacted, as far as the host has stored it."""
         async with self._lock:
             rows = await self.context.get_messages()
+            self._check_ahead(rows)
             return rows[: len(rows) - len(self._ahead)]
 
     async def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
@@ -174,9 +177,24 @@ class HostSession:
     # -- the transcript --------------------------------------------------------------------------
 
     async def _known(self) -> list[Row]:
-        if self._transcript is None:
-            self._transcript = await self.context.get_messages()
-        return self._transcript
+        """The transcript. A copy of it is held as long as nobody else changes it.
+
+        Another process may serve the next turn, another adapter the same session. An addition that
+        was cancelled may have been made, or not.
+        """
+        mark = await self.context.transcript_mark()
+        held = self._transcript
+        if held is None or mark.messages != len(held) or not mark.continues(self._mark or mark):
+            held = self._transcript = await self.context.get_messages()
+            self._check_ahead(held)
+        self._mark = mark
+        return held
+
+    def _check_ahead(self, rows: Sequence[Row]) -> None:
+        """Expect nothing more of the host if what it was to store no longer ends the transcript."""
+        last = rows[len(rows) - len(self._ahead) :] if len(self._ahead) <= len(rows) else []
+        if [self._identity(one) for one in last] != list(self._ahead):
+            self._ahead.clear()
 
     async def _add_ahead(self, messages: Sequence[Mapping[str, Any]]) -> None:
         for message in messages:

@@ -73,6 +73,7 @@ HOMES = {
     "mcp_types": {"eventctx.mcp.*"},
     "langgraph": {"eventctx.adapters.langchain.*"},
     "agents": {"eventctx.adapters.openai_agents*"},
+    "strands": {"eventctx.adapters.strands.*"},
     "pydantic": {"eventctx.adapters.pydantic_ai.*"},
     "pydantic_ai": {"eventctx.adapters.pydantic_ai.*"},
     "anthropic": {"eventctx.orchestrators.providers.anthropic*"},

@@ -1,0 +1,185 @@
+"""The session of one agent: what its seams record in it, in the engine's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.strands.rows import (
+    AgentRows,
+    Message,
+    identity,
+    instructions_of,
+    messages_of,
+    row_of,
+    tool_definitions,
+)
+from eventctx.log.usage import Usage
+from eventctx.session.context import Context
+
+if TYPE_CHECKING:
+    from strands import Agent
+    from strands.agent import AgentResult
+    from strands.middleware import InvokeModelContext, ModelStopReason, ToolResultEvent
+    from strands.types.tools import ToolUse
+
+_NO_LIMIT: Final = 1 << 40
+"""The budget of a conversation that a server keeps, in tokens."""
+
+_UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def name_in_session(session: str, agent: str) -> str:
+    """The name of a further agent's session."""
+    return f"{session}.{_UNNAMED.sub('_', agent)}"
+
+
+class AgentSession:
+    """The session of one agent. ``stateful``: its model's server keeps the conversation."""
+
+    def __init__(self, context: Context, stateful: bool) -> None:
+        self._host = HostSession(context, identity)
+        self._turns = self._host.turns
+        self._rows = AgentRows()
+        self._stateful = stateful
+        self._asked = False
+
+    def close(self) -> None:
+        """Stop observing the session, which stays open."""
+        self._host.close()
+
+    # -- an invocation ---------------------------------------------------------------------------
+
+    async def began(self, agent: str) -> None:
+        """An invocation began: a turn."""
+        self._asked = False
+        await self._turns.turn_began(agent=agent)
+
+    async def added(self, agent: Agent, message: Message) -> None:
+        """A message was added to the agent's: an answer is in the log before its tools run."""
+        if self._asked and message["role"] == "user" and not _has_results(message):
+            self._rows.by_program(message)  # such as the prompt for an output of a given form
+        if self._stateful:
+            await self._host.add([row_of(message)])
+        elif message["role"] == "assistant":
+            await self._mirror(agent)
+
+    async def over(
+        self, agent: Agent, result: AgentResult | None, error: BaseException | None
+    ) -> None:
+        """The invocation ended, with a result or for an error."""
+        if not self._stateful:
+            await self._mirror(agent)
+        if result is not None or error is None:
+            cancelled = result is not None and result.stop_reason == "cancelled"
+            await self._turns.turn_ended("cancelled" if cancelled else "ok")
+        elif _is_cancellation(error):
+            await self._turns.turn_ended("cancelled")
+        else:
+            await self._turns.turn_ended("error", f"{type(error).__name__}: {error}")
+
+    async def _mirror(self, agent: Agent) -> list[Any]:
+        rows = self._rows.of(agent.messages)
+        await self._host.mirror(rows)
+        return rows
+
+    # -- a model call ----------------------------------------------------------------------------
+
+    async def decided(self, context: InvokeModelContext) -> list[Message]:
+        """The messages to send: the view, or the host's own where it changed its list."""
+        self._asked = True
+        held = context.agent.messages
+        rows = [] if self._stateful else await self._mirror(context.agent)
+        model = _model_name(context.model)
+        await self._turns.iteration_began(None, model)
+        view = await self._host.prepare(
+            instructions=instructions_of(context.system_prompt),
+            tools=tool_definitions(context.tool_specs),
+            model=model,
+            budget=_NO_LIMIT if self._stateful else None,
+        )
+        if not self._stateful and context.messages == held:
+            return messages_of(view, context.messages, rows)
+        await self._host.sent(view, [row_of(one) for one in context.messages])
+        return list(context.messages)
+
+    async def answered(self, event: ModelStopReason) -> None:
+        """The model answered."""
+        await self._turns.model_known(
+            usage=_usage_of(event.usage), finish_reason=str(event.stop_reason)
+        )
+        await self._turns.model_answered()
+
+    async def model_failed(self, error: BaseException) -> None:
+        """The model call failed, or was given up."""
+        await self._turns.model_failed(
+            type(error).__name__, str(error), cancelled=_is_cancellation(error)
+        )
+
+    # -- a tool call -----------------------------------------------------------------------------
+
+    async def tool_began(self, call: ToolUse) -> None:
+        """A tool call began."""
+        await self._turns.tool_began(call["name"], call["toolUseId"], call["toolUseId"])
+
+    async def tool_ended(self, call: ToolUse, event: ToolResultEvent | None) -> None:
+        """A tool call ended with a result; without one it waits for a person."""
+        name, key = call["name"], call["toolUseId"]
+        if event is None:
+            await self._turns.tool_failed(key, "Interrupt", "", cancelled=True, name=name)
+            return
+        answer = _text_of(event.tool_result)
+        if event.tool_result.get("status") == "error":
+            kind = "ToolError" if event.exception is None else type(event.exception).__name__
+            await self._turns.tool_failed(key, kind, answer or "", name=name)
+        else:
+            await self._turns.tool_ended(key, answer, name=name)
+
+    async def tool_failed(self, call: ToolUse, error: BaseException) -> None:
+        """A tool call failed, was given up, or waits for a person."""
+        cancelled = _is_cancellation(error) or type(error).__name__ == "InterruptException"
+        await self._turns.tool_failed(
+            call["toolUseId"],
+            type(error).__name__,
+            str(error),
+            cancelled=cancelled,
+            name=call["name"],
+        )
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
+
+
+def _has_results(message: Message) -> bool:
+    return any("toolResult" in one for one in message["content"])
+
+
+def _text_of(result: Any) -> str | None:
+    """The text of a result that is nothing else."""
+    content = result.get("content") or []
+    return content[0]["text"] if len(content) == 1 and list(content[0]) == ["text"] else None
+
+
+def _model_name(model: Any) -> str | None:
+    config = model.get_config()
+    name = config.get("model_id") if isinstance(config, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _usage_of(found: Any) -> Usage | None:
+    """The counts of an answer. Providers count what was cached as input, or beside it."""
+
+    def count(name: str) -> int:
+        value = found.get(name)
+        return value if isinstance(value, int) and value > 0 else 0
+
+    prompt, output = count("inputTokens"), count("outputTokens")
+    cached, written = count("cacheReadInputTokens"), count("cacheWriteInputTokens")
+    if not prompt + output + cached + written:
+        return None
+    if prompt + output != count("totalTokens"):
+        prompt += cached + written
+    return Usage(prompt=prompt, output=output, cache_read=cached, cache_write=written)

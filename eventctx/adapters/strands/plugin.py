@@ -1,0 +1,181 @@
+"""The plugin of a Strands agent: its conversation is a session, an invocation a turn.
+
+``agent.messages`` is the host's storage, and the transcript mirrors it: what a conversation manager
+takes out of it, or a guardrail redacts, is an event. Each attempt at a model call is sent the
+session's view instead; the agent's own messages are not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, MessageAddedEvent
+from strands.middleware import (
+    ExecuteToolStage,
+    InvokeModelStage,
+    ModelStopReason,
+    ToolResultEvent,
+)
+from strands.plugins import Plugin
+
+from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.strands.agent_session import AgentSession, name_in_session
+from eventctx.adapters.strands.blocking import expect_free_loop, loop_thread_of
+from eventctx.adapters.strands.rows import message_of
+from eventctx.engine import Engine
+from eventctx.sync.proxy import SyncEngine
+
+if TYPE_CHECKING:
+    from strands import Agent
+    from strands.middleware import ExecuteToolContext, InvokeModelContext
+
+T = TypeVar("T")
+
+MAX_SESSIONS: Final = 256
+"""Most sessions whose transcripts are held; the least recently used is dropped first."""
+
+
+class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
+    """Records an agent as a session, and sends the session's view.
+
+    ``engine``: an engine, for ``invoke_async`` and ``stream_async`` in its event loop or another
+    one; or an engine of ``eventctx.sync``, or the path or URL of a store, which the plugin opens in
+    a thread of its own, for ``agent("…")`` too. ``session`` names the session, which is else the
+    agent's ``session_id``. Given to several agents, the first has that session, and any other one
+    ``<session>.<its name>``, linked to it. ``settings`` are those of ``engine.session``. Put it
+    last among the plugins.
+
+    Raises InvalidSetting for an engine outside of its loop, and what opening a store raises.
+    """
+
+    name = "eventctx"
+
+    def __init__(
+        self,
+        engine: Engine | SyncEngine | str | os.PathLike[str],
+        session: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        self._given = GivenEngine(engine, "strands")
+        self._loop_thread = loop_thread_of(engine)
+        self._session = session
+        self._settings = settings
+        self._first: str | None = None
+        self._open: OrderedDict[str, AgentSession] = OrderedDict()
+
+    def close(self) -> None:
+        """Close the store that the plugin opened. An engine that was given stays open."""
+        self._given.close()
+
+    async def history(self, session: str | None = None) -> list[dict[str, Any]]:
+        """A session's messages, never compacted, for ``Agent(messages=…)``.
+
+        ``session`` is that of the plugin by default. Without what no model is sent: the usage and
+        the metadata of a message.
+        """
+
+        async def transcript() -> list[dict[str, Any]]:
+            context = await self._given.engine.session(str(session or self._session))
+            return [message_of(row) for row in await context.get_messages()]
+
+        return await self._run(transcript())
+
+    # -- Strands' seams --------------------------------------------------------------------------
+
+    def init_agent(self, agent: Agent) -> None:
+        """Watch an agent; Strands calls it for each that the plugin is given to."""
+        if self._first is None:
+            self._first = agent.name
+        agent.add_hook(self._invocation_begins, BeforeInvocationEvent)
+        agent.add_hook(self._message_was_added, MessageAddedEvent)
+        agent.add_hook(self._invocation_is_over, AfterInvocationEvent)
+        agent.add_middleware(InvokeModelStage, self._model_call)
+        agent.add_middleware(ExecuteToolStage, self._tool_call)
+
+    async def _invocation_begins(self, event: BeforeInvocationEvent) -> None:
+        async def begun() -> None:
+            await (await self._of(event.agent)).began(event.agent.name)
+
+        await self._run(begun())
+
+    async def _message_was_added(self, event: MessageAddedEvent) -> None:
+        """Add the answer before its tools run, whose crash would take it along."""
+
+        async def added() -> None:
+            await (await self._of(event.agent)).added(event.agent, event.message)
+
+        await self._run(added())
+
+    async def _invocation_is_over(self, event: AfterInvocationEvent) -> None:
+        error = sys.exc_info()[1] if event.result is None else None
+
+        async def over() -> None:
+            await (await self._of(event.agent)).over(event.agent, event.result, error)
+
+        await self._run(over())
+
+    async def _model_call(
+        self, context: InvokeModelContext, next_fn: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Send the view instead of the agent's messages, and record what comes of it."""
+        session = await self._run(self._of(context.agent))
+        messages = await self._run(session.decided(context))
+        try:
+            async for event in next_fn(context.replace(messages=messages)):
+                if isinstance(event, ModelStopReason):
+                    await self._run(session.answered(event))
+                yield event
+        except BaseException as error:
+            await self._run(session.model_failed(error))
+            raise
+
+    async def _tool_call(
+        self, context: ExecuteToolContext, next_fn: Any
+    ) -> AsyncGenerator[Any, None]:
+        """Record a tool call."""
+        session = await self._run(self._of(context.agent))
+        await self._run(session.tool_began(context.tool_use))
+        try:
+            result: ToolResultEvent | None = None
+            async for event in next_fn(context):
+                if isinstance(event, ToolResultEvent):
+                    result = event
+                yield event
+        except BaseException as error:
+            await self._run(session.tool_failed(context.tool_use, error))
+            raise
+        await self._run(session.tool_ended(context.tool_use, result))
+
+    # -- in the engine's loop --------------------------------------------------------------------
+
+    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop_thread is not None:
+            expect_free_loop(self._loop_thread, work)
+        return await self._given.run(work)
+
+    async def _of(self, agent: Agent) -> AgentSession:
+        """The session of an agent."""
+        whole = str(self._session or agent.session_id)
+        shared = self._session is not None and agent.name != self._first
+        name = name_in_session(whole, agent.name) if shared else whole
+        found = self._open.get(name)
+        if found is None:
+            stateful = bool(agent.model.stateful)
+            # A conversation on a server cannot be compacted here.
+            settings = {**self._settings, **({"max_tokens": None} if stateful else {})}
+            context = await self._given.engine.session(name, **settings)
+            if shared:
+                await self._given.engine.link(whole, name)
+            if name in self._open:  # by another call in the meantime
+                return self._open[name]
+            found = self._open[name] = AgentSession(context, stateful)
+            if len(self._open) > MAX_SESSIONS:
+                _, oldest = self._open.popitem(last=False)
+                oldest.close()
+        self._open.move_to_end(name)
+        return found

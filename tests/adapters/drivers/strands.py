@@ -1,0 +1,136 @@
+"""Drives agents of Strands, with a model that follows a script and Strands' sessions in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from strands import Agent, ModelRetryStrategy, tool
+from strands.agent import NullConversationManager
+from strands.middleware import InvokeModelStage
+from strands.models import Model
+from strands.session import FileSessionManager
+
+from eventctx.adapters.strands import EventctxAgentPlugin
+from eventctx.adapters.strands.rows import message_of, row_of
+from eventctx.engine import Engine
+from eventctx.testing import Reply, ScriptedAgent
+
+
+class StrandsDriver:
+    def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
+        self._model = Scripted(list(agent.script))
+        self._ours = EventctxAgentPlugin(engine, agent.session, **agent.settings)
+        self._agent = Agent(
+            name="agent",
+            model=self._model,
+            system_prompt=agent.instructions,
+            tools=[tool(one) for one in agent.tools],
+            conversation_manager=NullConversationManager(),
+            session_manager=FileSessionManager(agent.session, storage_dir=str(folder / "sessions")),
+            retry_strategy=Unplugged(max_attempts=agent.retries + 1, initial_delay=0, max_delay=0),
+            callback_handler=None,
+            plugins=[self._ours],
+        )
+        if agent.keep_last is not None:
+            number = agent.keep_last
+            self._agent.add_middleware(
+                InvokeModelStage.Input,
+                lambda context: context.replace(messages=context.messages[-number:]),
+            )
+
+    async def ask(self, text: str, *, stream: bool = False) -> str:
+        if not stream:
+            return str(await self._agent.invoke_async(text)).removesuffix("\n")
+        pieces: list[str] = []
+        result: Any = None
+        async for event in self._agent.stream_async(text):
+            pieces += [event["data"]] if "data" in event else []
+            result = event.get("result", result)
+        said = str(result).removesuffix("\n")
+        assert len(pieces) > 1, "the host did not stream"
+        return said
+
+    def received(self) -> list[list[Any]]:
+        return [
+            [
+                self.shown({"role": "system", "content": system}),
+                *[self.shown(row_of(one)) for one in sent],
+            ]
+            for system, sent, _ in self._model.seen
+        ]
+
+    def shown(self, row: dict[str, Any]) -> Any:
+        if row["role"] == "system":
+            return "system", row["content"]
+        native = message_of(row)
+        return native["role"], json.dumps(native["content"], sort_keys=True)
+
+    async def close(self) -> None:
+        self._ours.close()
+
+
+class Unplugged(ModelRetryStrategy):  # type: ignore[misc]
+    """Tries again where the connection broke."""
+
+    def is_retryable(self, exception: Exception) -> bool:
+        return isinstance(exception, ConnectionError)
+
+
+class Scripted(Model):  # type: ignore[misc]
+    """Answers by a script, streamed in two pieces, and keeps what it received."""
+
+    def __init__(self, script: list[Any], model_id: str = "scripted") -> None:
+        self.script = script
+        self.config = {"model_id": model_id}
+        self.seen: list[tuple[str | None, list[dict[str, Any]], list[str]]] = []
+
+    def update_config(self, **named: Any) -> None:
+        self.config.update(named)
+
+    def get_config(self) -> dict[str, Any]:
+        return self.config
+
+    def structured_output(self, *given: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+    async def stream(
+        self,
+        messages: list[dict[str, Any]],
+        tool_specs: list[dict[str, Any]] | None = None,
+        system_prompt: str | None = None,
+        **named: Any,
+    ) -> AsyncIterator[Any]:
+        offered = [one["name"] for one in tool_specs or ()]
+        self.seen.append((system_prompt, deepcopy(messages), offered))
+        step = self.script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        for event in events_of(step):
+            yield event
+
+
+def events_of(reply: Reply) -> list[dict[str, Any]]:
+    """A reply of a script as a stream."""
+    made: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
+    if reply.text:
+        made.append({"contentBlockStart": {"start": {}}})
+        pieces = (reply.text[:1], reply.text[1:])
+        made += [{"contentBlockDelta": {"delta": {"text": one}}} for one in pieces]
+        made.append({"contentBlockStop": {}})
+    calls = [one for one in reply.calls if not isinstance(one, tuple)]
+    for one in calls:
+        begun = {"toolUse": {"name": one.name, "toolUseId": one.id}}
+        made.append({"contentBlockStart": {"start": begun}})
+        asked = {"toolUse": {"input": json.dumps(one.arguments)}}
+        made.append({"contentBlockDelta": {"delta": asked}})
+        made.append({"contentBlockStop": {}})
+    made.append({"messageStop": {"stopReason": "tool_use" if calls else "end_turn"}})
+    if reply.usage is not None:
+        prompt, output = reply.usage.prompt, reply.usage.output
+        used = {"inputTokens": prompt, "outputTokens": output, "totalTokens": prompt + output}
+        made.append({"metadata": {"usage": used, "metrics": {"latencyMs": 0}}})
+    return made

@@ -381,7 +381,7 @@ async def test_as_storage_alone_it_holds_what_the_sdks_own_session_holds(
         for text in ("Read all.", "yes"):
             await run(how, agent, text, session=session)
     assert await ours.get_items() == await plain.get_items()
-    for limit in (None, 0, 1, 3, 100):
+    for limit in (None, -1, 0, 1, 3, 100):
         assert await ours.get_items(limit) == await plain.get_items(limit)
     assert await ours.pop_item() == await plain.pop_item()
     assert await ours.get_items() == await plain.get_items()

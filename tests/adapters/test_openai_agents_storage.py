@@ -1,4 +1,4 @@
-"""A session of ours as storage of the OpenAI Agents SDK: what upstream's own tests store."""
+"""What the OpenAI Agents SDK stores in a session of ours, in cases of its own tests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ import pytest
 agents = pytest.importorskip("agents", reason="an extra: eventctx[openai-agents]")
 pytest.importorskip("cryptography", reason="an extra: eventctx[sign]")
 
-from agents import Agent, Runner  # noqa: E402
+from agents import (  # noqa: E402
+    Agent,
+    ModelSettings,
+    RunConfig,
+    RunHooks,
+    Runner,
+    ToolInputGuardrailTripwireTriggered,
+    function_tool,
+)
 from agents.extensions.memory import EncryptedSession  # noqa: E402
-from agents.testing import ScriptedModel, assistant_message  # noqa: E402
+from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
+from agents.tool_guardrails import (  # noqa: E402
+    ToolGuardrailFunctionOutput,
+    tool_input_guardrail,
+)
+from openai.types.responses import ResponseReasoningItem  # noqa: E402
 
 import eventctx  # noqa: E402
 from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
@@ -68,3 +81,67 @@ async def test_items_added_at_once_are_all_kept(engine: Engine) -> None:
     said = [cast("dict[str, Any]", item)["content"] for item in await session.get_items()]
     assert said[::2] == said[1::2]
     assert sorted(said[::2], key=int) == [str(at) for at in range(20)]
+
+
+def thought(name: str) -> ResponseReasoningItem:
+    return ResponseReasoningItem(id=name, type="reasoning", summary=[])
+
+
+async def test_ids_of_reasoning_that_the_sdk_drops_are_not_sent(engine: Engine) -> None:
+    session = await AgentsSession.open(engine, "s")
+    script = [[thought("rs_1"), assistant_message("Hm.")], [assistant_message("yes")]]
+    model = ScriptedModel(script)
+    agent = Agent(name="a", model=model)
+    await Runner.run(agent, "Think.", **session.options())
+    omit = RunConfig(reasoning_item_id_policy="omit")
+    await Runner.run(agent, "Again.", **session.options(run_config=omit))
+    (sent,) = [one for one in model.calls[1].input if one.get("type") == "reasoning"]
+    assert "id" not in sent
+    kept = cast("list[dict[str, Any]]", await session.get_items())
+    assert [one["id"] for one in kept if one.get("type") == "reasoning"] == ["rs_1"]
+    view = await engine.request_view("s", turn=2)
+    assert view.verified
+    row = (await engine.audit("s")).requests[-1]
+    assert (row.additions, row.missing) == (1, 1)
+
+
+async def test_reasoning_without_words_is_told_by_its_id(engine: Engine) -> None:
+    """A call that a guardrail refused is not stored, nor the reasoning before it."""
+
+    noted = asyncio.Event()
+
+    class Hooks(RunHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            noted.set()
+
+    @tool_input_guardrail
+    async def refuse(data: Any) -> ToolGuardrailFunctionOutput:
+        await noted.wait()
+        return ToolGuardrailFunctionOutput.raise_exception()
+
+    @function_tool(tool_input_guardrails=[refuse])
+    def send() -> str:
+        """Send it."""
+        raise AssertionError("the guardrail refused it")
+
+    @function_tool
+    def note() -> str:
+        """Note it."""
+        return "noted"
+
+    answer = [thought("rs_send"), function_call("send", {}, call_id="call_send")]
+    answer += [thought("rs_note"), function_call("note", {}, call_id="call_note")]
+    session = await AgentsSession.open(engine, "s")
+    plain = agents.SQLiteSession("plain")
+    for options in ({"session": plain, "hooks": Hooks()}, session.options(hooks=Hooks())):
+        noted.clear()
+        agent = Agent(
+            name="a",
+            model=ScriptedModel([answer]),
+            tools=[send, note],
+            model_settings=ModelSettings(tool_choice="required"),
+        )
+        with pytest.raises(ToolInputGuardrailTripwireTriggered):
+            await Runner.run(agent, "go", **options)
+    assert await session.get_items() == await plain.get_items()
+    assert "rs_note" in json.dumps(await plain.get_items())

@@ -16,6 +16,7 @@ from typing import Any
 
 from eventctx.adapters.kit.host_list import HostList, Identity, held_against, plain_identity
 from eventctx.log.record import Record
+from eventctx.messages.canonical import digest_of
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
 from eventctx.session.transcript import TranscriptMark
@@ -36,7 +37,7 @@ class HostSession:
         self._identity = identity
         self._transcript: list[Row] | None = None
         self._mark: TranscriptMark | None = None
-        self._ahead: deque[Hashable] = deque()
+        self._ahead: deque[tuple[Hashable, Any]] = deque()
         self._prepared: int | None = None
         self._lock = asyncio.Lock()
         self._unobserve = context.on("context:request_prepared", self._note)
@@ -72,8 +73,15 @@ class HostSession:
                     await self._append(message)
 
     def expects(self, message: Mapping[str, Any]) -> bool:
-        """Whether this message, added when it was seen, is the next that the host will store."""
-        return bool(self._ahead) and self._ahead[0] == self._identity(message)
+        """Whether this message, added when it was seen, is the next that the host will store.
+
+        Ids that both have must be the same: they alone tell thinking without text.
+        """
+        if not self._ahead:
+            return False
+        identity, known = self._ahead[0]
+        given = message.get("id")
+        return identity == self._identity(message) and (None in (known, given) or known == given)
 
     async def answered(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add the model's answer before its tools run, whose crash would take it along."""
@@ -156,13 +164,21 @@ class HostSession:
         return rows[1:] if instructions is not None and rows and rows[0] == ours else rows
 
     async def sent(
-        self, prepared: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+        self,
+        prepared: Sequence[Mapping[str, Any]],
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        exact: bool = False,
     ) -> None:
-        """Record how the list that the host sent differs from the one ``prepare`` returned."""
+        """Record how the list that the host sent differs from the one ``prepare`` returned.
+
+        ``exact``: a message that differs in any field was replaced, also where its identity is one.
+        """
         if self._prepared is None:
             return
-        known = [self._identity(one) for one in prepared]
-        found = match_in_order(known, [self._identity(one) for one in messages])
+        identity: Identity = digest_of if exact else self._identity
+        known = [identity(one) for one in prepared]
+        found = match_in_order(known, [identity(one) for one in messages])
         additions: list[tuple[int, Row]] = []
         behind = 0
         for message, place in zip(messages, found, strict=True):
@@ -193,13 +209,13 @@ class HostSession:
     def _check_ahead(self, rows: Sequence[Row]) -> None:
         """Expect nothing more of the host if what it was to store no longer ends the transcript."""
         last = rows[len(rows) - len(self._ahead) :] if len(self._ahead) <= len(rows) else []
-        if [self._identity(one) for one in last] != list(self._ahead):
+        if [self._identity(one) for one in last] != [identity for identity, _ in self._ahead]:
             self._ahead.clear()
 
     async def _add_ahead(self, messages: Sequence[Mapping[str, Any]]) -> None:
         for message in messages:
             await self._append(message)
-            self._ahead.append(self._identity(message))
+            self._ahead.append((self._identity(message), message.get("id")))
 
     async def _take_back(self) -> None:
         """Take out what the host did not store, such as an answer that a guardrail refused."""

@@ -18,7 +18,7 @@ from agents.run_config import CallModelData, ModelInputData
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
-from eventctx.adapters.openai_agents.items import item_of, row_of
+from eventctx.adapters.openai_agents.items import item_of, row_of, without_dropped_ids
 from eventctx.adapters.openai_agents.request import model_name, tool_definitions
 from eventctx.errors import InvalidSetting
 from eventctx.sync.proxy import SyncEngine
@@ -72,12 +72,15 @@ class AgentsSession:
     # -- the SDK's Session -----------------------------------------------------------------------
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The conversation, never compacted; of a ``limit`` the newest, oldest first."""
+        """The conversation, never compacted; of a ``limit`` the newest, oldest first.
+
+        A negative limit is none, as in the SDK's own session.
+        """
         self._hooks.run_may_begin()
         rows = await self._in_loop(self._host.messages())
         chosen = self.session_settings.limit if limit is None and self.session_settings else limit
-        if chosen is not None:
-            rows = rows[-chosen:] if chosen > 0 else []
+        if chosen is not None and chosen >= 0:
+            rows = rows[-chosen:] if chosen else []
         return cast("list[TResponseInputItem]", [item_of(row) for row in rows])
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -138,7 +141,10 @@ class AgentsSession:
                 )
             )
             if whole and chosen.input == given.input:
-                return ModelInputData(cast("list[TResponseInputItem]", rows), chosen.instructions)
+                sends = without_dropped_ids(rows, cast("list[Row]", given.input))
+                if sends is not rows:
+                    await self._in_loop(self._host.sent(rows, sends, exact=True))
+                return ModelInputData(cast("list[TResponseInputItem]", sends), chosen.instructions)
             await self._in_loop(self._host.sent(rows, cast("list[Row]", chosen.input)))
             return chosen
 

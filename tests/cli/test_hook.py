@@ -1,4 +1,7 @@
-"""``eventctx hook claude-code`` with payloads as Claude Code 2.1.330 sent them, but for paths."""
+"""``eventctx hook`` with payloads as Claude Code 2.1.330 sent them, but for paths.
+
+Those of Codex 0.169 have the same fields of which we read any.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,15 @@ import pytest
 from click.testing import CliRunner
 
 import eventctx
-from eventctx.adapters.claude_code.hook import hook_answer, words_that_hold
-from eventctx.adapters.claude_code.payload import read_payload
-from eventctx.adapters.claude_code.reminder import MOST, Words, reminder
+from eventctx.adapters.command_hooks.hook import hook_answer, words_that_hold
+from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX
+from eventctx.adapters.command_hooks.payload import read_payload
+from eventctx.adapters.command_hooks.reminder import MOST, Words, reminder
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion
 from tests.cli.conftest import Outcome
-from tests.importers.given import SESSION, ClaudeCode
+from tests.importers.given import SESSION, ClaudeCode, Codex
 
 KEY = "sk-ant-" + "api03-" + "Zx9Qw7Er5Ty3Ui1Op" * 3
 
@@ -105,8 +109,52 @@ async def test_at_every_other_event_the_session_is_imported_and_nothing_answered
     name: str, transcript: Path
 ) -> None:
     async with eventctx.open("memory://") as engine:
-        assert await hook_answer(engine, read_payload(payload(name, transcript).encode())) is None
+        assert (
+            await hook_answer(engine, CLAUDE_CODE, read_payload(payload(name, transcript).encode()))
+            is None
+        )
         assert len(await engine.transcript(SESSION)) == 3  # the last answer may still grow
+
+
+async def codex_told(engine: Engine, folder: Path, *kept: str) -> str | None:
+    """What Codex tells its model after a compaction that kept the messages with these words."""
+    words = ("Write a parser.", f"Never use the key {KEY}.", "Always answer in French.")
+    log = Codex()
+    for one in words:
+        log.says("user", one).says("assistant", "Yes.").counted(20, 30)
+    rest = [{"type": "message", "role": "user", "content": [input_text(one)]} for one in kept]
+    log.line("compacted", message="in short", replacement_history=rest)
+    path = folder / "rollout-2026-01-01T10-00-00-codex-1.jsonl"
+    path.write_bytes(log.data())
+    answer = await hook_answer(engine, CODEX, read_payload(payload("compact", path).encode()))
+    return None if answer is None else answer["hookSpecificOutput"]["additionalContext"]
+
+
+def input_text(words: str) -> dict[str, str]:
+    return {"type": "input_text", "text": words}
+
+
+async def test_codex_is_told_the_words_that_its_compaction_took(tmp_path: Path) -> None:
+    async with eventctx.open("memory://") as engine:
+        told = await codex_told(engine, tmp_path, "Always answer in French.") or ""
+    assert told.splitlines()[1:3] == [
+        "- #1: Write a parser.",
+        "- #3: Never use the key [redacted:api-key].",
+    ]
+    assert "French" not in told
+
+
+async def test_codex_is_told_nothing_where_a_compaction_took_no_word(tmp_path: Path) -> None:
+    kept = ("Write a parser.", f"Never use the key {KEY}.", "Always answer in French.")
+    async with eventctx.open("memory://") as engine:
+        assert await codex_told(engine, tmp_path, *kept) is None
+        assert (await engine.lost("codex-1")).compactions == 1
+
+
+async def test_a_session_that_its_program_does_not_keep_is_no_error() -> None:
+    given = b'{"hook_event_name": "Stop", "transcript_path": null}'
+    async with eventctx.open("memory://") as engine:
+        assert await hook_answer(engine, CODEX, read_payload(given)) is None
 
 
 def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -> None:
@@ -114,7 +162,9 @@ def test_a_session_without_a_file_yet_is_no_error(tmp_path: Path, store: Path) -
     assert (done.code, done.out, done.err) == (0, "", "")
 
 
-@pytest.mark.parametrize("given", ["", "{", "[]", '{"hook_event_name": 3}', b"\xff\xfe", "null"])
+@pytest.mark.parametrize(
+    "given", ["", "{", "[]", "{}", '{"hook_event_name": 3}', b"\xff\xfe", "null"]
+)
 def test_what_is_no_payload_is_a_line_on_stderr(given: str | bytes, store: Path) -> None:
     done = hook(store, given)
     assert (done.code, done.out) == (0, "")
@@ -148,7 +198,7 @@ def test_a_bug_of_ours_stops_no_host(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("eventctx.adapters.claude_code.payload._decode", broken)
+    monkeypatch.setattr("eventctx.adapters.command_hooks.payload._decode", broken)
     done = hook(store, payload("compact", transcript))
     assert (done.code, done.out) == (0, "")
     assert "this is a bug in eventctx" in done.err
@@ -157,14 +207,21 @@ def test_a_bug_of_ours_stops_no_host(
 async def test_an_import_that_another_process_overtook_is_repeated(transcript: Path) -> None:
     async with eventctx.open("memory://") as engine:
         overtaken = _Overtaken(engine, times=2)
-        assert await hook_answer(engine, read_payload(payload("stop", transcript).encode())) is None
+        assert (
+            await hook_answer(
+                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
+            )
+            is None
+        )
         assert overtaken.times == 0
         assert len(await engine.transcript(SESSION)) == 3
         _Overtaken(engine, times=9)
         with transcript.open("ab") as file:
             file.write(ClaudeCode().user("More.", uuid="u9").data())
         with pytest.raises(WrongExpectedVersion):
-            await hook_answer(engine, read_payload(payload("stop", transcript).encode()))
+            await hook_answer(
+                engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
+            )
 
 
 class _Overtaken:

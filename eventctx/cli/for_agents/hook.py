@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from eventctx.adapters.command_hooks.hosts import HOSTS
 from eventctx.cli.output import opening
 from eventctx.cli.output.program import complain
 from eventctx.errors import EventctxError
 
 if TYPE_CHECKING:
-    from eventctx.adapters.claude_code.payload import HookPayload
+    from eventctx.adapters.command_hooks.hosts import HookHost
+    from eventctx.adapters.command_hooks.payload import HookPayload
 
 
 class _HarmlessCommand(click.Command):
-    """A command whose bad usage is a line on stderr: Claude Code takes exit code 2 for a veto."""
+    """A command whose bad usage is a line on stderr: a host takes exit code 2 for a veto."""
 
     def make_context(
         self,
@@ -34,27 +36,28 @@ class _HarmlessCommand(click.Command):
 
 
 @click.command("hook", cls=_HarmlessCommand, short_help="Answer a hook of an agent's program.")
-@click.argument("host", type=click.Choice(["claude-code"]))
+@click.argument("host", type=click.Choice(list(HOSTS)))
 @opening.store_options
 def hook_command(host: str, store: str | None) -> None:
     """Import the session that HOST reports on stdin; after a compaction, repeat what was demanded.
 
-    For the hooks in the settings of Claude Code: docs/how-to/let-the-agent-ask.md has the lines. At
-    every event the transcript is imported, what is new of it. At `SessionStart` after a compaction
-    the answer holds the demands of the person that hold, in the person's words, redacted, at most
-    6,000 characters; the model is shown them.
+    For the hooks in the settings of Claude Code and Codex: docs/how-to/let-the-agent-ask.md has the
+    lines. At every event what is new of the session's file is imported. At `SessionStart` after a
+    compaction the answer holds the demands of the person, in the person's words, redacted, at most
+    6,000 characters; the model is shown them. With Codex they are those that the compaction took
+    out; Claude Code asks before it has written the summary, so they are all that hold.
 
     The exit code is 0 whatever happens, since others stop or veto what the program does; an error
     is a line on stderr.
     """
     import asyncio
 
-    from eventctx.adapters.claude_code.payload import MOST_BYTES, read_payload
+    from eventctx.adapters.command_hooks.payload import MOST_BYTES, read_payload
     from eventctx.documents.encoding import encode
 
     try:
         payload = read_payload(b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1))
-        answer = asyncio.run(_answer(payload, store))
+        answer = asyncio.run(_answer(HOSTS[host], payload, store))
     except EventctxError as error:
         complain(f"hook: {error}")
     except Exception as error:  # the host must go on, also after a bug of ours
@@ -64,8 +67,8 @@ def hook_command(host: str, store: str | None) -> None:
             click.echo(encode(answer).decode())
 
 
-async def _answer(payload: HookPayload, store: str | None) -> dict[str, Any] | None:
-    from eventctx.adapters.claude_code.hook import hook_answer
+async def _answer(host: HookHost, payload: HookPayload, store: str | None) -> dict[str, Any] | None:
+    from eventctx.adapters.command_hooks.hook import hook_answer
 
     async with opening.created(store) as engine:
-        return await hook_answer(engine, payload)
+        return await hook_answer(engine, host, payload)

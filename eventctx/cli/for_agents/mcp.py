@@ -37,7 +37,7 @@ def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None
 
     For the configuration of an agent's program, which starts it: `claude mcp add eventctx --
     eventctx mcp`, `codex mcp add eventctx -- eventctx mcp`. The store may be made later; `eventctx
-    hook claude-code` and `eventctx watch` fill it. Needs the extra `mcp`: pip install
+    hook` and `eventctx watch` fill it. Needs the extra `mcp`: pip install
     'eventctx[mcp]'.
     """
     try:

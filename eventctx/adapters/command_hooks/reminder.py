@@ -16,12 +16,17 @@ MOST: Final = 6_000
 LONGEST: Final = 600
 """Characters of one demand."""
 
-_INTRODUCTION: Final = (
+ALL: Final = (
     "The context was compacted. The log of this session (eventctx) has these instructions of the "
     "person, in the person's own words, whether or not the summary has them; they hold unless the "
     "person said otherwise:"
 )
-_ROOM_OF_FRAME: Final = len(_INTRODUCTION) + 2 * MAX_SESSION_ID + 300
+LOST: Final = (
+    "The context was compacted. These instructions of the person were in it, and are no longer, "
+    "word by word, in what is left; they are from the log of this session (eventctx), and hold "
+    "unless the person said otherwise:"
+)
+_ROOM_OF_FRAME: Final = max(len(ALL), len(LOST)) + 2 * MAX_SESSION_ID + 300
 
 
 class Words(NamedTuple):
@@ -32,9 +37,14 @@ class Words(NamedTuple):
 
 
 def reminder(
-    session: str, words: Iterable[Words], *, most: int = MOST, redactor: Redactor = DEFAULT
+    session: str,
+    words: Iterable[Words],
+    introduction: str = ALL,
+    *,
+    most: int = MOST,
+    redactor: Redactor = DEFAULT,
 ) -> str | None:
-    """A text that quotes the words, redacted; None where there are none.
+    """A text that quotes the words after an introduction, redacted; None where there are none.
 
     Of words that do not fit, the first stays, which is the task, and then the last ones.
     """
@@ -50,7 +60,7 @@ def reminder(
         kept.append(line)
     left = len(lines) - 1 - len(kept)
     rest = [f"- … {left} more between these"] if left else []
-    return "\n".join([_INTRODUCTION, lines[0], *rest, *reversed(kept), _ways_on(session)])
+    return "\n".join([introduction, lines[0], *rest, *reversed(kept), _ways_on(session)])
 
 
 def _ways_on(session: str) -> str:

@@ -1,1 +1,0 @@
-"""Claude Code: its hooks import a session, and repeat a person's words after a compaction."""

@@ -1,0 +1,100 @@
+"""The real Codex with our hooks and our MCP server, against a scripted server."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventctx
+from tests.services.codex import (
+    OPT_IN,
+    VARIABLE,
+    Answer,
+    Body,
+    code,
+    installed,
+    said,
+    said_by_persons,
+)
+
+LARGE = 30_000
+"""Tokens said of a request, so that the next turn begins with a compaction."""
+
+FILLER = "The report has these lines. " * 3_500
+"""More than the 20,000 tokens of a person's words that Codex keeps in a compaction."""
+
+
+@pytest.fixture
+def binary() -> Path:
+    named = os.environ.get(VARIABLE)
+    if not named:
+        pytest.skip(OPT_IN)
+    return Path(named)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "eventctx.cli", *arguments]
+
+
+async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
+    binary: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "agent.db"
+
+    def script(body: Body) -> Answer:
+        if "CONTEXT CHECKPOINT" in said_by_persons(body)[-1]:
+            return said("We talked about a parser.")
+        return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
+
+    line = " ".join(command("hook", "codex", "--store", str(store)))
+    hooks = {
+        one: [{"hooks": [{"type": "command", "command": line}]}]
+        for one in ("PreCompact", "PostCompact", "SessionStart", "Stop")
+    }
+    with installed(binary, tmp_path, script) as program:
+        (program.settings / "hooks.json").write_text(json.dumps({"hooks": hooks}))
+        program.ask("Never touch the file legacy.py, please.")
+        program.ask("resume", "--last", "Always answer in French.")
+        program.ask("resume", "--last", f"Read this report. {FILLER}")
+        printed = program.ask("resume", "--last", "Go on, and never ask.")
+        sent = program.api.received[-1]
+        session = program.session.stem[-36:]
+    assert "hook: PostCompact Completed" in printed
+    assert "Failed" not in printed
+    told = [one for one in sent["input"] if "(eventctx)" in str(one)]
+    assert [one["role"] for one in told] == ["developer"]
+    assert "Never touch the file legacy.py, please." in str(told)
+    assert "Never touch the file legacy.py" not in "".join(said_by_persons(sent))
+    assert "never ask" not in str(told)  # it was said after the compaction
+    async with eventctx.open(store, create=False) as engine:
+        found = (await engine.instructions(session)).instructions
+    assert [one.text for one in found][:1] == ["Never touch the file legacy.py, please."]
+
+
+async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) -> None:
+    store = tmp_path / "agent.db"
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("earlier")
+        await ctx.add_message({"role": "user", "content": "Never touch the file legacy.py."})
+    asked = 'await tools.mcp__eventctx__recall({session: "earlier", query: "legacy"})'
+    wrong = 'await tools.mcp__eventctx__why({session: "earlier", message: 77})'
+    steps = [code("call_1", asked), code("call_2", wrong), said("Understood.")]
+
+    def script(_: Body) -> Answer:
+        return steps.pop(0)
+
+    with installed(binary, tmp_path, script) as program:
+        program.run("mcp", "add", "eventctx", "--", *command("mcp", "--store", str(store)))
+        # Without `required`, a session's first request may leave before the server is up.
+        program.ask("-c", "mcp_servers.eventctx.required=true", "What was I to leave?")
+        results = [
+            str(one["output"])
+            for one in program.api.received[-1]["input"]
+            if one["type"] == "custom_tool_call_output"
+        ]
+    assert "Never touch the file legacy.py." in results[0]
+    assert "InvalidSetting" in results[1]

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from eventctx.log.usage import Usage
-from eventctx.testing import AdapterContract
+from eventctx.testing import AdapterContract, ScriptedAgent
 from tests.adapters.drivers.plain import Adapter, PlainDriver, Row, Seams
 
 
@@ -101,6 +102,18 @@ class ReplacesTheTranscriptEachTime(Adapter):
         self.session._transcript = None  # as an adapter without the kit would have none
 
 
+class PreparesNothing(Adapter):
+    async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
+        await self.session.mirror(messages)
+        return sends
+
+
+class AnswersTwice(Adapter):
+    async def turn_ended(self, messages: Sequence[Row]) -> None:
+        await self.session.context.add_message(messages[-1])
+        await self.turns.turn_ended()
+
+
 class LosesResultsOfParallelTools(Adapter):
     async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
         rows = await super().before_call(messages, sends)
@@ -108,35 +121,152 @@ class LosesResultsOfParallelTools(Adapter):
         return [one for one in rows if one not in results[1:]]
 
 
-WRONG: Mapping[type[Seams], str] = {
-    SendsTheHostsList: "test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on",
-    SendsItsViewWhereTheHostCut: "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded",
-    SaysNotWhatTheHostCut: "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded",
-    TakesACutListForTheConversation: "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded",
-    LeavesOutTheSystemPrompt: "test_turns_of_talk",
-    AddsTheQuestionTwice: "test_turns_of_talk",
-    ReplacesTheTranscriptEachTime: "test_turns_of_talk",
-    LosesResultsOfParallelTools: "test_tools_in_parallel_whose_results_come_in_another_order",
-    RecordsAnAnswerWithItsResults: "test_a_run_that_was_interrupted_in_a_tool",
-    TakesAttemptsForOneCall: "test_a_call_that_failed_and_was_repeated",
-    HidesAFailedCall: "test_a_run_whose_call_failed",
-    KnowsNoUsage: "test_a_run_is_a_turn_with_its_calls_usage_and_tools",
-    SeesNoTools: "test_a_run_is_a_turn_with_its_calls_usage_and_tools",
-    SeesNoTurns: "test_every_turn_has_requests_of_its_own",
+OUTGROWS = "test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on"
+CUT = "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded"
+TALK = "test_turns_of_talk"
+PARALLEL = "test_tools_in_parallel_whose_results_come_in_another_order"
+TURN = "test_a_run_is_a_turn_with_its_calls_usage_and_tools"
+
+WRONG: Mapping[type[Seams], tuple[str, str]] = {
+    SendsTheHostsList: (OUTGROWS, "the host's own list was sent"),
+    SendsItsViewWhereTheHostCut: (CUT, "as the host cut them"),
+    SaysNotWhatTheHostCut: (CUT, r"give sent\(\) what prepare\(\) returned"),
+    TakesACutListForTheConversation: (CUT, "expected 0 of context:messages_set, found 6"),
+    LeavesOutTheSystemPrompt: (TALK, "the view has another system prompt"),
+    AddsTheQuestionTwice: (TALK, "question-0.'] more than once|was not known again"),
+    ReplacesTheTranscriptEachTime: (TALK, "was not known again"),
+    LosesResultsOfParallelTools: (PARALLEL, "message by message"),
+    RecordsAnAnswerWithItsResults: ("test_a_run_that_was_interrupted_in_a_tool", "answered"),
+    TakesAttemptsForOneCall: ("test_a_call_that_failed_and_was_repeated", "found 3"),
+    HidesAFailedCall: ("test_a_run_whose_call_failed", "expected 1 of provider:error, found 0"),
+    KnowsNoUsage: (TURN, "model_known"),
+    SeesNoTools: (TURN, "expected 2 of tool:pre, found 0: HostSession.turns.tool_began"),
+    SeesNoTurns: ("test_every_turn_has_requests_of_its_own", "found 0: .*turn_began"),
+    PreparesNothing: (TALK, "call HostSession.prepare"),
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda one: one.__name__)
-async def test_a_wrong_adapter_fails_the_test_of_its_rule(
+async def test_a_wrong_adapter_fails_the_test_of_its_rule_and_is_told_what_to_do(
     wrong: type[Seams], tmp_path: Path
 ) -> None:
     class Driver(PlainDriver):
         adapter = wrong  # type: ignore[assignment]
 
-    class Contract(AdapterContract):
-        driver = Driver
+    await fails(Driver, *WRONG[wrong], tmp_path)
 
-    test: Callable[..., Any] = getattr(Contract(), WRONG[wrong])
+
+async def fails(made: Any, name: str, says: str, folder: Path, **traits: Any) -> None:
+    contract: Any = type("Contract", (AdapterContract,), {"driver": made, **traits})
+    test: Callable[..., Any] = getattr(contract(), name)
     given = {"stream": False} if "stream" in inspect.signature(test).parameters else {}
-    with pytest.raises(AssertionError):
-        await test(tmp_path=tmp_path, **given)
+    with pytest.raises(AssertionError, match=says):
+        await test(tmp_path=folder, **given)
+
+
+# -- drivers that are wrong ----------------------------------------------------------------------
+
+
+class LeavesOutThePromptOfRequests(PlainDriver):
+    def received(self) -> list[list[Any]]:
+        return [request[1:] for request in super().received()]
+
+
+class ReceivesNothing(PlainDriver):
+    def received(self) -> list[list[Any]]:
+        return []
+
+
+class ShowsAnotherForm(PlainDriver):
+    def shown(self, row: Row) -> Any:
+        return (row["role"], row["content"])
+
+
+class OpensAnotherSession(PlainDriver):
+    def __init__(self, engine: Any, folder: Path, agent: ScriptedAgent) -> None:
+        super().__init__(engine, folder, msgspec.structs.replace(agent, session="another"))
+
+
+class ForgetsTheSettings(PlainDriver):
+    def __init__(self, engine: Any, folder: Path, agent: ScriptedAgent) -> None:
+        super().__init__(engine, folder, msgspec.structs.replace(agent, settings={}))
+
+
+class ForgetsTheTools(PlainDriver):
+    async def ask(self, text: str, *, stream: bool = False) -> str:
+        return "I have none."
+
+
+class RepeatsNothing(PlainDriver):
+    def __init__(self, engine: Any, folder: Path, agent: ScriptedAgent) -> None:
+        super().__init__(engine, folder, msgspec.structs.replace(agent, retries=0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "test", "says"),
+    [
+        (LeavesOutThePromptOfRequests, TALK, "begins each request with its system prompt"),
+        (ReceivesNothing, TALK, "the model received nothing"),
+        (ShowsAnotherForm, TALK, "no message is equal: shown"),
+        (OpensAnotherSession, TALK, "nothing was recorded in session 's'"),
+        (ForgetsTheSettings, OUTGROWS, "settings"),
+        (ForgetsTheTools, "test_a_run_that_was_interrupted_in_a_tool", "without calling its tool"),
+        (RepeatsNothing, "test_a_call_that_failed_and_was_repeated", "did not repeat the call"),
+    ],
+    ids=lambda one: one.__name__ if isinstance(one, type) else "",
+)
+async def test_a_wrong_driver_is_told_what_to_do(
+    wrong: type[PlainDriver], test: str, says: str, tmp_path: Path
+) -> None:
+    await fails(wrong, test, says, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("traits", "says"),
+    [
+        ({}, "names no driver"),
+        ({"driver": PlainDriver, "retries": "never"}, "expected one of"),
+        ({"driver": type("Local", (), {"__qualname__": "f.<locals>.L"})}, "top of its module"),
+    ],
+)
+def test_a_contract_with_wrong_traits_says_so_once_for_all_tests(
+    traits: dict[str, Any], says: str
+) -> None:
+    contract: Any = type("Contract", (AdapterContract,), traits)
+    with pytest.raises(pytest.fail.Exception, match=says):
+        contract().check_traits()
+
+
+# -- a host that says an answer again ------------------------------------------------------------
+
+
+class SaysItAgain(PlainDriver):
+    """Its agent answers by a tool: the call and its result hold the same text."""
+
+    async def ask(self, text: str, *, stream: bool = False) -> str:
+        self._host.echoes = True
+        return await super().ask(text)
+
+
+class TestAHostThatSaysAnAnswerAgain(AdapterContract):
+    driver = SaysItAgain
+    streams = False
+    says_again = True
+
+    async def test_an_answer_outlives_the_process_that_is_killed_in_its_tool(
+        self, tmp_path: Path
+    ) -> None:
+        """Another process would ask the same host as ``TestAPlainHost``."""
+
+
+async def test_a_text_that_is_said_again_has_to_be_allowed(tmp_path: Path) -> None:
+    await fails(SaysItAgain, TALK, "set says_again = True", tmp_path)
+
+
+async def test_a_message_that_was_added_twice_is_found_also_where_texts_are_said_again(
+    tmp_path: Path,
+) -> None:
+    class Driver(PlainDriver):
+        adapter = AnswersTwice
+
+    await fails(Driver, TALK, "more than once", tmp_path, says_again=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eventctx.log.usage import Usage
-from eventctx.testing.adapter_contract.running import HOW, HostTraits, read, reads, running
+from eventctx.testing.adapter_contract.running import HOW, HostTraits, read, reads
 from eventctx.testing.driving import SESSION, ScriptedAgent
 from eventctx.testing.script import Reply
 
@@ -24,14 +24,19 @@ class RecordingContract(HostTraits):
         self.can_stream(stream)
         last = Reply("read-both.", usage=Usage(prompt=310, output=12))
         agent = ScriptedAgent([reads(1, 2), last], [read])
-        async with running(self.driver, tmp_path, agent) as run:
+        async with self.run_of(tmp_path, agent) as run:
             await run.driver.ask("read-two.", stream=stream)
-            assert await run.count("prompt:submit", "prompt:complete") == [1, 1]
-            assert await run.count("provider:request", "provider:response") == [2, 2]
-            assert await run.count("tool:pre", "tool:post", "tool:error") == [2, 2, 0]
+            await run.check_counts({"prompt:submit": 1, "prompt:complete": 1})
+            await run.check_counts({"provider:request": 2, "provider:response": 2})
+            await run.check_counts({"tool:pre": 2, "tool:post": 2, "tool:error": 0})
             records = await run.records()
             assert records[-1].type == "prompt:complete"
-            assert (await run.engine.audit(SESSION)).requests[-1].reported == 310
+            reported = (await run.engine.audit(SESSION)).requests[-1].reported
+            assert reported == 310, (
+                f"expected a reported prompt of 310 tokens, found {reported}: give "
+                "HostSession.turns.model_known(usage=…) the Usage of the answer, before its "
+                "model_answered(); the driver's model answers with Reply.usage"
+            )
             turns = {one.turn_id for one in records if one.type.startswith(("provider:", "tool:"))}
             tools = [one for one in records if one.type.startswith("tool:")]
             assert len(turns) == 1
@@ -40,12 +45,13 @@ class RecordingContract(HostTraits):
 
     async def test_every_turn_has_requests_of_its_own(self, tmp_path: Path) -> None:
         agent = ScriptedAgent([Reply("a."), reads(1), Reply("b.")], [read])
-        async with running(self.driver, tmp_path, agent) as run:
+        async with self.run_of(tmp_path, agent) as run:
             await run.driver.ask("first.")
             await run.driver.ask("second.")
             prepared = [
                 one for one in await run.records() if one.type == "context:request_prepared"
             ]
+            await run.check_counts({"prompt:submit": 2, "context:request_prepared": 3})
             first, second, third = [one.turn_id for one in prepared]
-            assert None not in (first, second)
+            assert None not in (first, second), "turn_began() comes before prepare()"
             assert first != second == third

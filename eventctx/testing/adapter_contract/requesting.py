@@ -17,7 +17,6 @@ from eventctx.testing.adapter_contract.running import (
     questions,
     read,
     reads,
-    running,
 )
 from eventctx.testing.driving import SESSION, ScriptedAgent
 from eventctx.testing.script import Reply
@@ -33,12 +32,12 @@ class RequestingContract(HostTraits):
         self.can_stream(stream)
         talk = questions(3)
         agent = ScriptedAgent(answers(*[answer for _, answer in talk]))
-        async with running(self.driver, tmp_path, agent) as run:
+        async with self.run_of(tmp_path, agent) as run:
             for question, answer in talk:
                 assert await run.driver.ask(question, stream=stream) == answer
             await run.check_received()
             await run.check_transcript(*itertools.chain(*talk))
-            assert await run.count("context:request_prepared", "context:messages_set") == [3, 0]
+            await run.check_counts({"context:request_prepared": 3, "context:messages_set": 0})
 
     @HOW
     async def test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on(
@@ -49,16 +48,19 @@ class RequestingContract(HostTraits):
         agent = ScriptedAgent(
             [*rounds, *answers("all-read.", "page-3-it-was.")], [read], settings=SMALL
         )
-        async with running(self.driver, tmp_path, agent) as run:
+        async with self.run_of(tmp_path, agent) as run:
             await run.driver.ask("read-all.", stream=stream)
             (compacted,) = await run.count("context:post_compact")
-            assert compacted >= 1
+            assert compacted >= 1, (
+                "nothing was compacted: the driver opens engine.session(…, **agent.settings), and "
+                "the rows have texts that the engine can count (check_dialect finds what it cannot)"
+            )
             assert await run.driver.ask("which-one?", stream=stream) == "page-3-it-was."
             await run.check_received()
             pages = itertools.chain(*[(page, page + 100) for page in range(8)])
             whole = [f"page-{page}: " for page in pages]
             await run.check_transcript("read-all.", *whole, "all-read.", "which-one?")
-            assert await run.count("context:messages_set") == [0]
+            await run.check_counts({"context:messages_set": 0})
 
     @HOW
     async def test_tools_in_parallel_whose_results_come_in_another_order(
@@ -76,13 +78,17 @@ class RequestingContract(HostTraits):
         places = ("near", "far", "above")
         calls = [ToolRequest(f"call_{place}", "look", {"place": place}) for place in places]
         agent = ScriptedAgent([Reply(calls=calls), *answers("seen-all.", "yes.")], [look])
-        async with running(self.driver, tmp_path, agent) as run:
+        async with self.run_of(tmp_path, agent) as run:
             await run.driver.ask("look-around.", stream=stream)
             await run.driver.ask("really?", stream=stream)
             await run.check_received()
             await run.check_transcript("look-around.", "seen-all.", "really?")
             shown = str(run.driver.received()[1])
-            assert all(f"seen-{place}." in shown for place in places)
+            unseen = [place for place in places if f"seen-{place}." not in shown]
+            assert not unseen, (
+                f"the model did not receive the results of {unseen}: results need the ids of their "
+                f"calls, and stand behind them; it received {shown}"
+            )
 
     async def test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded(
         self, tmp_path: Path
@@ -91,17 +97,24 @@ class RequestingContract(HostTraits):
             pytest.skip("the host always sends its whole conversation")
         talk = questions(4)
         agent = ScriptedAgent(answers(*[answer for _, answer in talk]), keep_last=1)
-        async with running(self.driver, tmp_path, agent) as run:
+        async with self.run_of(tmp_path, agent) as run:
             for question, _ in talk:
                 await run.driver.ask(question)
             received, views = run.driver.received(), await run.views()
             assert len(received) == len(views)
             for (question, _), request, view in zip(talk, received, views, strict=True):
-                assert request == [view[0], view[-1]]
+                assert request == [view[0], view[-1]], (
+                    "keep_last is 1, so the model has to get the system prompt and the last "
+                    f"message, as the host cut them; it received {request}. The driver has its "
+                    "host cut, the adapter sends that list; a host that cannot: trims = False"
+                )
                 assert question in str(request[-1])
+            await run.check_counts({"context:messages_set": 0})
             rows = (await run.engine.audit(SESSION)).requests
-            assert [(row.additions, row.missing) for row in rows] == [
-                (0, 0),
-                *[(0, 2 * turn) for turn in (1, 2, 3)],
-            ]
+            found = [(row.additions, row.missing) for row in rows]
+            whole = [await run.engine.transcript(SESSION, at=row.position) for row in rows]
+            assert found == [(0, len(messages) - 1) for messages in whole], (
+                f"(additions, missing) of the requests are {found}: where take() says that the "
+                "list is not whole, give sent() what prepare() returned, and the list that is sent"
+            )
             await run.check_transcript(*itertools.chain(*talk))

@@ -17,7 +17,6 @@ from eventctx.testing.adapter_contract.running import (
     questions,
     read,
     reads,
-    running,
     store_in,
 )
 from eventctx.testing.driving import AdapterDriver, ScriptedAgent
@@ -32,31 +31,31 @@ class ResumingContract(HostTraits):
         talk, store = questions(3), store_in(tmp_path)
         for turn, (question, answer) in enumerate(talk):
             agent = ScriptedAgent([reads(turn), *answers(answer)], [read])
-            async with running(self.driver, tmp_path, agent, store) as run:
+            async with self.run_of(tmp_path, agent, store) as run:
                 assert await run.driver.ask(question) == answer
                 await run.check_received()
                 seen = str(run.driver.received()[-1])
         assert all(question in seen for question, _ in talk)
-        async with running(self.driver, tmp_path, ScriptedAgent(answers("d.")), store) as run:
+        async with self.run_of(tmp_path, ScriptedAgent(answers("d.")), store) as run:
             await run.driver.ask("question-d.")
             await run.check_received()
             await run.check_transcript(*itertools.chain(*talk), "question-d.")
-            assert await run.count("context:messages_set") == [0]
+            await run.check_counts({"context:messages_set": 0})
 
     async def test_an_answer_outlives_the_process_that_is_killed_in_its_tool(
         self, tmp_path: Path
     ) -> None:
         await asyncio.to_thread(kill_in_a_tool, self.driver, tmp_path)
         agent = ScriptedAgent([reads(1), *answers("somebody.", "yes.")], [read])
-        async with running(self.driver, tmp_path, agent, store_in(tmp_path)) as run:
+        async with self.run_of(tmp_path, agent, store_in(tmp_path)) as run:
             await run.check_transcript("wait-then.", "until-killed.")
             assert await run.driver.ask("even-now?") == "somebody."
             assert await run.driver.ask("really?") == "yes."
             await run.check_received()
             await run.check_transcript("wait-then.", "until-killed.", "even-now?", "page-1: ")
-            assert await run.count("prompt:submit", "prompt:complete") == [3, 3]
+            await run.check_counts({"prompt:submit": 3, "prompt:complete": 3})
             begun, returned, failed = await run.count("tool:pre", "tool:post", "tool:error")
-            assert begun == returned + failed
+            assert begun == returned + failed, "a tool that was killed has no end"
 
 
 def kill_in_a_tool(driver: type[AdapterDriver], folder: Path) -> None:
@@ -74,4 +73,7 @@ def kill_in_a_tool(driver: type[AdapterDriver], folder: Path) -> None:
             printed = child.stdout.readline()
         finally:
             child.kill()
-    assert printed == "in the tool\n", f"the process did not reach its tool; it printed {printed!r}"
+    assert printed == "in the tool\n", (
+        f"another process, which imports {driver.__qualname__} from {driver.__module__}, did not "
+        f"reach its tool; it printed {printed!r}, and on standard error why"
+    )

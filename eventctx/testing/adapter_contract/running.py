@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import pytest
 
 from eventctx.engine import Engine, open_engine
+from eventctx.errors import StreamNotFound
 from eventctx.log.record import Record
 from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.testing.adapter_contract import findings
 from eventctx.testing.driving import SESSION, AdapterDriver, ScriptedAgent
 from eventctx.testing.requests import check_request
 from eventctx.testing.script import Reply
@@ -35,6 +36,38 @@ class HostTraits:
     """Whether the host can send less than its conversation."""
     retries: ClassVar[Retries] = "calls"
     """Whether each attempt of the host to call the model is a call, or all of them are one."""
+    says_again: ClassVar[bool] = False
+    """Whether the host's own messages say an answer again, as a ``final_answer`` tool does."""
+
+    @pytest.fixture(autouse=True)
+    def _traits_are_sound(self) -> None:
+        self.check_traits()
+
+    def check_traits(self) -> None:
+        """Refuse what would fail each test without a word of why."""
+        name, driver = type(self).__name__, getattr(self, "driver", None)
+        if driver is None:
+            pytest.fail(
+                f"{name} names no driver: expected `driver = MyDriver`, a class like AdapterDriver",
+                pytrace=False,
+            )
+        if self.retries not in get_args(Retries):
+            pytest.fail(
+                f"{name}.retries: expected one of {get_args(Retries)}, found {self.retries!r}",
+                pytrace=False,
+            )
+        if "<locals>" in driver.__qualname__:
+            pytest.fail(
+                f"{name}.driver: expected a class that another process can import, "
+                f"found {driver.__qualname__}: move it to the top of its module",
+                pytrace=False,
+            )
+
+    def run_of(
+        self, folder: Path, agent: ScriptedAgent, store: str = "memory://"
+    ) -> AbstractAsyncContextManager[DriverRun]:
+        """The driver at work on an engine of its own."""
+        return running(self.driver, folder, agent, store, says_again=self.says_again)
 
     def can_stream(self, stream: bool) -> None:
         """Skip the test of a stream if the host has none."""
@@ -45,18 +78,30 @@ class HostTraits:
 class DriverRun:
     """A driver at work, and the log that it leaves."""
 
-    def __init__(self, engine: Engine, driver: AdapterDriver) -> None:
+    def __init__(self, engine: Engine, driver: AdapterDriver, *, says_again: bool = False) -> None:
         self.engine = engine
         self.driver = driver
+        self._says_again = says_again
 
     async def records(self) -> list[Record]:
         """All records of the session."""
-        return [one async for one in self.engine.records(SESSION)]
+        try:
+            return [one async for one in self.engine.records(SESSION)]
+        except StreamNotFound as error:
+            raise AssertionError(
+                f"nothing was recorded in session {SESSION!r}: the driver has to open "
+                "engine.session(agent.session, **agent.settings) of the agent that it is given"
+            ) from error
 
     async def count(self, *types: str) -> list[int]:
         """The number of records of each type."""
         made = [one.type for one in await self.records()]
         return [made.count(one) for one in types]
+
+    async def check_counts(self, expected: Mapping[str, int]) -> None:
+        """Check the number of records of each type."""
+        found = dict(zip(expected, await self.count(*expected), strict=True))
+        _raise_if(findings.of_counts(expected, found))
 
     async def views(self) -> list[list[Any]]:
         """The verified view of every request, as the model is shown it."""
@@ -71,27 +116,39 @@ class DriverRun:
 
     async def check_received(self) -> None:
         """Check that each request of this driver was the view that the log derives for it."""
-        received, views = self.driver.received(), await self.views()
-        assert received, "the model received nothing"
-        assert views[-len(received) :] == received
+        views, rows = await self.views(), await self.transcript()
+        shown = [self.driver.shown(row) for row in rows]
+        _raise_if(findings.of_requests(views, self.driver.received(), shown))
 
     async def check_transcript(self, *texts: str) -> None:
         """Check that the log holds each text once, and all in this order."""
-        rows = [message.message for message in await self.engine.transcript(SESSION)]
-        said = json.dumps(rows, ensure_ascii=False, default=str)
-        assert {text: said.count(text) for text in texts} == dict.fromkeys(texts, 1)
-        assert sorted(texts, key=said.index) == list(texts)
+        _raise_if(findings.of_texts(texts, await self.transcript(), again=self._says_again))
+
+    async def transcript(self) -> list[Any]:
+        """The messages of the log, never compacted."""
+        await self.records()
+        return [message.message for message in await self.engine.transcript(SESSION)]
+
+
+def _raise_if(finding: str | None) -> None:
+    if finding is not None:
+        raise AssertionError(finding)
 
 
 @asynccontextmanager
 async def running(
-    driver: type[AdapterDriver], folder: Path, agent: ScriptedAgent, store: str = "memory://"
+    driver: type[AdapterDriver],
+    folder: Path,
+    agent: ScriptedAgent,
+    store: str = "memory://",
+    *,
+    says_again: bool = False,
 ) -> AsyncIterator[DriverRun]:
     """A driver on an engine of its own; both are closed behind the block."""
     async with open_engine(store) as engine:
         made = driver(engine, folder, agent)
         try:
-            yield DriverRun(engine, made)
+            yield DriverRun(engine, made, says_again=says_again)
         finally:
             await made.close()
 

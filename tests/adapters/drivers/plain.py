@@ -35,6 +35,7 @@ class Host:
 
     def __init__(self, file: Path, agent: ScriptedAgent) -> None:
         self.seams = Seams()
+        self.echoes = False
         self.received: list[list[Row]] = []
         self._file = file
         self._script = list(agent.script)
@@ -50,6 +51,8 @@ class Host:
             self._keep(message_of(reply))
             await self.seams.model_answered(self.messages, reply.usage)
             if not reply.calls:
+                if self.echoes:
+                    self._keep({"role": "user", "content": f"The answer was: {reply.text}"})
                 await self.seams.turn_ended(self.messages)
                 return reply.text
             results = await asyncio.gather(*map(self._run, reply.calls))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from eventctx.engine import open_engine
+from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterDriver, Reply, ScriptedAgent
 from eventctx.testing.adapter_contract.running import (
@@ -20,16 +21,22 @@ from eventctx.testing.adapter_contract.running import (
     questions,
     read,
     reads,
+    running,
     store_in,
 )
+from eventctx.testing.driving import SESSION
 
 DRIVERS = {
     "plain": ("plain", "PlainDriver", "json"),
     "openai-agents": ("openai_agents", "AgentsDriver", "agents"),
     "langchain": ("langchain", "LangChainDriver", "langchain"),
     "pydantic-ai": ("pydantic_ai", "PydanticDriver", "pydantic_ai"),
+    "strands": ("strands", "StrandsDriver", "strands"),
     "google-adk": ("google_adk", "GoogleAdkDriver", "google.genai"),
 }
+
+STRIDE = 6
+"""Steps of the event loop between two that are cancelled; an await of an adapter takes more."""
 
 Make = Callable[..., Any]
 
@@ -51,6 +58,7 @@ def share(one: Any, other: Any) -> None:
     """Give both drivers one storage of their host, as two servers have one database."""
     for holder, storage in (
         ("_agent", "checkpointer"),
+        ("_agent", "messages"),
         ("_runner", "session_service"),
         ("_host", "messages"),
     ):
@@ -85,6 +93,9 @@ async def test_two_adapters_serve_the_turns_of_one_session_by_turns(
         sent = [next(received[turn % 2]) for turn in range(len(talk)) for _ in range(2)]
         assert await run.views() == sent
         assert await run.count("context:messages_set") == [0]
+        rows = [one.message for one in await first.transcript(SESSION) if one.message is not None]
+        calls = [call for row in rows for call in read_facts(row).calls]
+        assert len(set(calls)) == len(calls) == len(talk)
 
 
 async def test_a_run_that_was_interrupted_goes_on_with_another_adapter_and_then_with_the_first(
@@ -118,3 +129,40 @@ async def test_a_run_that_was_interrupted_goes_on_with_another_adapter_and_then_
         await run.check_transcript("wait.", "goes-on?", "second.", "and-here?", "third.")
         (one, three), (two,) = [each.received() for each in drivers]
         assert await run.views() == [one, two, three]
+
+
+async def test_a_run_that_is_cancelled_at_any_step_is_followed_by_sound_ones(
+    make: Make, tmp_path: Path
+) -> None:
+    for steps in itertools.count(0, STRIDE):
+        folder = tmp_path / str(steps)
+        folder.mkdir()
+        if await cancelled_after(make, folder, steps):
+            assert steps, "no step of the run was cancelled"
+            return
+
+
+async def cancelled_after(make: Make, folder: Path, steps: int) -> bool:
+    """Cancel a run after so many steps of the loop, and go on; whether it had ended before."""
+    replies = [Reply("zero."), reads(1, 2), *[Reply(f"done-{place}.") for place in range(4)]]
+    async with running(make, folder, ScriptedAgent(replies, [read])) as run:
+        await run.driver.ask("question-z.")
+        asking = asyncio.ensure_future(run.driver.ask("question-0."))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        ended = asking.done()
+        asking.cancel()
+        await asyncio.wait((asking,))
+        assert asking.cancelled() is not ended
+        for question in ("question-1.", "question-2."):
+            await run.driver.ask(question)
+        received, views = run.driver.received(), await run.views()
+        assert views[-2:] == received[-2:], f"after {steps} steps"
+        await run.check_transcript("question-z.", "zero.", "question-1.", "question-2.")
+        said = str([one.message for one in await run.engine.transcript(SESSION)])
+        assert all(said.count(f"page-{page}: ") <= 1 for page in (1, 2)), f"after {steps} steps"
+        begun, over, pre, post, failed = await run.count(
+            *("prompt:submit", "prompt:complete", "tool:pre", "tool:post", "tool:error")
+        )
+        assert (begun, pre) == (over, post + failed), f"after {steps} steps"
+        return ended

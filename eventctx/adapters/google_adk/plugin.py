@@ -238,7 +238,10 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
             await self._add(host, rows_of([response.content]))
 
     async def _add(self, host: HostSession, rows: Sequence[Row]) -> None:
-        ids = self._ids[host.context.session_id]
+        name = host.context.session_id
+        ids = self._ids[name]
+        if ids.messages != (await host.context.transcript_mark()).messages:
+            ids = self._ids[name] = CallIds(await host.messages())
         await host.add([ids.named(row) for row in rows])
 
 

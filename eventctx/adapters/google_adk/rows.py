@@ -59,6 +59,8 @@ class CallIds:
     """
 
     def __init__(self, transcript: Sequence[Row]) -> None:
+        self.messages = 0
+        """Rows of the transcript that were named. Others may have added some since."""
         self._calls = 0
         self._open: dict[str, deque[str]] = defaultdict(deque)
         for row in transcript:
@@ -66,6 +68,7 @@ class CallIds:
 
     def named(self, row: Row) -> Row:
         """The row with the ids of its calls and results."""
+        self.messages += 1
         if row["role"] == "assistant":
             self._open.clear()
         if isinstance(row["content"], str):

@@ -126,9 +126,21 @@ class HostSession:
     # -- the call just before the model ----------------------------------------------------------
 
     async def held(self, messages: Sequence[Mapping[str, Any]]) -> HostList:
-        """What the host's list is beside the transcript, to which nothing is added."""
+        """What the host's list is beside the transcript, to which nothing is added.
+
+        The last answer is taken out of the transcript if the list goes on without it: the host was
+        interrupted before it stored that.
+        """
         async with self._lock:
-            return held_against(await self._known(), messages, self._identity)
+            rows = await self._known()
+            found = held_against(rows, messages, self._identity)
+            if not found.whole and rows and rows[-1].get("role") == "assistant":
+                without = held_against(rows[:-1], messages, self._identity)
+                if without.whole:
+                    self._transcript = None
+                    await self.context.set_messages(rows[:-1])
+                    return without
+            return found
 
     async def take(self, messages: Sequence[Mapping[str, Any]], *, adds: bool = True) -> bool:
         """Take the list that the host is about to send; whether it is the transcript, whole.

@@ -66,6 +66,7 @@ HOMES = {
         "eventctx.adapters.amplifier*",
         "eventctx.orchestrators.providers.amplifier*",
     },
+    "agent_framework": {"eventctx.adapters.agent_framework.*"},
     "langchain": {"eventctx.adapters.langchain.*"},
     "langchain_core": {"eventctx.adapters.langchain.*"},
     "claude_agent_sdk": {"eventctx.adapters.claude_agent_sdk.*"},

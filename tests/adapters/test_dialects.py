@@ -148,7 +148,50 @@ def pydantic_ai() -> Any:
     return PydanticAI()
 
 
-DIALECTS: list[Callable[[], Any]] = [openai_agents, langchain, pydantic_ai]
+def agent_framework() -> Any:
+    pytest.importorskip("agent_framework", reason="an extra: eventctx[agent-framework]")
+    from agent_framework import Content, Message
+
+    from eventctx.adapters.agent_framework import rows
+
+    class AgentFramework:
+        """Messages as what they serialise to, since those of the framework are not compared."""
+
+        def rows_of(self, messages: Sequence[Any]) -> list[Row]:
+            return rows.rows_of([Message.from_dict(one) for one in messages])
+
+        def messages_of(self, given: Sequence[Row]) -> list[Any]:
+            return [one.to_dict() for one in rows.messages_of(given)]
+
+        identity = staticmethod(rows.identity)
+
+        def native(self, rounds: Sequence[Round]) -> list[Any]:
+            found: list[Any] = []
+            for one, calls in called(rounds):
+                thought = Content.from_text_reasoning(text="Hm.", protected_data="sealed")
+                more = Content.from_text("And more.")
+                found.append(Message("user", [one.question]))
+                made = [
+                    Content.from_function_call(name, "look", arguments={"at": at} if place else at)
+                    for place, (name, at, _) in enumerate(calls)
+                ]
+                returned = [
+                    Content.from_function_result(
+                        name,
+                        result=[Content.from_text(text), more] if place else text,
+                        exception="it failed" if place else None,
+                    )
+                    for place, (name, _, text) in enumerate(calls)
+                ]
+                if made:
+                    found += [Message("assistant", [thought, *made]), Message("tool", returned)]
+                found.append(Message("assistant", [one.answer], author_name="a", message_id="m"))
+            return [one.to_dict() for one in found]
+
+    return AgentFramework()
+
+
+DIALECTS: list[Callable[[], Any]] = [openai_agents, langchain, pydantic_ai, agent_framework]
 
 
 @pytest.mark.parametrize("made", DIALECTS)

@@ -1,0 +1,254 @@
+"""The session of one conversation: what an agent's calls hold is held against its transcript.
+
+The framework hands over a list for each call. Usually that is the conversation, and the session's
+view is sent in its place. A list that somebody cut is sent as it is, and what is missing in it is
+recorded. Where a server keeps the conversation, a list holds what is new: it is observed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from agent_framework import ChatResponse, Message
+
+from eventctx.adapters.agent_framework.rows import KnownContents, Row, identity
+from eventctx.adapters.kit.host_list import held_against
+from eventctx.adapters.kit.host_session import HostSession
+from eventctx.log.usage import Usage, UsageForm, read_usage
+from eventctx.messages.ordered_diff import match_in_order
+from eventctx.session.context import Context
+from eventctx.session.observed import OwnRequest
+
+_USAGE: Final = UsageForm(
+    prompt=("input_token_count",),
+    output=("output_token_count",),
+    cache_read=("cache_read_input_token_count",),
+    cache_write=("cache_creation_input_token_count",),
+    reasoning=("reasoning_output_token_count",),
+)
+_RULE: Final = "anthropic-messages-1"
+"""The API whose form rows have: blocks, and the instructions beside them."""
+
+
+class ChatCall(NamedTuple):
+    """A call that is about to be made.
+
+    ``passing`` are the messages among ``messages`` that a context provider adds to each call. With
+    ``only_new`` the messages are those that no call before held; ``on_server``: a server keeps the
+    conversation. ``others_decide``: the framework will change the list behind us.
+    """
+
+    messages: Sequence[Message]
+    passing: Sequence[Message] = ()
+    instructions: str | None = None
+    tools: Sequence[Row] = ()
+    model: str | None = None
+    provider: str | None = None
+    only_new: bool = False
+    on_server: bool = False
+    others_decide: bool = False
+
+
+class Conversation:
+    """One conversation's session. Its runs follow each other."""
+
+    def __init__(self, context: Context, transcript: Sequence[Row]) -> None:
+        self.context = context
+        self.host = HostSession(context, identity)
+        self.turns = self.host.turns
+        self.decides = False
+        """Whether a call is under way that was sent the view: the history has nothing to add."""
+        self._known = KnownContents()
+        self._rows = list(transcript)
+        self._view: list[Row] | None = None
+        self._begun: int | None = None
+        self._asked: int | None = None
+        self._failed: int | None = None
+
+    @classmethod
+    async def opened(cls, context: Context) -> Conversation:
+        """The conversation that a session holds."""
+        return cls(context, await context.get_messages())
+
+    def messages(self) -> list[Message]:
+        """The transcript as messages, never compacted."""
+        return self._known.messages_of(self._rows)
+
+    # -- a run -----------------------------------------------------------------------------------
+
+    async def began(self, agent: str | None) -> None:
+        """A run began: a turn."""
+        self._begun = self._asked = None
+        await self.turns.turn_began(agent=agent)
+
+    async def over(self, messages: Sequence[Message]) -> None:
+        """The run ended with these messages of the model and its tools, which the framework keeps.
+
+        They are what was recorded, but for an answer that a middleware or an approval changed.
+        """
+        if self._asked is not None:
+            rows = [*self._rows[: self._asked], *self._known.read(messages)]
+            if [identity(one) for one in rows[self._asked :]] != [
+                identity(one) for one in self._rows[self._asked :]
+            ]:
+                await self._mirror(rows)
+        self._failed = None
+        await self.turns.turn_ended()
+
+    async def failed(self, error: BaseException) -> None:
+        """The run failed, or was cancelled. Its host may forget it, and go on from before it."""
+        if self._failed is None:
+            self._failed = self._begun
+        if is_cancellation(error):
+            await self.turns.turn_ended("cancelled")
+        else:
+            await self.turns.turn_ended("error", f"{type(error).__name__}: {error}")
+
+    async def store(self, messages: Sequence[Message]) -> None:
+        """Add messages that the framework stores itself."""
+        await self._add(self._known.then(messages))
+
+    # -- a call ----------------------------------------------------------------------------------
+
+    async def decided(self, asked: ChatCall) -> list[Message]:
+        """Record a call's request, and return the messages to send."""
+        if self._begun is None:
+            self._begun = len(self._rows)
+        rows = self._known.then(asked.messages) if asked.only_new else None
+        if rows is None:
+            rows = self._known.of(asked.messages)
+        passing = {id(one) for one in asked.passing}
+        lasting = [
+            row for one, row in zip(asked.messages, rows, strict=True) if id(one) not in passing
+        ]
+        whole = await self._take(lasting, asked.only_new)
+        if self._asked is None:
+            self._asked = len(self._rows)
+        await self.turns.iteration_began(asked.provider, asked.model)
+        if asked.on_server:
+            await self._observe(asked, rows)
+            return list(asked.messages)
+        self._view = await self.host.prepare(
+            instructions=asked.instructions, tools=asked.tools, model=asked.model
+        )
+        if asked.others_decide:
+            return list(asked.messages)
+        if not whole:
+            await self.host.sent(self._view, rows)
+            return list(asked.messages)
+        found = self._known.messages_of(self._view)
+        if passing:
+            found = _with_passing(found, asked.messages, passing)
+            await self.host.sent(self._view, self._known.read(found))
+        return found
+
+    async def _observe(self, asked: ChatCall, rows: Sequence[Row]) -> None:
+        self._view = None
+        request = OwnRequest(
+            rule=_RULE,
+            messages=rows,
+            system=asked.instructions,
+            tools=list(asked.tools) or None,
+            model=asked.model,
+        )
+        await self.context.observe_request(request, call=self.turns)
+
+    async def sent(self, messages: Sequence[Message]) -> None:
+        """Record the list that was sent, where the framework made it behind ``decided``."""
+        if self._view is not None:
+            await self.host.sent(self._view, self._known.read(messages))
+
+    async def answered(self, response: ChatResponse[Any]) -> None:
+        """Add the answer before its tools run, whose crash would take it along."""
+        reason = response.finish_reason
+        await self.turns.model_known(
+            model=response.model,
+            usage=_usage_of(response),
+            response_id=response.response_id,
+            finish_reason=None if reason is None else str(reason),
+        )
+        await self.turns.model_answered()
+        await self._add(self._known.then(response.messages))
+
+    async def call_failed(self, error: BaseException) -> None:
+        """The call failed, or was cancelled."""
+        await self.turns.model_failed(
+            type(error).__name__, str(error), cancelled=is_cancellation(error)
+        )
+
+    # -- the transcript --------------------------------------------------------------------------
+
+    async def _take(self, rows: Sequence[Row], only_new: bool) -> bool:
+        """Add what is new in a call's list; whether it is the conversation, whole."""
+        if only_new:
+            await self._add(rows[_overlap(self._rows, rows) :])
+            return True
+        found = held_against(self._rows, rows, identity)
+        if not found.whole and self._went_back(rows):
+            await self._mirror(rows)
+            return True
+        await self._add(found.new)
+        return found.whole
+
+    def _went_back(self, rows: Sequence[Row]) -> bool:
+        """Whether the list goes on from before the transcript's end, as behind a run that failed.
+
+        A list that was cut at its beginning or in its middle ends as the transcript does.
+        """
+        known = [identity(one) for one in self._rows]
+        given = [identity(one) for one in rows]
+        head = next(
+            (at for at, (one, other) in enumerate(zip(known, given, strict=False)) if one != other),
+            min(len(known), len(given)),
+        )
+        talk = any(one["role"] != "system" for one in self._rows[:head])
+        if not talk and (self._failed is None or head < self._failed):
+            return False
+        return all(place is None for place in match_in_order(known[head:], given[head:]))
+
+    async def _add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            await self.host.add(rows)
+            self._rows += [dict(one) for one in rows]
+
+    async def _mirror(self, rows: Sequence[Row]) -> None:
+        await self.host.mirror(rows)
+        self._rows = list(rows)
+
+
+def _overlap(transcript: Sequence[Row], rows: Sequence[Row]) -> int:
+    """How many of these rows end the transcript already, as those of a call that is repeated."""
+    known = [identity(one) for one in transcript[-len(rows) :]] if rows else []
+    given = [identity(one) for one in rows]
+    return next((size for size in range(len(known), 0, -1) if known[-size:] == given[:size]), 0)
+
+
+def _with_passing(
+    found: list[Message], messages: Sequence[Message], passing: set[int]
+) -> list[Message]:
+    """The messages of a view, with the passing ones before those that they stood before."""
+    places = {id(one): at for at, one in enumerate(found)}
+    before: dict[int, list[Message]] = {}
+    place = len(found)
+    for one in reversed(messages):
+        if id(one) in passing:
+            before.setdefault(place, []).insert(0, one)
+        else:
+            place = places.get(id(one), place)
+    made = []
+    for at, one in enumerate(found):
+        made += [*before.get(at, ()), one]
+    return made + before.get(len(found), [])
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an error says that somebody gave up, and not that something failed."""
+    return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
+
+
+def _usage_of(response: ChatResponse[Any]) -> Usage | None:
+    given = response.usage_details
+    counts = {name: value for name, value in (given or {}).items() if value is not None}
+    return read_usage(counts, _USAGE) if counts else None

@@ -1,0 +1,64 @@
+"""The conversations of one adapter: which session a run belongs to, and the loop of its work."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from typing import Any, Final
+
+from eventctx.adapters.agent_framework.conversation import Conversation
+from eventctx.adapters.agent_framework.runs import RUN, AgentRun, Caller, run_of
+from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.errors import InvalidSetting
+
+MAX_SESSIONS: Final = 256
+"""Most conversations whose transcripts are held; the least recently used is dropped first."""
+
+
+class Conversations:
+    """The conversations of an adapter, and the loop in which they are worked on."""
+
+    def __init__(self, given: GivenEngine, session: str | None, settings: dict[str, Any]) -> None:
+        self.given = given
+        self._session = session
+        self._settings = settings
+        self._open: OrderedDict[str, Conversation] = OrderedDict()
+
+    async def of(self, name: str) -> Conversation:
+        """The conversation of a session. Called in the engine's loop."""
+        found = self._open.get(name)
+        if found is None:
+            context = await self.given.engine.session(name, **self._settings)
+            found = self._open[name] = await Conversation.opened(context)
+            if len(self._open) > MAX_SESSIONS:
+                _, oldest = self._open.popitem(last=False)
+                oldest.host.close()
+        self._open.move_to_end(name)
+        return found
+
+    async def link(self, caller: Caller, name: str) -> None:
+        """Record that a session belongs to the one whose tool call started it."""
+        await self.given.engine.link(caller.session, name, call_id=caller.call_id)
+
+    def run(self, agent: Any, session: Any, caller: Caller | None) -> AgentRun:
+        """The run of an agent in a session of the framework, or in none."""
+        own = None if session is None else str(session.session_id)
+        if caller is None:
+            name = self._session or own or str(uuid.uuid4())
+        elif own is not None and own != caller.session:
+            name = own
+        else:
+            label = getattr(agent, "name", None) or "agent"
+            name = f"{caller.session}.{label}"
+        return run_of(name, agent)
+
+    def named(self, session_id: str | None) -> str:
+        """The session of the present run, else that of an id of the framework's."""
+        run = RUN.get()
+        name = run.session if run is not None else self._session or session_id
+        if name is None:
+            raise InvalidSetting(
+                "expected a session of the framework, found none: run the agent with session=…, "
+                "or give session=… to EventctxAgents"
+            )
+        return name

@@ -1,0 +1,211 @@
+"""Drives agents of Microsoft Agent Framework, with a chat client that follows a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent_framework import (
+    Agent,
+    AgentSession,
+    BaseChatClient,
+    ChatContext,
+    ChatMiddleware,
+    ChatMiddlewareLayer,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationLayer,
+    FunctionTool,
+    Message,
+    ResponseStream,
+)
+
+from eventctx.adapters.agent_framework import EventctxAgents
+from eventctx.adapters.agent_framework.rows import instructions_of, rows_of
+from eventctx.engine import Engine
+from eventctx.testing import Reply, ScriptedAgent
+
+NOT_SHOWN = ("item_id", "hosted", "exception")
+
+
+class AgentFrameworkDriver:
+    def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None:
+        self._client = ScriptedChat(script=agent.script)
+        ours = EventctxAgents(engine, **agent.settings)
+        before: list[Any] = [Retries(agent.retries)] if agent.retries else []
+        if agent.keep_last is not None:
+            before.append(KeepLast(agent.keep_last))
+        self._agent = Agent(
+            self._client,
+            agent.instructions,
+            name="agent",
+            tools=[FunctionTool(name=one.__name__, func=one) for one in agent.tools],
+            middleware=[*before, *ours.middleware],
+            context_providers=[ours.history],
+        )
+        self._session = AgentSession(session_id=agent.session)
+
+    async def ask(self, text: str, *, stream: bool = False) -> str:
+        if not stream:
+            return (await self._agent.run(text, session=self._session)).text
+        running = self._agent.run(text, session=self._session, stream=True)
+        pieces = [one.text async for one in running if one.text]
+        final = await running.get_final_response()
+        assert len(pieces) > 1, "the host did not stream"
+        return final.messages[-1].text
+
+    def received(self) -> list[list[Any]]:
+        return [
+            [
+                self.shown({"role": "system", "content": instructions_of(options)}),
+                *[self.shown(row) for row in rows_of(messages)],
+            ]
+            for messages, options in self._client.seen
+        ]
+
+    def shown(self, row: dict[str, Any]) -> Any:
+        return json.loads(json.dumps(shown(row)))
+
+    async def close(self) -> None:
+        pass
+
+
+def shown(row: Mapping[str, Any]) -> Any:
+    """What a model is shown of a row: without the ids of messages and of the framework."""
+    content = row["content"]
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks = [{k: v for k, v in one.items() if k not in NOT_SHOWN} for one in content]
+    return row["role"], blocks
+
+
+class Scripted(BaseChatClient[Any]):
+    """Answers by a script, streamed in pieces, and keeps what it received."""
+
+    def __init__(self, *, script: Sequence[Reply | Exception], **more: Any) -> None:
+        super().__init__(**more)
+        self.script = list(script)
+        self.seen: list[tuple[list[Message], dict[str, Any]]] = []
+        self.model = "scripted"
+
+    def _inner_get_response(
+        self,
+        *,
+        messages: Sequence[Message],
+        stream: bool,
+        options: Mapping[str, Any],
+        **kwargs: Any,
+    ) -> Awaitable[ChatResponse] | ResponseStream[ChatResponseUpdate, ChatResponse]:
+        def next_step() -> Reply:
+            self.seen.append((list(messages), dict(options)))
+            step = self.script.pop(0)
+            if isinstance(step, Exception):
+                raise step
+            return step
+
+        async def whole() -> ChatResponse:
+            return self.response(next_step())
+
+        async def pieces() -> AsyncIterator[ChatResponseUpdate]:
+            response = self.response(next_step())
+            for content in response.messages[0].contents:
+                if content.type == "text" and content.text:
+                    for part in (content.text[:3], content.text[3:]):
+                        yield update(response, Content.from_text(part))
+                else:
+                    yield update(response, content)
+            if response.usage_details:
+                yield update(response, Content.from_usage(response.usage_details))
+
+        if stream:
+            return ResponseStream(pieces(), finalizer=ChatResponse.from_updates)
+        return whole()
+
+    def response(self, reply: Reply) -> ChatResponse:
+        """A reply of a script as a response."""
+        contents = [Content.from_text(reply.text)] if reply.text else []
+        for one in reply.calls:
+            if not isinstance(one, tuple):
+                call = Content.from_function_call(
+                    one.id, one.name, arguments=json.dumps(one.arguments)
+                )
+                contents.append(call)
+        used = reply.usage
+        usage: Any = used and {
+            "input_token_count": used.prompt,
+            "output_token_count": used.output,
+        }
+        return ChatResponse(
+            messages=Message("assistant", contents),
+            usage_details=usage,
+            model="scripted-1",
+            response_id=f"response-{len(self.seen)}",
+            finish_reason="tool_calls" if reply.calls else "stop",
+        )
+
+
+class ScriptedChat(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], Scripted):
+    """The client with the layers that the framework's own clients have."""
+
+
+def update(response: ChatResponse, content: Content) -> ChatResponseUpdate:
+    return ChatResponseUpdate(
+        contents=[content],
+        role="assistant",
+        model=response.model,
+        response_id=response.response_id,
+        message_id=response.response_id,
+        finish_reason=response.finish_reason,
+    )
+
+
+class KeepLast(ChatMiddleware):
+    """Sends the last messages only."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        context.messages = list(context.messages)[-self._number :]
+        await call_next()
+
+
+class Retries(ChatMiddleware):
+    """Makes another attempt where one failed, also where a stream failed in its beginning."""
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+
+    async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        if not context.stream:
+            try:
+                await call_next()
+            except ConnectionError:
+                if not self._left:
+                    raise
+                self._left -= 1
+                await call_next()
+            return
+        await call_next()
+        context.result = ResponseStream(
+            self._again(context.result, context, call_next), finalizer=ChatResponse.from_updates
+        )
+
+    async def _again(
+        self, first: Any, context: ChatContext, call_next: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[ChatResponseUpdate]:
+        try:
+            async for one in first:
+                yield one
+            return
+        except ConnectionError:
+            if not self._left:
+                raise
+            self._left -= 1
+        await call_next()
+        second: Any = context.result
+        async for one in second:
+            yield one

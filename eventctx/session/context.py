@@ -9,7 +9,7 @@ in a file of its own: ``transcript``, ``requests``, ``restore``, ``host_addition
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 from eventctx.errors import InvalidMessage, InvalidSetting
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eventctx.session.answers.sent_form import SdkObject
     from eventctx.session.host_turns import Following
     from eventctx.session.observed import ObservedRequests, OwnRequest
-    from eventctx.session.requests import RequestHandler
+    from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
     from eventctx.session.result import CompactionResult
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
@@ -143,6 +143,24 @@ class Context:
             await self._emitter.take_usage(found.report, self._session.drafts.scope)
         return added
 
+    async def add_messages(
+        self, messages: Sequence[Mapping[str, Any] | SdkObject]
+    ) -> list[MessageReceipt]:
+        """Append messages in one step, all or none; return their receipts when they are on disk.
+
+        For the results of tools that ran in parallel, or a history: one write instead of one for
+        each. They may be or hold objects of an SDK, as in ``add_message``; no usage is taken from
+        them. Raises InvalidMessage (nothing is stored) and what the store raises.
+        """
+        _check_messages(messages)
+        try:
+            added = await self._transcript.add_all(messages)
+        except InvalidMessage as refused:
+            from eventctx.session.answers.answer import plain
+
+            added = await self._transcript.add_all(plain(messages, refused))
+        return [MessageReceipt(one.stream, one.position, one.digest, at) for one, at in added]
+
     async def get_messages_for_request(
         self,
         token_budget: int | None = None,
@@ -151,6 +169,7 @@ class Context:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
         call: ProviderCall | Following | None = None,
+        adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
 
@@ -161,12 +180,15 @@ class Context:
         budget, unless the session sends the floor, and InvalidSetting.
 
         ``call`` is the model call that will send them, to be entered afterwards: its beginning is
-        recorded together with the request, which saves a write to the disk.
+        recorded together with the request, which saves a write to the disk. So are the messages of
+        ``adding``, added before the request as ``add_messages`` does, but for one that compacts or
+        overflows: they are on disk before it then.
 
         The rows are plain dicts and lists, decoded for this caller.
         """
         from eventctx.session.requests import Wanted
 
+        _check_messages(adding)
         if model is not None:
             check_text("model", model)
         _check_tools(tools)
@@ -177,7 +199,7 @@ class Context:
         encoded = encode_message({"tools": list(tools)}) if tools else None
         wanted = Wanted(limit, self.settings.reserve_tokens, model, encoded)
         try:
-            prepared = await self._requests.prepare(wanted, None if call is None else call.sends)
+            prepared = await self._prepared(wanted, call, adding)
             if prepared.compacted is not None:
                 await self._exported(prepared.compacted)
             return await self._requests.rows(prepared)
@@ -185,6 +207,22 @@ class Context:
             if isinstance(call, ProviderCall):
                 await call.not_entered(error)
             raise
+
+    async def _prepared(
+        self, wanted: Wanted, call: ProviderCall | Following | None, messages: Sequence[Any]
+    ) -> PreparedRequest:
+        sends = None if call is None else call.sends
+        if not messages:
+            return await self._requests.prepare(wanted, sends)
+        scope = None if call is None else call.came_in
+        adding = partial(self._transcript.additions, scope=scope)
+        try:
+            return await self._requests.prepare(wanted, sends, partial(adding, messages=messages))
+        except InvalidMessage as refused:
+            from eventctx.session.answers.answer import plain
+
+            rows = plain(messages, refused)
+            return await self._requests.prepare(wanted, sends, partial(adding, messages=rows))
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""

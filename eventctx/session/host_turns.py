@@ -87,6 +87,7 @@ class Following:
         self._call: TurnSpan[ModelRequest] | None = None
         self._tools = OpenCalls()
         self._failure: SpanOutcome | None = None
+        self._before: Scope | None = None
 
     @property
     def in_turn(self) -> bool:
@@ -108,6 +109,11 @@ class Following:
 
     async def _record(self, made: SpanRecord, answer: str | None = None) -> None:
         self._emitter.note(made.event, self._at(made.ids), answer, self.told_at)
+
+    @property
+    def came_in(self) -> Scope | None:
+        """The scope of what comes with the next request: the one before its iteration began."""
+        return None if self.sends is None else self._before
 
     def send(self) -> None:
         """Let what was recorded go to the store now, without waiting for it."""
@@ -172,6 +178,7 @@ class Following:
             return
         await self._end_what_is_open("ok")
         self._failure = None  # the host went on
+        self._before = self.scope
         self._cycle = self._turn.iteration()
         self._call = self._cycle.model_call(model, provider)
         self._hold(self.scope)

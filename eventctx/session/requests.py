@@ -8,6 +8,7 @@ again on the new view. So every request shows the view that the log gives at its
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -43,6 +44,7 @@ from eventctx.session.result import (
     refusal,
 )
 from eventctx.session.settings import Settings
+from eventctx.session.transcript import Additions
 
 MAX_CONFLICTS = 8
 """Conflicts with other processes after which a request raises instead of deciding again."""
@@ -69,6 +71,10 @@ class Wanted(msgspec.Struct, frozen=True):
         if self.tools is None:
             return self.reserve
         return self.reserve + estimator.tokens_of_json(len(self.tools.decode()))
+
+
+Adding = Callable[[ViewState], Additions]
+"""Drafts the messages that come with a request, behind the view. Raises InvalidMessage."""
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
@@ -103,11 +109,15 @@ class RequestHandler:
         return make_budget(limit, self._settings.compact_threshold, self._settings.target_usage)
 
     async def prepare(
-        self, wanted: Wanted, call: TurnSpan[ModelRequest] | None = None
+        self,
+        wanted: Wanted,
+        call: TurnSpan[ModelRequest] | None = None,
+        adding: Adding | None = None,
     ) -> PreparedRequest:
         """Record the next request, compacting where it is due. Raises ContextOverflow.
 
-        ``call`` will send it: its beginning is recorded in the same append.
+        ``call`` will send it: its beginning is recorded in the same append. So are the messages
+        of ``adding``, unless there is more to decide than the request.
         """
         budget = self.budget(wanted.limit)
         underway: CompactionRun | None = None
@@ -115,10 +125,16 @@ class RequestHandler:
         try:
             while True:
                 known, version = await self._session.appends.settled()
-                view = request_view.with_model(known, wanted.model)
+                added = Additions((), known) if adding is None else adding(known)
+                view = request_view.with_model(added.view, wanted.model)
                 reserve = wanted.reserve_under(view.estimator)
                 scale = calibration.scale(view.calibration, reserve)
                 frame = Frame(view, version, budget, scale)
+                if added.drafts and not self._sent_as_it_is(frame):
+                    # A compaction, or the record of an overflow, is about messages in the log.
+                    await self._session.appends.append(*added.drafts)
+                    adding = None
+                    continue
                 underway = underway or self._begun(frame)
                 decided = None
                 if underway is not None:
@@ -133,8 +149,9 @@ class RequestHandler:
                 try:
                     # The log counts by another family's rates only behind the request, so a view
                     # that was counted anew for it is folded again from the records.
-                    counted_anew = view.estimator != known.estimator
-                    done = await self._append(frame, wanted, decided, counted_anew, call)
+                    counted_anew = view.estimator != added.view.estimator
+                    before = added.drafts if decided is None else decided.drafts
+                    done = await self._append(frame, wanted, decided, before, counted_anew, call)
                 except WrongExpectedVersion:
                     # Nothing was appended: decide again, on the other process's records too.
                     conflicts += 1
@@ -211,6 +228,10 @@ class RequestHandler:
         limit = last[0].budget if last else None
         return self._settings.limit if limit is None else limit
 
+    def _sent_as_it_is(self, frame: Frame) -> bool:
+        """Whether a view is sent without a compaction, and fits."""
+        return self._due(frame.view, frame.goal) is None and _overflow(frame, None) is None
+
     def _begun(self, frame: Frame) -> CompactionRun | None:
         trigger = self._due(frame.view, frame.goal)
         if trigger is None:
@@ -243,10 +264,14 @@ class RequestHandler:
         frame: Frame,
         wanted: Wanted,
         decided: Decided | None,
+        before: Sequence[Draft],
         counted_anew: bool,
         call: TurnSpan[ModelRequest] | None,
     ) -> PreparedRequest | None:
-        """Append a compaction and the request in one step; None if the view moved on meanwhile."""
+        """Append ``before`` and the request in one step; None if the view moved on meanwhile.
+
+        ``before`` are the records of the compaction, or of messages that come with the request.
+        """
         after = frame.view if decided is None else decided.view
         event = request_view.prepared(
             after,
@@ -256,7 +281,6 @@ class RequestHandler:
             tools_digest=wanted.tools_digest,
             floor_sent=frame.tokens_of(after) > wanted.limit,
         )
-        before = () if decided is None else decided.drafts
         drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
         position = at + len(drafts) - 1

@@ -27,6 +27,7 @@ from eventctx.projections.view.series import Series
 from eventctx.session.aggregate import preview
 from eventctx.session.open_session import OpenSession
 from eventctx.session.reconcile import earlier_copy, reconcile
+from eventctx.session.scope import Scope
 
 
 def body_of(session: OpenSession, message: Any) -> Body:
@@ -34,7 +35,7 @@ def body_of(session: OpenSession, message: Any) -> Body:
     return _body_and_facts(session, message)[0]
 
 
-def _may_observe(message: dict[str, Any]) -> bool:
+def _has_form(message: dict[str, Any]) -> bool:
     """Whether a message may have an observation's form, which few have, seen by its first text."""
     text = message.get("content")
     if type(text) is not str:
@@ -75,6 +76,21 @@ class TranscriptMark:
         return self._lines.continues(older._lines)
 
 
+class _Read(NamedTuple):
+    """A message that is to be added, its new body, and its facts."""
+
+    message: Any
+    body: Body
+    facts: Facts
+
+
+class Additions(NamedTuple):
+    """The drafts that add messages, and the view behind them."""
+
+    drafts: tuple[Draft, ...]
+    view: ViewState
+
+
 class Transcript:
     """The command handlers of one session's transcript: add, set, resume, clear."""
 
@@ -84,23 +100,71 @@ class Transcript:
 
     async def add(self, message: Any, observation: bool | None = None) -> tuple[Record, int]:
         """As ``Context.add_message``; returns the message's record and number."""
+        made = self._read(message)
+        asks = observation is None and self._may_observe(made)
+        view = await self._view() if asks or made.facts.results else None
+        draft = self._addition(made, view, observation)
+        return (await self._session.appends.delivered(draft)).message(draft)
+
+    async def add_all(self, messages: Sequence[Any]) -> list[tuple[Record, int]]:
+        """As ``Context.add_messages``; returns each message's record and number."""
+        if not messages:
+            return []
+        drafts = self.additions(await self._view(), messages).drafts
+        return (await self._session.appends.delivered(*drafts)).messages(drafts)
+
+    def additions(
+        self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None
+    ) -> Additions:
+        """Draft ``messages`` as the next ones behind ``view``, in the present scope or another.
+
+        Raises InvalidMessage.
+        """
+        drafts: list[Draft] = []
+        for made in [self._read(message) for message in messages]:
+            drafts.append(self._addition(made, view, scope=scope))
+            view = preview(view, self._session.stream, drafts[-1:])
+        return Additions(tuple(drafts), view)
+
+    def _read(self, message: Any) -> _Read:
         body, facts = _body_and_facts(self._session, message)
         if facts.kind == "other":
             check_role(facts.role)
-        if observation is None and facts.human and self._may_observe(message):
-            observation = self._observes(message, await self._last_facts())
-        if observation:
-            found = as_observation(facts)
-            if found is not facts:
-                return await self._add_observation(body, found)
-        unbound = await self._unbound(body, facts) if facts.results else ()
-        draft = self._session.drafts.make(events.MessageAdded(unbound=unbound), (body,))
-        return (await self._session.appends.delivered(draft)).message(draft)
+        return _Read(message, body, facts)
 
-    def _may_observe(self, message: dict[str, Any]) -> bool:
+    async def _view(self) -> ViewState:
+        """The view, which tells what a message is by those before it."""
+        view = self._session.aggregate.view_if_held
+        return (await self._session.appends.settled())[0] if view is None else view
+
+    def _addition(
+        self,
+        made: _Read,
+        view: ViewState | None,
+        observation: bool | None = None,
+        scope: Scope | None = None,
+    ) -> Draft:
+        """Draft a message behind ``view``, which may be None for one that nothing before decides.
+
+        Of an observation the event says so, since the text alone cannot.
+        """
+        if observation is None and view is not None and self._may_observe(made):
+            observation = self._observes(made.message, _last_facts(view))
+        facts = as_observation(made.facts) if observation else made.facts
+        if facts is not made.facts:
+            body = msgspec.structs.replace(made.body, facts=encode_facts(facts))
+            event = events.MessageAdded(origin="harness", observation=True)
+        else:
+            body = made.body
+            event = events.MessageAdded(unbound=() if view is None else self._unbound(view, made))
+        return self._session.drafts.make(event, (body,), scope=scope)
+
+    def _may_observe(self, made: _Read) -> bool:
         """Whether the row before a person's message decides if that is an observation."""
         asked = self._observations
-        return asked == "after_actions" or (asked == "by_form" and _may_observe(message))
+        if not made.facts.human or asked == "never":
+            return False
+        return asked == "after_actions" or _has_form(made.message)
 
     def _observes(self, message: dict[str, Any], before: Facts | None) -> bool:
         """Whether a message in role user is the observation of the action directly before it."""
@@ -108,30 +172,14 @@ class Transcript:
             return False
         return self._observations == "after_actions" or observes(message, before.action)
 
-    async def _last_facts(self) -> Facts | None:
-        """The facts of the conversation's last message; None if it is not in view."""
-        view = self._session.aggregate.view_if_held
-        if view is None:
-            view, _ = await self._session.appends.settled()
-        last = view.layout.refs[-1] if len(view.layout.refs) else None
-        return last.facts if last is not None and last.number == view.next_number - 1 else None
+    def _unbound(self, view: ViewState, made: _Read) -> tuple[tuple[int, int], ...]:
+        """Runs of messages whose thinking a late result invalidates; none for any other result.
 
-    async def _add_observation(self, body: Body, facts: Facts) -> tuple[Record, int]:
-        """Add a message as an observation; its event says so, since the text alone cannot."""
-        body = msgspec.structs.replace(body, facts=encode_facts(facts))
-        event = events.MessageAdded(origin="harness", observation=True)
-        draft = self._session.drafts.make(event, (body,))
-        return (await self._session.appends.delivered(draft)).message(draft)
-
-    async def _unbound(self, body: Body, facts: Facts) -> tuple[tuple[int, int], ...]:
-        """Runs of messages whose thinking a late result invalidates; none for any other result."""
-        view = self._session.aggregate.view_if_held
-        if view is None:
-            # Only the view tells whether a call of that id, which may be used twice, was abandoned.
-            view, _ = await self._session.appends.settled()
-        if view.layout.abandoned.keys().isdisjoint(facts.results):
+        Only the view tells whether a call of that id, which may be used twice, was abandoned.
+        """
+        if view.layout.abandoned.keys().isdisjoint(made.facts.results):
             return ()
-        return stripped_by(self._session, view, events.MessageAdded(), (body,))
+        return stripped_by(self._session, view, events.MessageAdded(), (made.body,))
 
     async def messages(self) -> list[dict[str, Any]]:
         """The whole transcript, with all that other processes have written until now.
@@ -173,8 +221,9 @@ class Transcript:
         before: Facts | None = None
         for message in messages:
             body, facts = _body_and_facts(self._session, message)
-            asks = facts.human and before is not None and before.action
-            seen = bool(asks) and self._may_observe(message) and self._observes(message, before)
+            seen = self._may_observe(_Read(message, body, facts)) and self._observes(
+                message, before
+            )
             if seen:
                 facts = as_observation(facts)
                 body = msgspec.structs.replace(body, facts=encode_facts(facts))
@@ -247,6 +296,12 @@ class Transcript:
         newest = state.next_number - 1
         known = tuple([(a, min(b, newest)) for a, b in stripped if a <= newest])
         return self._session.drafts.make(msgspec.structs.replace(event, unbound=known), fresh)
+
+
+def _last_facts(view: ViewState) -> Facts | None:
+    """The facts of the conversation's last message; None if it is not in view."""
+    last = view.layout.refs[-1] if len(view.layout.refs) else None
+    return last.facts if last is not None and last.number == view.next_number - 1 else None
 
 
 def stripped_by(

@@ -224,6 +224,11 @@ class ProviderCall(_Call):
         """The span, while it has not begun: it then begins with the request that it sends."""
         return None if self._call.began else self._call
 
+    @property
+    def came_in(self) -> None:
+        """The scope of what comes with its request: the present one."""
+        return None
+
     async def not_entered(self, error: BaseException) -> None:
         """Record the end of a call that began with its request, and is not entered any more."""
         if self._call.began and not self._entered:

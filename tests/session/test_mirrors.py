@@ -76,7 +76,11 @@ EMITTED: Final[tuple[events.Event, ...]] = (
 
 WRITES: Final[dict[str, list[Command]]] = {
     "add_message": [lambda c: c.add_message(HELLO)],
-    "get_messages_for_request": [lambda c: c.get_messages_for_request(9_000)],
+    "add_messages": [lambda c: c.add_messages([HELLO, HELLO])],
+    "get_messages_for_request": [
+        lambda c: c.get_messages_for_request(9_000),
+        lambda c: c.get_messages_for_request(adding=[HELLO]),
+    ],
     "set_messages": [lambda c: c.set_messages([HELLO]), lambda c: c.set_messages([])],
     "resume_messages": [lambda c: c.resume_messages([HELLO]), lambda c: c.resume_messages([])],
     "clear": [lambda c: c.clear()],

@@ -62,10 +62,11 @@ class CallRecorder:
         sent = request.rows
         rows = [*self._rows, *sent] if request.partial else sent
         await self._turn(host, rows)
-        await host.mirror(rows)
+        observed = not self._compacts or request.partial
+        await host.mirror(rows, with_request=not observed)
         self._rows = rows
         await host.turns.iteration_began(None, request.sent.model)
-        if not self._compacts or request.partial:
+        if observed:
             await host.context.observe_request(request.sent, call=host.turns)
             return CallUnderWay(rows)
         return CallUnderWay(rows, with_rows(request, await self._view(host, request)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from google.adk.plugins.base_plugin import BasePlugin
@@ -209,7 +209,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         host = await self._host(context)
         sends = rows_of(request.contents)
         found = await host.held(sends)
-        await self._add(host, [dict(row) for row in found.new])
+        await host.add(await self._named(host, found.new), with_request=True)
         await host.turns.iteration_began(None, request.model)
         rows = await host.prepare(
             instructions=instructions_of(request.config),
@@ -235,14 +235,15 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         )
         await host.turns.model_answered()
         if response.content is not None and response.content.parts:
-            await self._add(host, rows_of([response.content]))
+            await host.add(await self._named(host, rows_of([response.content])))
 
-    async def _add(self, host: HostSession, rows: Sequence[Row]) -> None:
+    async def _named(self, host: HostSession, rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+        """The rows, with the ids that ADK took from their calls."""
         name = host.context.session_id
         ids = self._ids[name]
         if ids.messages != (await host.context.transcript_mark()).messages:
             ids = self._ids[name] = CallIds(await host.messages())
-        await host.add([ids.named(row) for row in rows])
+        return [ids.named(dict(row)) for row in rows]
 
 
 def _usage_of(metadata: Any) -> Usage | None:

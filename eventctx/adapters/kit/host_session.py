@@ -3,7 +3,8 @@
 The host's storage says what the conversation is (``add``, ``pop``, ``clear``). The call just before
 the model is where a request is decided and recorded (``take``, ``prepare``). A host may store its
 messages only after that call, and an answer only when its tools have ended, so what is new is added
-as soon as it is seen, and recognised when the host stores it. A list that the host cut or changed
+as soon as it is seen, and recognised when the host stores it. What comes with a request is added in
+the same append as its record, which saves a write to the disk. A list that the host cut or changed
 for one request is sent as it is, and what it leaves out and adds is recorded.
 """
 
@@ -11,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 from eventctx.adapters.kit.host_list import HostList, Identity, held_against, plain_identity
+from eventctx.errors import ContextOverflow
 from eventctx.log.record import Record
 from eventctx.messages.canonical import digest_of
 from eventctx.messages.ordered_diff import match_in_order
@@ -22,6 +25,16 @@ from eventctx.session.context import Context
 from eventctx.session.transcript import TranscriptMark
 
 Row = dict[str, Any]
+
+
+class _Waiting(NamedTuple):
+    """Messages that come with the next request; ``ahead`` of the host, which will store them."""
+
+    rows: list[Row]
+    ahead: bool = False
+
+
+_NONE: Final = _Waiting([])
 
 
 class HostSession:
@@ -38,6 +51,7 @@ class HostSession:
         self._transcript: list[Row] | None = None
         self._mark: TranscriptMark | None = None
         self._ahead: deque[tuple[Hashable, Any]] = deque()
+        self._waiting = _NONE
         self._prepared: int | None = None
         self._lock = asyncio.Lock()
         self._unobserve = context.on("context:request_prepared", self._note)
@@ -54,23 +68,27 @@ class HostSession:
     async def messages(self) -> list[Row]:
         """The transcript, never compacted, as far as the host has stored it."""
         async with self._lock:
+            await self._bring()
             rows = await self.context.get_messages()
             self._check_ahead(rows)
             return rows[: len(rows) - len(self._ahead)]
 
-    async def add(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    async def add(
+        self, messages: Sequence[Mapping[str, Any]], *, with_request: bool = False
+    ) -> None:
         """Add what the host stores, without the messages that were added as soon as they were seen.
 
-        Of those, what the host does not store is taken out. Raises InvalidMessage, and what the
-        store raises.
+        Of those, what the host does not store is taken out. ``with_request``: the others are added
+        when ``prepare`` is called next. Raises InvalidMessage, and what the store raises.
         """
         async with self._lock:
-            for message in messages:
-                if self.expects(message):
-                    self._ahead.popleft()
-                else:
-                    await self._take_back()
-                    await self._append(message)
+            known = 0
+            while known < len(messages) and self.expects(messages[known]):
+                self._ahead.popleft()
+                known += 1
+            if known < len(messages):
+                await self._take_back()
+                await self._add(messages[known:], with_request=with_request)
 
     def expects(self, message: Mapping[str, Any]) -> bool:
         """Whether this message, added when it was seen, is the next that the host will store.
@@ -86,7 +104,7 @@ class HostSession:
     async def answered(self, messages: Sequence[Mapping[str, Any]]) -> None:
         """Add the model's answer before its tools run, whose crash would take it along."""
         async with self._lock:
-            await self._add_ahead(messages)
+            await self._add(messages, ahead=True)
 
     async def pop(self) -> Row | None:
         """Take the last message out of the transcript, and return it; None if there is none."""
@@ -103,22 +121,25 @@ class HostSession:
     async def clear(self) -> None:
         """Empty the transcript; history stays in the log."""
         async with self._lock:
+            await self._bring()
             self._ahead.clear()
             self._transcript = None
             await self.context.clear()
 
-    async def mirror(self, messages: Sequence[Mapping[str, Any]]) -> None:
+    async def mirror(
+        self, messages: Sequence[Mapping[str, Any]], *, with_request: bool = False
+    ) -> None:
         """Make the transcript this list, for a host whose list is its storage.
 
-        Messages behind the transcript are added; any other difference is recorded as a
-        ``context:messages_set``. Raises InvalidMessage, and what the store raises.
+        Messages behind the transcript are added, with the request where ``prepare`` is called next;
+        any other difference is recorded as a ``context:messages_set``. Raises InvalidMessage, and
+        what the store raises.
         """
         async with self._lock:
             rows = await self._known()
             found = held_against(rows, messages, self._identity)
             if found.whole:
-                for message in found.new:
-                    await self._append(message)
+                await self._add(found.new, with_request=with_request)
             else:
                 self._transcript = None
                 await self.context.set_messages(messages)
@@ -145,14 +166,15 @@ class HostSession:
     async def take(self, messages: Sequence[Mapping[str, Any]], *, adds: bool = True) -> bool:
         """Take the list that the host is about to send; whether it is the transcript, whole.
 
-        ``adds``: messages behind the last known one are added to the transcript, since the host has
-        not stored them yet. Raises InvalidMessage, and what the store raises.
+        ``adds``: messages behind the last known one are added to the transcript, with the request
+        that ``prepare`` records, since the host has not stored them yet. Raises InvalidMessage, and
+        what the store raises.
         """
         async with self._lock:
             found = held_against(await self._known(), messages, self._identity)
             if not adds:
                 return found.whole and not found.new
-            await self._add_ahead(found.new)
+            await self._add(found.new, ahead=True, with_request=True)
             return found.whole
 
     async def prepare(
@@ -166,12 +188,14 @@ class HostSession:
         """The messages to send instead of the host's, recorded as the present call's request.
 
         ``instructions`` are the system prompt of this request; the host sends them itself, so they
-        are not among the messages. Raises ContextOverflow, and as ``get_messages_for_request``.
+        are not among the messages. Raises as ``get_messages_for_request``.
         """
-        await self.context.set_system_prompt(instructions)
-        rows = await self.context.get_messages_for_request(
-            budget, tools=tools, model=model, call=self.turns
-        )
+        async with self._lock:
+            await self.context.set_system_prompt(instructions)
+            with self._adding() as new:
+                rows = await self.context.get_messages_for_request(
+                    budget, tools=tools, model=model, call=self.turns, adding=new
+                )
         ours = {"role": "system", "content": instructions}
         return rows[1:] if instructions is not None and rows and rows[0] == ours else rows
 
@@ -205,10 +229,11 @@ class HostSession:
     # -- the transcript --------------------------------------------------------------------------
 
     async def _known(self) -> list[Row]:
-        """The transcript. A copy of it is held as long as nobody else changes it.
+        """The transcript, with all that waited for a request.
 
-        Another process may serve the next turn, another adapter the same session. An addition that
-        was cancelled may have been made, or not.
+        A copy of it is held as long as nobody else changes it. Another process may serve the next
+        turn, another adapter the same session. An addition that was cancelled may have been made,
+        or not.
         """
         mark = await self.context.transcript_mark()
         held = self._transcript
@@ -216,6 +241,7 @@ class HostSession:
             held = self._transcript = await self.context.get_messages()
             self._check_ahead(held)
         self._mark = mark
+        await self._bring()
         return held
 
     def _check_ahead(self, rows: Sequence[Row]) -> None:
@@ -224,10 +250,40 @@ class HostSession:
         if [self._identity(one) for one in last] != [identity for identity, _ in self._ahead]:
             self._ahead.clear()
 
-    async def _add_ahead(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        for message in messages:
-            await self._append(message)
-            self._ahead.append((self._identity(message), message.get("id")))
+    async def _add(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        ahead: bool = False,
+        with_request: bool = False,
+    ) -> None:
+        await self._bring()
+        self._waiting = _Waiting([dict(one) for one in messages], ahead)
+        if not with_request:
+            await self._bring()
+
+    async def _bring(self) -> None:
+        """Add what waits for a request, where something else is asked before it."""
+        if self._waiting.rows:
+            with self._adding() as new:
+                await self.context.add_messages(new)
+
+    @contextmanager
+    def _adding(self) -> Iterator[list[Row]]:
+        """What waits, for a block that adds it. Where that fails, the host tells it again."""
+        new, self._waiting = self._waiting, _NONE
+        try:
+            yield new.rows
+        except ContextOverflow:
+            self._added(new)  # a request that overflows has brought its messages
+            raise
+        self._added(new)
+
+    def _added(self, new: _Waiting) -> None:
+        if self._transcript is not None:
+            self._transcript += new.rows
+        if new.ahead:
+            self._ahead += [(self._identity(one), one.get("id")) for one in new.rows]
 
     async def _take_back(self) -> None:
         """Take out what the host did not store, such as an answer that a guardrail refused."""
@@ -236,8 +292,3 @@ class HostSession:
             self._ahead.clear()
             self._transcript = None
             await self.context.set_messages(rows)
-
-    async def _append(self, message: Mapping[str, Any]) -> None:
-        rows = await self._known()
-        await self.context.add_message(message)
-        rows.append(dict(message))

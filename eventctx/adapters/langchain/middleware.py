@@ -188,7 +188,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     async def _decided(self, name: str, request: ModelRequest[Any]) -> list[AnyMessage]:
         thread = await self._thread(name)
         held = request.state["messages"]
-        await thread.host.mirror(thread.rows.of(held))
+        await thread.host.mirror(thread.rows.of(held), with_request=True)
         model = _model_of(request.model)
         await thread.turns.iteration_began(None, model)
         rows = await thread.host.prepare(

@@ -216,7 +216,7 @@ class Eventctx(AbstractCapability[Any]):
         self, name: str, held: list[ModelMessage], request: ModelRequestContext
     ) -> list[ModelMessage]:
         found = await self._conversation(name)
-        await found.host.mirror(found.rows.of(held))
+        await found.host.mirror(found.rows.of(held), with_request=True)
         await found.turns.iteration_began(request.model.system, request.model.model_name)
         rows = await found.host.prepare(
             instructions=_instructions(request),

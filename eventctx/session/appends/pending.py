@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
@@ -80,13 +80,20 @@ class PendingAppend:
 
     def message(self, draft: Draft) -> tuple[Record, int]:
         """The record of a message that was stored with this append, and the message's number."""
+        return self.messages((draft,))[0]
+
+    def messages(self, drafts: Sequence[Draft]) -> list[tuple[Record, int]]:
+        """As ``message``, of several that were stored with this append, in their order."""
         records, number = self.records or (), self.next_number
-        # Behind a conflict it may stand anywhere among the drafts that are sent again.
+        found: list[tuple[Record, int]] = []
+        # Behind a conflict they may stand anywhere among the drafts that are sent again.
         for place in range(len(records) - 1, -1, -1):
             number -= numbers_given(self.drafts[place])
-            if records[place].id == draft.id:
-                return records[place], number
-        raise LookupError("expected a draft of this append")
+            if records[place].id == drafts[-1 - len(found)].id:
+                found.append((records[place], number))
+                if len(found) == len(drafts):
+                    return found[::-1]
+        raise LookupError("expected drafts of this append, in their order")
 
 
 def numbers_given(draft: Draft) -> int:

@@ -1,0 +1,215 @@
+"""Messages that are added in one append, alone or with the request that they come with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import ContextOverflow, InvalidMessage, StoreFull
+from eventctx.log.codec import decode_event
+from eventctx.log.events import MessageAdded, PlanStart
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import Appended, Expected
+from eventctx.session.context import Context
+from eventctx.stores.memory import MemoryStore
+from tests.session.given import ASK, calling, result
+from tests.test_folding_together import transcripts
+
+ANSWER = {"role": "assistant", "content": "well"}
+
+
+class Counting(MemoryStore):
+    """A store in memory that notes the types of each append, and can be full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.appends: list[list[str]] = []
+        self.full = False
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        if self.full:
+            return _full()
+        self.appends.append([draft.type for draft in drafts])
+        return super().append(stream, drafts, expected)
+
+
+async def _full() -> Appended:
+    raise StoreFull("the disk is full")
+
+
+async def begun(**more: Any) -> tuple[Counting, Context]:
+    store = Counting()
+    ctx = await Engine(store).session("s", **more)
+    await ctx.add_message(ASK)
+    store.appends.clear()
+    return store, ctx
+
+
+def told(record: Record) -> tuple[Any, ...]:
+    """What a record says, without its random ids and salts."""
+    bodies = [(body.data, body.facts) for body in record.bodies]
+    return decode_event(record), bodies, record.turn_id is None
+
+
+async def logs(store: MemoryStore, session: str = "s") -> list[tuple[Any, ...]]:
+    return [told(record) async for record in store.read(session)]
+
+
+# -- as one after the other ----------------------------------------------------------------------
+
+
+async def one_by_one(ctx: Context, messages: list[dict[str, Any]]) -> None:
+    for message in messages:
+        await ctx.add_message(message)
+
+
+async def together(ctx: Context, messages: list[dict[str, Any]]) -> None:
+    await ctx.add_messages(messages)
+
+
+async def in_two(ctx: Context, messages: list[dict[str, Any]]) -> None:
+    half = len(messages) // 2
+    await ctx.add_messages(messages[:half])
+    await ctx.get_messages_for_request(adding=messages[half:])
+
+
+@settings(max_examples=60)
+@given(transcripts(), st.sampled_from(["by_form", "after_actions", "never"]))
+async def test_a_log_is_the_same_whether_messages_are_added_one_by_one_or_together(
+    messages: list[dict[str, Any]], observations: Any
+) -> None:
+    written: list[list[tuple[Any, ...]]] = []
+    requests: list[list[dict[str, Any]]] = []
+    for add in (one_by_one, together, in_two):
+        store = MemoryStore()
+        ctx = await Engine(store).session("s", observations=observations)
+        await add(ctx, messages)
+        written.append([one for one in await logs(store) if isinstance(one[0], MessageAdded)])
+        requests.append(await ctx.get_messages_for_request())
+        assert await ctx.get_messages() == messages
+    assert written[0] == written[1] == written[2]
+    assert requests[0] == requests[1] == requests[2]
+
+
+async def test_receipts_say_where_each_message_stands_also_behind_what_rides() -> None:
+    _, ctx = await begun()
+    await ctx.emit(PlanStart())
+    receipts = await ctx.add_messages([calling("a", "b"), result("a", "1"), result("b", "2")])
+    assert [(one.position, one.number) for one in receipts] == [(3, 1), (4, 2), (5, 3)]
+    assert await ctx.add_messages([]) == []
+
+
+# -- in one append -------------------------------------------------------------------------------
+
+
+async def test_results_and_the_request_that_brings_them_go_to_the_store_in_one_append() -> None:
+    store, ctx = await begun()
+    await ctx.add_message(calling("a", "b"))
+    store.appends.clear()
+    sent = await ctx.get_messages_for_request(adding=[result("a", "1"), result("b", "2")])
+    added = ["context:message_added"] * 2
+    assert store.appends == [[*added, "context:request_prepared"]]
+    assert sent == [ASK, calling("a", "b"), result("a", "1"), result("b", "2")]
+    assert await ctx.get_messages() == sent
+
+
+async def test_a_request_that_brings_messages_verifies() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.get_messages_for_request(adding=[ASK])
+        sent = await ctx.get_messages_for_request(adding=[ANSWER, ASK], tools=[{"name": "read"}])
+        assert (await engine.verify("s")).ok
+        *_, last = (await engine.audit("s")).requests
+        view = await engine.request_view("s", position=last.position)
+        assert view.verified
+        assert view.messages == sent
+
+
+async def test_messages_that_a_compaction_is_about_are_on_disk_before_it() -> None:
+    store, ctx = await begun(max_tokens=2_000)
+    words = [{"role": "user", "content": f"{n} " + "word " * 300} for n in range(8)]
+    await ctx.get_messages_for_request(adding=words)
+    assert store.appends[0] == ["context:message_added"] * 8
+    assert store.appends[1][0] == "context:pre_compact"
+    assert await ctx.get_messages() == [ASK, *words]
+
+
+async def test_messages_of_a_request_that_overflows_are_added_once() -> None:
+    _, ctx = await begun(max_tokens=1_000)
+    long = {"role": "user", "content": "word " * 3_000}
+    with pytest.raises(ContextOverflow):
+        await ctx.get_messages_for_request(adding=[long])
+    assert await ctx.get_messages() == [ASK, long]
+
+
+async def test_what_another_process_wrote_stands_before_the_messages_and_they_are_added_once() -> (
+    None
+):
+    store, ctx = await begun()
+    other = await Engine(store).session("s")
+    await other.add_message(ANSWER)
+    assert await ctx.get_messages_for_request(adding=[ASK]) == [ASK, ANSWER, ASK]
+    await other.add_message(ANSWER)
+    assert [one.number for one in await ctx.add_messages([ASK, ASK])] == [4, 5]
+    assert await ctx.get_messages() == [ASK, ANSWER, ASK, ANSWER, ASK, ASK]
+
+
+# -- nothing half --------------------------------------------------------------------------------
+
+
+async def test_a_message_that_is_refused_keeps_all_of_them_out() -> None:
+    _, ctx = await begun()
+    for adding in (ctx.add_messages, lambda rows: ctx.get_messages_for_request(adding=rows)):
+        with pytest.raises(InvalidMessage):
+            await adding([ANSWER, {"role": "user", "content": float("nan")}])
+    assert await ctx.get_messages() == [ASK]
+
+
+async def test_a_full_store_takes_neither_the_messages_nor_the_request() -> None:
+    store, ctx = await begun()
+    store.full = True
+    with pytest.raises(StoreFull):
+        await ctx.get_messages_for_request(adding=[ANSWER])
+    with pytest.raises(StoreFull):
+        await ctx.add_messages([ANSWER, ASK])
+    store.full = False
+    assert await ctx.get_messages_for_request(adding=[ASK]) == [ASK, ASK]
+
+
+# -- whose they are ------------------------------------------------------------------------------
+
+
+async def test_what_comes_with_a_hosts_request_belongs_to_the_iteration_before() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        host = ctx.following()
+        await host.turn_began("t1")
+        for adding in ([ASK], [result("a", "1")]):
+            await host.iteration_began("p", "m")
+            await ctx.get_messages_for_request(adding=adding, call=host)
+            await host.model_answered()
+            await ctx.add_message(calling("a"))
+        await host.turn_ended()
+        records = [one async for one in engine.records("s")]
+        added = [one.iteration for one in records if one.type == "context:message_added"]
+        assert added == [None, 1, 1, 2]
+        sent = [one.iteration for one in records if one.type == "context:request_prepared"]
+        assert sent == [1, 2]
+
+
+async def test_objects_of_an_sdk_may_be_among_them() -> None:
+    class Said:
+        def model_dump(self, **_: Any) -> dict[str, Any]:
+            return dict(ANSWER)
+
+    _, ctx = await begun()
+    await ctx.add_messages([Said(), ASK])
+    assert (await ctx.get_messages_for_request(adding=[Said()]))[1:] == [ANSWER, ASK, ANSWER]

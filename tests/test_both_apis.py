@@ -61,7 +61,8 @@ async def test_a_loop_is_recorded_inside_its_turn(engine: Any) -> None:
     for number in (1, 2):
         async with entered(ctx.turn()) as turn:
             assert turn.number == number
-            assert (await got(ctx.add_message(USER))).number == 2 * number - 2
+            (receipt,) = await got(ctx.add_messages([USER]))
+            assert receipt.number == 2 * number - 2
             async with entered(turn.iteration()) as cycle:
                 call = cycle.provider_call("m")
                 rows = await got(ctx.get_messages_for_request(call=call))

@@ -30,11 +30,11 @@ Row = dict[str, Any]
 class _Waiting(NamedTuple):
     """Messages that come with the next request; ``ahead`` of the host, which will store them."""
 
-    rows: list[Row]
+    rows: Sequence[Mapping[str, Any]]
     ahead: bool = False
 
 
-_NONE: Final = _Waiting([])
+_NONE: Final = _Waiting(())
 
 
 class HostSession:
@@ -258,7 +258,7 @@ class HostSession:
         with_request: bool = False,
     ) -> None:
         await self._bring()
-        self._waiting = _Waiting([dict(one) for one in messages], ahead)
+        self._waiting = _Waiting(list(messages), ahead)
         if not with_request:
             await self._bring()
 
@@ -269,7 +269,7 @@ class HostSession:
                 await self.context.add_messages(new)
 
     @contextmanager
-    def _adding(self) -> Iterator[list[Row]]:
+    def _adding(self) -> Iterator[Sequence[Mapping[str, Any]]]:
         """What waits, for a block that adds it. Where that fails, the host tells it again."""
         new, self._waiting = self._waiting, _NONE
         try:
@@ -281,7 +281,7 @@ class HostSession:
 
     def _added(self, new: _Waiting) -> None:
         if self._transcript is not None:
-            self._transcript += new.rows
+            self._transcript += [dict(one) for one in new.rows]
         if new.ahead:
             self._ahead += [(self._identity(one), one.get("id")) for one in new.rows]
 

@@ -114,7 +114,7 @@ class Adapter(Seams):
         await self.session.mirror(messages)
 
     async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
-        await self.session.mirror(messages)
+        await self.session.mirror(messages, with_request=True)
         await self.turns.iteration_began(model="scripted")
         rows = await self.session.prepare(instructions=self.instructions)
         if sends == messages:

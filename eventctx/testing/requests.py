@@ -62,11 +62,14 @@ def refusal(messages: Sequence[Row]) -> str | None:
     conversation = [place for place, row in enumerate(messages) if not is_system(row)]
     if conversation:
         place, row = conversation[0], messages[conversation[0]]
-        if row.get("role") != "user" or results_of(row):
+        if row.get("role") != "user" or (_without_id(row) is None and results_of(row)):
             return f"message {place}: expected a user's message first, found {_seen(row)}"
     pending: dict[str, int] = {}
     answering = False
     for place, message in enumerate(messages):
+        unnamed = _without_id(message)
+        if unnamed is not None:
+            return f"message {place}: {unnamed}"
         answers = results_of(message)
         for one in answers:
             if one not in pending:
@@ -102,6 +105,27 @@ def _blocks(message: Row) -> list[Row]:
     )
 
 
+def _without_id(message: Row) -> str | None:
+    """The call or result in a message that has no id where its dialect has it."""
+    if message.get("role") in ("tool", "function"):
+        if not message.get("tool_call_ids") and "tool_call_id" not in message:
+            return f"a {message['role']} message without the tool_call_id of its call"
+        return None
+    for block in _blocks(message):
+        kind = block.get("type")
+        if kind in ("tool_use", "tool_call") and "id" not in block:
+            return f"a {kind} block without an id"
+        if kind == "tool_result" and not block.keys() & {"tool_use_id", "tool_call_id"}:
+            return "a tool_result block without the tool_use_id of its call"
+    if any("id" not in call for call in message.get("tool_calls") or ()):
+        return "a call in tool_calls without an id"
+    if message.get("type") in _CALL_ITEMS and "call_id" not in message:
+        return f"a {message['type']} item without a call_id"
+    if message.get("type") in _RESULT_ITEMS and not message.keys() & {"call_id", "id"}:
+        return f"a {message['type']} item without the call_id of its call"
+    return None
+
+
 def _is_item_of_answer(message: Row) -> bool:
     """Whether a message is one of several items that form one answer (OpenAI Responses)."""
     kind = message.get("type")
@@ -117,8 +141,9 @@ def _calls(pending: Mapping[str, int]) -> str:
 def _seen(message: Row) -> str:
     """A message in one line: role, calls and results, the beginning of its text."""
     parts = [str(message.get("role") or message.get("type"))]
-    parts += [f"calls {one!r}" for one in calls_of(message)]
-    parts += [f"answers {one!r}" for one in results_of(message)]
+    if _without_id(message) is None:
+        parts += [f"calls {one!r}" for one in calls_of(message)]
+        parts += [f"answers {one!r}" for one in results_of(message)]
     content = message.get("content")
     words = [content] if isinstance(content, str) else [b.get("text") for b in _blocks(message)]
     text = " ".join(" ".join(word.split()) for word in words if isinstance(word, str))

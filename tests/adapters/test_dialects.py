@@ -252,9 +252,63 @@ class LosesItsCalls(OpenAIItems):
         return [one for one in messages if one.get("type") != "function_call"]
 
 
+class GivesNoDicts(OpenAIItems):
+    def rows_of(self, messages: Sequence[Row]) -> list[Any]:
+        return [{**one, "at": (1, 2)} for one in messages]
+
+
+class LosesFields(OpenAIItems):
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return [{name: row[name] for name in row if name != "annotations"} for row in rows][:-1]
+
+
+class ChangesTexts(OpenAIItems):
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return [{**row, "more": 1} for row in rows]
+
+
+class LeavesOutIds(OpenAIItems):
+    def rows_of(self, messages: Sequence[Row]) -> list[Row]:
+        return [{name: one[name] for name in one if name != "call_id"} for one in messages]
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return self.native(CONVERSATION)
+
+
+class HasNoHashes(OpenAIItems):
+    def identity(self, row: Mapping[str, Any]) -> Any:
+        return dict(row)
+
+
+class KnowsOnlyItsOwnBlocks(OpenAIItems):
+    """A summary is a text, and not a list of blocks."""
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        for row in rows:
+            if row.get("role") == "user" and row["content"].startswith("A summary"):
+                raise KeyError("type")
+        return list(rows)
+
+
+class LosesMadeResults(OpenAIItems):
+    """A call that a crash left open has a result without the host's own fields."""
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Row]:
+        return [
+            {**row, "output": ""} if row.get("output") == "It never ended." else row for row in rows
+        ]
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        (GivesNoDicts(), r"rows_of\(\): row 0 cannot be stored: .*at"),
+        (LosesFields(), r"messages_of\(\) made 3 of 4"),
+        (ChangesTexts(), "message 0 was .*came back as .*'more': 1"),
+        (LeavesOutIds(), "message 1: a function_call item without a call_id"),
+        (HasNoHashes(), "not hashable"),
+        (KnowsOnlyItsOwnBlocks(), "does not take a row that the engine inserts"),
+        (LosesMadeResults(), "came back as .*expected the same text"),
         (KeepsACopy(), "shortened messages grew again"),
         (HidesResults(), "the engine does not read"),
         (TakesAllForOne(), "messages that say different things have one identity"),

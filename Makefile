@@ -16,7 +16,7 @@ REPORT := --timeout=900 --durations=40
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench profile scale docs install clean python
+.PHONY: demo test test-fast faults check bench profile scale examples docs install clean python
 
 # The package alone: seconds.
 $(VENV)/.package: pyproject.toml
@@ -96,6 +96,10 @@ profile: $(VENV)/.bench
 # The figures and the tables of docs/explanation/scale.md: about ten minutes.
 scale: $(VENV)/.bench
 	$(BIN)/python -m tests.benchmarks.scale
+
+# The page of every adapter in a fresh environment with its extra alone: minutes.
+examples: $(VENV)/.dev
+	$(BIN)/python -m tests.examples $(EXTRAS)
 
 $(VENV)/.docs: $(VENV)/.package
 	$(PIP_INSTALL) -e ".[docs]"

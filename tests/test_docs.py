@@ -1,19 +1,6 @@
 """The documentation is true: its code runs, its output is what is printed, its tables are complete.
 
-How a page is read:
-
-- Python blocks run in order and share one namespace; ``await`` may stand at the top level. A
-  ``text`` block directly behind one is what it prints.
-- Console blocks run their ``$ eventctx …`` commands in the page's own folder. What stands below a
-  command is its output; ``$ echo $?`` and a number say how it exited, else that is with 0.
-  ``$ python FILE …`` runs a file of the page as a process of its own.
-- In shown output ``…`` stands for anything, on a line of its own for any lines. Digests, ids and
-  times differ from run to run and are not compared.
-- ``<!-- figures: REASON -->`` before a console block says that its numbers vary, durations and
-  bars too.
-- A page that imports an SDK of Anthropic or OpenAI asks a scripted API on this machine.
-- ``<!-- file: NAME -->`` before a block saves it for what follows; ``<!-- not run: REASON -->``
-  leaves a block out.
+``tests/pages.py`` says how a page is read.
 
 ``python tests/test_docs.py`` writes the generated parts of ``docs/reference/events.md`` and
 ``docs/reference/metrics.md`` anew.
@@ -25,16 +12,12 @@ import ast
 import asyncio
 import contextlib
 import inspect
-import io
 import os
 import re
-import shlex
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from types import CodeType
-from typing import Any, NamedTuple, get_args
+from typing import get_args
 
 import msgspec
 import pytest
@@ -50,9 +33,11 @@ from eventctx.policies import named
 from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.session import settings
 from eventctx.session.settings import Settings
+from tests import examples
 from tests.benchmarks.page import plots
 from tests.benchmarks.profile import page as profiled
 from tests.browser import jaeger_pictures, pictures
+from tests.pages import Reader, blocks_of
 from tests.scripted_apis import answering
 from tests.test_imports import FLOORS
 
@@ -61,177 +46,23 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 AT_THE_ROOT = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 PAGES = [*AT_THE_ROOT, ROOT / "tests" / "benchmarks" / "FIGURES.md", *sorted(DOCS.rglob("*.md"))]
-SOMEBODY_ELSES = frozenset(("make", "pip", "git", "docker"))
-"""Commands that a console block may show and that are not run here."""
 
-
-class Block(NamedTuple):
-    """A fenced block: its language, text, first line (from 1), and the comment before it."""
-
-    language: str
-    text: str
-    line: int
-    note: str
-    adjacent: bool
-
-
-_FENCE = re.compile(r"^(```+)(\w*)\s*$")
-_NOTE = re.compile(r"^<!-- (.+) -->$")
-
-
-def blocks_of(page: Path) -> list[Block]:
-    """Every fenced block of a page. ``adjacent``: nothing but blank lines since the last one."""
-    found: list[Block] = []
-    fence = language = note = ""
-    start = 0
-    adjacent = False
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-        match = _FENCE.match(line)
-        if fence:
-            if line == fence:
-                lines = page.read_text(encoding="utf-8").splitlines()[start : number - 1]
-                text = "".join(f"{one}\n" for one in lines)
-                found.append(Block(language, text, start + 1, note, adjacent))
-                fence, note, adjacent = "", "", True
-        elif match:
-            fence, language, start = match[1], match[2], number
-        elif said := _NOTE.match(line):
-            note = said[1]
-        elif line.strip():
-            note, adjacent = "", False
-    assert not fence, f"{page.name}: the block at line {start} does not end"
-    return found
-
-
-# -- running a page ------------------------------------------------------------------------------
-
-
-class Reader:
-    """Does what a reader of one page would do, in the current folder."""
-
-    def __init__(self, page: Path, runner: asyncio.Runner) -> None:
-        self._page = page
-        self._runner = runner
-        self._names: dict[str, Any] = {"__name__": "__main__"}
-        self._printed: str | None = None
-
-    def follow(self) -> None:
-        for block in blocks_of(self._page):
-            kind, _, rest = block.note.partition(": ")
-            if kind == "not run":
-                continue
-            if kind == "file":
-                Path(rest).parent.mkdir(parents=True, exist_ok=True)
-                Path(rest).write_text(block.text, encoding="utf-8")
-            elif block.language == "python":
-                self._python(block)
-                continue
-            elif block.language in ("console", "bash"):
-                self._console(block)
-            elif block.language == "text" and block.adjacent and self._printed is not None:
-                assert block.text.strip(), f"{self._page.name}:{block.line}: nothing is shown"
-                compare(block.text, self._printed, f"{self._page.name}:{block.line}")
-            self._printed = None
-
-    def _python(self, block: Block) -> None:
-        # The blank lines make tracebacks name the line of the page.
-        source = "\n" * (block.line - 1) + block.text
-        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-        code = compile(source, str(self._page), "exec", flags=flags, dont_inherit=True)
-        assert isinstance(code, CodeType)
-        output = io.StringIO()
-        with contextlib.redirect_stdout(output):
-            if code.co_flags & inspect.CO_COROUTINE:
-                self._runner.run(eval(code, self._names))  # noqa: S307 - our own pages
-            else:
-                exec(code, self._names)  # noqa: S102 - our own pages
-        self._printed = output.getvalue()
-
-    def _console(self, block: Block) -> None:
-        code: int | None = None
-        for command, shown in _commands(block.text):
-            where = f"{self._page.name}:{block.line}: $ {command}"
-            words = shlex.split(command, comments=True)
-            if command == "echo $?":
-                assert code == int(shown), f"{where}: exited with {code}"
-                code = None
-                continue
-            assert not code, f"{where}: the command before exited with {code}"
-            if words[0] == "export":
-                name, _, value = words[1].partition("=")
-                os.environ[name] = value
-            elif words[0] == "eventctx":
-                result = CliRunner().invoke(cli, words[1:])
-                compare(shown, result.output, where, block.note.startswith("figures: "))
-                code = result.exit_code
-            elif words[0] == "python":
-                done = _python_process(words[1:])
-                compare(shown, done.stdout + done.stderr, where)
-                code = done.returncode
-            else:
-                assert words[0] in SOMEBODY_ELSES, f"{where}: nobody knows how to run this"
-        assert not code, f"{self._page.name}:{block.line}: the last command exited with {code}"
-
-
-def _python_process(arguments: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-
-
-def _commands(text: str) -> list[tuple[str, str]]:
-    parts = re.split(r"^\$ ", text, flags=re.MULTILINE)
-    assert not parts[0].strip(), f"expected a command first, found {parts[0]!r}"
-    split = [part.replace("\\\n", " ").partition("\n") for part in parts[1:]]
-    return [(command.strip(), shown) for command, _, shown in split]
-
-
-_VARYING = (
-    (re.compile(r"\b[0-9a-f]{8,64}\b"), "<hex>"),
-    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "<time>"),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "<time>"),
-    (re.compile(r"\b\d\d:\d\d:\d\d(\.\d+)?"), "<time>"),
-    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "<day>"),
-)
-
-
-_FIGURES = (
-    (re.compile(r" *\d[\d,.]* (ms|s|min \d+ s)(?= |$)"), " <duration>"),
-    (re.compile(r" *\d[\d,]*"), "<n>"),
-    (re.compile("█*░*(?= )"), ""),
-)
-
-
-def compare(shown: str, printed: str, where: str, figures: bool = False) -> None:
-    """Fail unless ``printed`` is what a page shows. Nothing shown: nothing is compared.
-
-    ``figures``: neither are numbers, durations and bars.
-    """
-    if not shown.strip():
-        return
-    varying = _VARYING + _FIGURES if figures else _VARYING
-    lines = [_steady(line, varying) for line in shown.strip("\n").splitlines()]
-    pattern = "".join(
-        r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"[ ]*\n"
-        for line in lines
-    )
-    actual = "".join(f"{_steady(line, varying)}\n" for line in printed.strip("\n").splitlines())
-    assert re.fullmatch(pattern, actual), f"{where}: printed was\n{printed}"
-
-
-def _steady(line: str, varying: tuple[tuple[re.Pattern[str], str], ...]) -> str:
-    line = line.rstrip()
-    for pattern, name in varying:
-        line = pattern.sub(name, line)
-    return line
+NOT_IN_DEV = frozenset(("claude-agent-sdk", "google-adk"))
+"""Extras whose blocks run in an environment of their own alone (``make examples``)."""
 
 
 def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+def _installed(extra: str) -> bool:
+    return extra not in NOT_IN_DEV
+
+
+def _in_this_process(arguments: list[str]) -> tuple[int, str]:
+    """To start the program for each command would take minutes."""
+    result = CliRunner().invoke(cli, arguments)
+    return result.exit_code, result.output
 
 
 @pytest.mark.slow
@@ -252,7 +83,8 @@ def test_the_code_of_a_page_runs(
             if re.search(r"^(from|import) (anthropic|openai)", page.read_text("utf-8"), re.M):
                 for name, value in stack.enter_context(answering()).items():
                     monkeypatch.setenv(name, value)
-            Reader(page, stack.enter_context(asyncio.Runner())).follow()
+            runner = stack.enter_context(asyncio.Runner())
+            Reader(page, runner, _in_this_process, _installed).follow()
     finally:
         structlog.reset_defaults()
 
@@ -291,6 +123,15 @@ def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
     made |= {jaeger_pictures.FOLDER / name for name in jaeger_pictures.FILES}
     made |= {plots.FOLDER / name for name in (*plots.PICTURES, *profiled.PICTURES)}
     assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
+
+
+def test_the_page_of_every_adapter_is_among_the_examples() -> None:
+    """``make examples`` runs each with its extra alone."""
+    table = (REFERENCE / "adapters.md").read_text(encoding="utf-8").partition("\n## What holds")[0]
+    linked = {Path(link).name for link in re.findall(r"^\| \[.+?\]\((.+?)\)", table, re.MULTILINE)}
+    assert linked - set(examples.PAGES.values()) == set()
+    for extra, page in examples.PAGES.items():
+        assert f"[{extra}]" in (DOCS / "how-to" / page).read_text(encoding="utf-8")
 
 
 def test_every_page_is_in_the_index_and_the_readme_leads_there() -> None:

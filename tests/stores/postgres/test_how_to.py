@@ -16,9 +16,10 @@ from eventctx.stores.postgres.connections import parse_url
 from eventctx.stores.postgres.durability import standbys_needed
 from eventctx.stores.postgres.store import PostgresStore
 from tests.faults.servers import patroni_settings
+from tests.pages import blocks_of
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
-from tests.test_docs import DOCS, blocks_of
+from tests.test_docs import DOCS
 
 PAGE = DOCS / "how-to" / "keep-sessions-in-postgresql.md"
 SAFE = {"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"}

@@ -17,9 +17,10 @@ from click.testing import CliRunner, Result
 import eventctx
 from eventctx.cli.main import cli
 from eventctx.stores.postgres.store import PostgresStore
+from tests.pages import blocks_of
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
-from tests.test_docs import DOCS, blocks_of
+from tests.test_docs import DOCS
 
 pytestmark = pytest.mark.slow
 

@@ -1,18 +1,374 @@
 """Strands agents with our plugin. They run where strands can be imported.
 
-python -m venv strands && strands/bin/pip install -e '.[strands]' pytest pytest-asyncio
-strands/bin/python -m pytest --noconftest tests/adapters/test_strands.py
+python -m venv strands && strands/bin/pip install -e '.[strands]' pytest pytest-asyncio hypothesis
+strands/bin/python -m pytest --noconftest tests/adapters/test_strands*.py
 """
 
 from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[strands]")
 
-from eventctx.testing import AdapterContract
-from tests.adapters.drivers.strands import StrandsDriver
+from pydantic import BaseModel
+from strands import Agent, tool
+from strands.agent import SlidingWindowConversationManager, SummarizingConversationManager
+from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent
+from strands.multiagent import GraphBuilder, Swarm
+from strands.types.exceptions import ContextWindowOverflowException
+from strands.vended_plugins.context_injector import ContextInjector
+
+import eventctx
+from eventctx.adapters.strands import EventctxAgentPlugin
+from eventctx.adapters.strands.rows import row_of
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.usage import Usage
+from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.testing import AdapterContract, Reply
+from tests.adapters.drivers.strands import Scripted, StrandsDriver, shown
 
 
 class TestTheContract(AdapterContract):
     driver = StrandsDriver
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+def agent(plugin: EventctxAgentPlugin, *script: Any, **named: Any) -> Agent:
+    model = named.pop("model", None) or Scripted(list(script))
+    plugins = [*named.pop("before", []), plugin]
+    watch = named.pop("watch", None)
+    made = Agent(model=model, plugins=plugins, callback_handler=None, **{"name": "lead", **named})
+    if watch is not None:
+        made.add_hook(watch, BeforeToolCallEvent)
+    return made
+
+
+def calls(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
+    return Reply(calls=[ToolRequest(call_id, name, arguments)])
+
+
+async def types(engine: Engine, session: str) -> list[str]:
+    return [one.type async for one in engine.records(session)]
+
+
+async def payload(engine: Engine, session: str, kind: str) -> Any:
+    """The last payload of a kind."""
+    found = [one.payload async for one in engine.records(session) if one.type == kind]
+    return json.loads(found[-1])
+
+
+async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
+    """Each request that the model received is the verified view."""
+    views = [
+        await engine.request_view(session, position=one.position)
+        async for one in engine.records(session)
+        if one.type == "context:request_prepared"
+    ]
+    assert all(one.verified for one in views)
+    bare = [[row for row in one.messages if row["role"] != "system"] for one in views]
+    received = [[shown(row_of(one)) for one in sent] for _, sent, _ in model.seen]
+    assert [[shown(row) for row in one] for one in bare] == received
+
+
+@tool
+async def look(place: str) -> str:
+    """Look somewhere."""
+    if place == "nowhere":
+        raise LookupError("no such place")
+    return f"seen {place}"
+
+
+# -- ways to call an agent -----------------------------------------------------------------------
+
+
+def test_a_synchronous_call_is_recorded_in_a_store_of_the_plugins_own(tmp_path: Path) -> None:
+    plugin = EventctxAgentPlugin(tmp_path / "agents.db", "s")
+    talks = agent(plugin, calls("look", place="here"), Reply("Seen."), tools=[look])
+    assert str(talks("Look here.")) == "Seen.\n"
+    plugin.close()
+
+    async def check() -> None:
+        async with eventctx.open(tmp_path / "agents.db") as engine:
+            await check_requests(engine, "s", talks.model)
+            assert (await types(engine, "s"))[-1] == "prompt:complete"
+
+    asyncio.run(check())
+
+
+async def test_a_synchronous_call_in_the_engines_loop_is_refused_and_not_waited_for(
+    engine: Engine,
+) -> None:
+    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."))
+    with pytest.raises(InvalidSetting, match="expected an asynchronous call"):
+        talks("There?")
+    assert str(await asyncio.to_thread(talks, "There?")) == "Yes.\n"
+    await check_requests(engine, "s", talks.model)
+
+
+async def test_a_session_is_named_by_the_agent_where_the_plugin_does_not(engine: Engine) -> None:
+    talks = agent(EventctxAgentPlugin(engine), Reply("Yes."))
+    await talks.invoke_async("There?")
+    assert [one.stream for one in await engine.sessions()] == [talks.session_id]
+
+
+async def test_another_agent_goes_on_with_the_history_of_a_session(engine: Engine) -> None:
+    plugin = EventctxAgentPlugin(engine, "s")
+    await agent(plugin, calls("look", place="here"), Reply("Seen."), tools=[look]).invoke_async("1")
+    again = EventctxAgentPlugin(engine, "s")
+    goes_on = agent(again, Reply("Yes."), messages=await again.history())
+    await goes_on.invoke_async("2")
+    (request,) = [sent for _, sent, _ in goes_on.model.seen]
+    assert [len(one["content"]) for one in request] == [1] * 5
+    assert "context:messages_set" not in await types(engine, "s")
+
+
+async def test_an_output_of_a_given_form_is_a_tool_and_its_prompt_no_persons(
+    engine: Engine,
+) -> None:
+    class Found(BaseModel):
+        """What was found."""
+
+        number: int
+
+    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Three."), calls("Found", number=3))
+    result = await talks.invoke_async("How many?", structured_output_model=Found)
+    assert result.structured_output == Found(number=3)
+    await check_requests(engine, "s", talks.model)
+    rows = [one.message for one in await engine.transcript("s")]
+    assert [row.get("metadata") for row in rows] == [None, None, {"source": "hook"}, None, None]
+
+
+async def test_a_direct_call_of_a_tool_is_in_the_transcript(engine: Engine) -> None:
+    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."), tools=[look])
+    await asyncio.to_thread(talks.tool.look, place="here")
+    await talks.invoke_async("There?")
+    await check_requests(engine, "s", talks.model)
+    assert "seen here" in str([one.message for one in await engine.transcript("s")])
+
+
+# -- several agents ------------------------------------------------------------------------------
+
+
+async def test_an_agent_as_a_tool_has_a_linked_session_of_its_own(engine: Engine) -> None:
+    plugin = EventctxAgentPlugin(engine, "s")
+    leads = agent(
+        plugin,
+        *(calls("helper", input="first?"), Reply("So.")),
+        *(calls("helper", "call_2", input="second?"), Reply("So again.")),
+    )
+    helps = agent(plugin, Reply("One."), Reply("Two."), name="the helper")
+    leads.tool_registry.process_tools([helps.as_tool(name="helper")])
+    for text in ("Help.", "Again."):
+        await leads.invoke_async(text)
+    assert [one.stream for one in await engine.sessions()] == ["s", "s.the_helper"]
+    await check_requests(engine, "s", leads.model)
+    await check_requests(engine, "s.the_helper", helps.model)
+    assert (await types(engine, "s.the_helper")).count("session:linked") == 1
+    told = await engine.transcript("s.the_helper")
+    assert "first?" not in str([one.message for one in told])  # it begins anew for each call
+    assert (await types(engine, "s.the_helper")).count("context:messages_set") == 1
+
+
+async def test_the_agents_of_a_graph_have_a_session_each(engine: Engine) -> None:
+    plugin = EventctxAgentPlugin(engine, "s")
+    first, second = agent(plugin, Reply("One.")), agent(plugin, Reply("Two."), name="second")
+    graph = GraphBuilder()
+    graph.set_max_node_executions(4)
+    graph.add_node(first, "first")
+    graph.add_node(second, "second")
+    graph.add_edge("first", "second")
+    await graph.build().invoke_async("Work.")
+    await check_requests(engine, "s", first.model)
+    await check_requests(engine, "s.second", second.model)
+
+
+async def test_the_agents_of_a_swarm_have_a_session_each(engine: Engine) -> None:
+    plugin = EventctxAgentPlugin(engine, "s")
+    hands = calls("handoff_to_agent", agent_name="second", message="Take it.")
+    first = agent(plugin, hands, Reply("Handed."), name="first")
+    second = agent(plugin, Reply("Done."), name="second")
+    await Swarm([first, second]).invoke_async("Work.")
+    await check_requests(engine, "s", first.model)
+    await check_requests(engine, "s.second", second.model)
+
+
+# -- what else changes a conversation ------------------------------------------------------------
+
+
+async def test_what_a_sliding_window_takes_out_is_recorded(engine: Engine) -> None:
+    window = SlidingWindowConversationManager(window_size=2)
+    answers = [Reply(f"Answer {number}.") for number in range(3)]
+    talks = agent(EventctxAgentPlugin(engine, "s"), *answers, conversation_manager=window)
+    for number in range(3):
+        await talks.invoke_async(f"Question {number}?")
+    await check_requests(engine, "s", talks.model)
+    assert len(await engine.transcript("s")) == len(talks.messages) == 2
+    assert (await types(engine, "s")).count("context:messages_set") == 2
+    before = await engine.transcript("s", at=await first_set(engine) - 1)
+    assert "Question 0?" in str([one.message for one in before])
+
+
+async def first_set(engine: Engine) -> int:
+    return (await types(engine, "s")).index("context:messages_set")
+
+
+async def test_a_summary_of_strands_is_recorded_and_the_repeated_call_sends_it(
+    engine: Engine,
+) -> None:
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *[Reply(f"Answer {number}.") for number in range(4)],
+        ContextWindowOverflowException("too long"),
+        *(Reply("In short: questions."), Reply("Answer 4.")),
+        conversation_manager=SummarizingConversationManager(
+            summary_ratio=0.5, preserve_recent_messages=2
+        ),
+    )
+    for number in range(5):
+        await talks.invoke_async(f"Question {number}?")
+    sent = [str(one) for _, one, _ in talks.model.seen]
+    assert "In short: questions." in sent[-1]
+    assert "Question 0?" not in sent[-1]
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("provider:request", "provider:error")] == [6, 1]
+    assert made.count("context:messages_set") == 1
+    last = await engine.request_view("s", 5)
+    assert last.verified
+    assert "In short: questions." in str(last.messages)
+
+
+async def test_what_an_injector_puts_behind_the_last_message_is_sent_with_the_view(
+    engine: Engine,
+) -> None:
+    pages = [calls("look", f"call_{n}", place="x" * 3_000) for n in range(8)]
+    talks = agent(
+        EventctxAgentPlugin(engine, "s", max_tokens=4_000, reserve_tokens=0),
+        *(*pages, Reply("Seen.")),
+        tools=[look],
+        before=[ContextInjector(lambda context: "It rains.", trigger="everyTurn")],
+    )
+    await talks.invoke_async("Look.")
+    assert "context:post_compact" in await types(engine, "s")
+    last = [sent[-1]["content"][-1]["text"] for _, sent, _ in talks.model.seen]
+    assert {one.strip() for one in last} == {"It rains."}
+    assert len(talks.model.seen[-1][1]) < len(talks.messages)
+    rows = (await engine.audit("s")).requests
+    assert {(row.additions, row.missing) for row in rows} == {(1, 1)}
+
+
+async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engine) -> None:
+    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."), Reply("No."))
+    await talks.invoke_async("My number is 7.")
+    talks.messages[0]["content"][0]["text"] = "[redacted]"
+    await talks.invoke_async("Still?")
+    await check_requests(engine, "s", talks.model)
+    assert "context:messages_set" in await types(engine, "s")
+
+
+async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_compacted(
+    engine: Engine,
+) -> None:
+    class Kept(Scripted):
+        stateful = True
+
+    model = Kept([Reply("x" * 9_000), Reply("Yes."), Reply("Yes.")])
+    plugin = EventctxAgentPlugin(engine, "s", max_tokens=2_000, reserve_tokens=0)
+    talks = agent(plugin, model=model)
+    for text in ("There?", "There?", "There?"):
+        await talks.invoke_async(text)
+    assert [len(sent) for _, sent, _ in model.seen] == [1, 1, 1]
+    assert len(await engine.transcript("s")) == 6
+    rows = (await engine.audit("s")).requests
+    assert [(row.additions, row.missing) for row in rows] == [(0, 0), (0, 2), (0, 4)]
+    assert "context:post_compact" not in await types(engine, "s")
+
+
+# -- what is recorded beside the messages --------------------------------------------------------
+
+
+async def test_the_models_name_usage_and_finish_reason_are_recorded(engine: Engine) -> None:
+    used = Usage(prompt=310, output=12)
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"), Reply("Yes.", usage=used), system_prompt="Be brief."
+    )
+    await talks.invoke_async("There?")
+    asked = await payload(engine, "s", "provider:request")
+    answered = await payload(engine, "s", "provider:response")
+    assert asked["model"] == "scripted"
+    assert answered["finish_reason"] == "end_turn"
+    (row,) = (await engine.audit("s")).requests
+    assert row.reported == 310
+    view = await engine.request_view("s", 1)
+    assert view.messages[0] == {"role": "system", "content": "Be brief."}
+
+
+async def test_a_tool_that_failed_and_one_that_was_refused(engine: Engine) -> None:
+    def refuse(event: BeforeToolCallEvent) -> None:
+        if event.tool_use["input"]["place"] == "here":
+            event.cancel_tool = "not here"
+
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *(calls("look", place="nowhere"), calls("look", "call_2", place="here"), Reply("Well.")),
+        tools=[look],
+        watch=refuse,
+    )
+    await talks.invoke_async("Look.")
+    await check_requests(engine, "s", talks.model)
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("tool:pre", "tool:post", "tool:error")] == [1, 0, 1]
+    failed = await payload(engine, "s", "tool:error")
+    assert failed["error_type"] == "LookupError"
+    assert "not here" in str([one.message for one in await engine.transcript("s")])
+
+
+async def test_a_run_that_waits_for_a_person_goes_on_with_the_answer(engine: Engine) -> None:
+    def ask(event: BeforeToolCallEvent) -> None:
+        event.interrupt("may-i", reason="really?")
+
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *(calls("look", place="here"), Reply("Seen.")),
+        tools=[look],
+        watch=ask,
+    )
+    result = await talks.invoke_async("Look.")
+    (asked,) = result.interrupts
+    answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
+    assert str(await talks.invoke_async([answer])) == "Seen.\n"
+    await check_requests(engine, "s", talks.model)
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("prompt:submit", "prompt:complete")] == [2, 2]
+
+
+async def test_a_run_that_was_cancelled_is_a_cancelled_turn(engine: Engine) -> None:
+    def cancel(event: BeforeModelCallEvent) -> None:
+        event.agent.cancel()
+
+    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."))
+    talks.add_hook(cancel, BeforeModelCallEvent)
+    assert (await talks.invoke_async("There?")).stop_reason == "cancelled"
+    assert (await payload(engine, "s", "prompt:complete"))["status"] == "cancelled"
+
+
+def test_the_example_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "use-with-strands.md"
+    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    made = compile(code, str(page), "exec", dont_inherit=True)
+    exec(made, {"__name__": "agent"})  # noqa: S102 - our own page
+    assert capsys.readouterr().out == "All words.\n9 requests, of at most 8\n"

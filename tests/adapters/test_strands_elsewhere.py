@@ -24,7 +24,8 @@ def test_the_plugin_passes_its_tests_where_strands_is_installed() -> None:
     ran = subprocess.run(
         [
             *(os.environ[VARIABLE], "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"),
-            *("tests/adapters/test_strands.py", "tests/adapters/test_faults.py"),
+            "tests/adapters/test_strands.py",
+            *("tests/adapters/test_strands_rows.py", "tests/adapters/test_faults.py"),
         ],
         cwd=ROOT,
         capture_output=True,

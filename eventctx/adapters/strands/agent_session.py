@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
 from eventctx.adapters.kit.host_session import HostSession
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from strands.middleware import InvokeModelContext, ModelStopReason, ToolResultEvent
     from strands.types.tools import ToolUse
 
-_NO_LIMIT: Final = 1 << 40
+_NO_LIMIT: Final = 10**12
 """The budget of a conversation that a server keeps, in tokens."""
 
 _UNNAMED: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -102,8 +103,14 @@ class AgentSession:
         )
         if not self._stateful and context.messages == held:
             return messages_of(view, context.messages, rows)
-        await self._host.sent(view, [row_of(one) for one in context.messages])
-        return list(context.messages)
+        added = None if self._stateful else _blocks_put_behind(context, held)
+        if added is None or view[-1]["role"] != rows[-1]["role"]:
+            await self._host.sent(view, [row_of(one) for one in context.messages])
+            return list(context.messages)
+        *before, last = messages_of(view, held, rows)
+        last = {**last, "content": [*last["content"], *added]}
+        await self._host.sent(view, [*view[:-1], row_of(last)])
+        return deepcopy([*before, last])
 
     async def answered(self, event: ModelStopReason) -> None:
         """The model answered."""
@@ -147,6 +154,20 @@ class AgentSession:
             cancelled=cancelled,
             name=call["name"],
         )
+
+
+def _blocks_put_behind(context: InvokeModelContext, held: list[Message]) -> list[Any] | None:
+    """What a memory or an injector put behind the last message for this call, and changed no more.
+
+    None where the request differs from the agent's messages in any other way.
+    """
+    sent, number = context.messages, context.dynamic_trailing_blocks
+    if not number or not held or len(sent) != len(held) or sent[:-1] != held[:-1]:
+        return None
+    content = sent[-1]["content"]
+    if sent[-1]["role"] != held[-1]["role"] or content[:-number] != held[-1]["content"]:
+        return None
+    return list(content[-number:])
 
 
 def _is_cancellation(error: BaseException) -> bool:

@@ -24,7 +24,7 @@ from strands.plugins import Plugin
 
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.strands.agent_session import AgentSession, name_in_session
-from eventctx.adapters.strands.blocking import expect_free_loop, loop_thread_of
+from eventctx.adapters.strands.blocking import BlockableThread
 from eventctx.adapters.strands.rows import message_of
 from eventctx.engine import Engine
 from eventctx.sync.proxy import SyncEngine
@@ -62,7 +62,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._given = GivenEngine(engine, "strands")
-        self._loop_thread = loop_thread_of(engine)
+        self._loops = BlockableThread() if isinstance(engine, Engine) else None
         self._session = session
         self._settings = settings
         self._first: str | None = None
@@ -154,8 +154,8 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
     # -- in the engine's loop --------------------------------------------------------------------
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop_thread is not None:
-            expect_free_loop(self._loop_thread, work)
+        if self._loops is not None:
+            self._loops.expect_free(work)
         return await self._given.run(work)
 
     async def _of(self, agent: Agent) -> AgentSession:

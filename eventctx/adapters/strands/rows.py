@@ -41,8 +41,18 @@ def row_of(message: Message, *, by_program: bool = False) -> Row:
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a row says: a host may give a message back with another tracking id."""
-    return plain_identity({"role": row["role"], "content": row["content"]})
+    """What a row says: without the tracking id, and whether a result is data or its JSON."""
+    content = row["content"]
+    if isinstance(content, list):
+        content = [_without_forms(one) for one in content]
+    return plain_identity({"role": row["role"], "content": content})
+
+
+def _without_forms(block: Row) -> Row:
+    inner = block.get("content")
+    if block.get("type") != "tool_result" or not isinstance(inner, list):
+        return block
+    return {**block, "content": [{k: one[k] for k in one if k != "json"} for one in inner]}
 
 
 # -- a block as one of the log -------------------------------------------------------------------
@@ -92,7 +102,8 @@ def _result(value: Mapping[str, Any]) -> Row:
 def _inner(block: Mapping[str, Any]) -> Row:
     """A piece of a result; data is its JSON, so that it can be read and shortened as a text."""
     if list(block) == ["json"]:
-        return {"type": "text", "text": json.dumps(_plain(block["json"])), "json": True}
+        text = json.dumps(_plain(block["json"]), ensure_ascii=False)
+        return {"type": "text", "text": text, "json": True}
     return _block(block)
 
 

@@ -64,13 +64,18 @@ class StrandsDriver:
         ]
 
     def shown(self, row: dict[str, Any]) -> Any:
-        if row["role"] == "system":
-            return "system", row["content"]
-        native = message_of(row)
-        return native["role"], json.dumps(native["content"], sort_keys=True)
+        return shown(row)
 
     async def close(self) -> None:
         self._ours.close()
+
+
+def shown(row: dict[str, Any]) -> Any:
+    """What a model is shown of a row."""
+    if row["role"] == "system":
+        return "system", row["content"]
+    native = message_of(row)
+    return native["role"], json.dumps(native["content"], sort_keys=True)
 
 
 class Unplugged(ModelRetryStrategy):  # type: ignore[misc]

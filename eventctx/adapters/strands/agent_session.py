@@ -81,9 +81,9 @@ class AgentSession:
         else:
             await self._turns.turn_ended("error", f"{type(error).__name__}: {error}")
 
-    async def _mirror(self, agent: Agent) -> list[Any]:
+    async def _mirror(self, agent: Agent, *, with_request: bool = False) -> list[Any]:
         rows = self._rows.of(agent.messages)
-        await self._host.mirror(rows)
+        await self._host.mirror(rows, with_request=with_request)
         return rows
 
     # -- a model call ----------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class AgentSession:
         """The messages to send: the view, or the host's own where it changed its list."""
         self._asked = True
         held = context.agent.messages
-        rows = [] if self._stateful else await self._mirror(context.agent)
+        rows = [] if self._stateful else await self._mirror(context.agent, with_request=True)
         model = _model_name(context.model)
         await self._turns.iteration_began(None, model)
         view = await self._host.prepare(

@@ -2,13 +2,471 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 pytest.importorskip("agent_framework", reason="an extra: eventctx[agent-framework]")
 
-from eventctx.testing import AdapterContract
-from tests.adapters.drivers.agent_framework import AgentFrameworkDriver
+from agent_framework import (
+    Agent,
+    AgentMiddleware,
+    AgentSession,
+    Content,
+    ContextProvider,
+    FunctionMiddleware,
+    InMemoryHistoryProvider,
+    Message,
+    MiddlewareTermination,
+    SlidingWindowStrategy,
+    WorkflowBuilder,
+    tool,
+)
+
+import eventctx
+from eventctx.adapters.agent_framework import EventctxAgents
+from eventctx.adapters.agent_framework.rows import tool_definitions
+from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
+from eventctx.log.record import Record
+from eventctx.log.usage import Usage
+from eventctx.orchestrators.protocol import ToolRequest
+from eventctx.testing import AdapterContract, Reply
+from tests.adapters.drivers.agent_framework import AgentFrameworkDriver, ScriptedChat
 
 
 class TestTheContract(AdapterContract):
     driver = AgentFrameworkDriver
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+def agent_of(client: ScriptedChat, ours: EventctxAgents, **more: Any) -> Agent[Any]:
+    given = {"name": "agent", "middleware": ours.middleware, **more}
+    return Agent(client, "Be brief.", **given)
+
+
+def script(*steps: Reply | Exception | str, **more: Any) -> ScriptedChat:
+    replies = [Reply(one) if isinstance(one, str) else one for one in steps]
+    return ScriptedChat(script=replies, **more)
+
+
+def read(page: int) -> str:
+    """Read a page."""
+    return f"page {page}: " + "words " * 400
+
+
+def reads(page: int) -> Reply:
+    return Reply(calls=[ToolRequest(f"call_{page}", "read", {"page": page})])
+
+
+async def records(engine: Engine, session: str = "s") -> list[Record]:
+    return [one async for one in engine.records(session)]
+
+
+async def count(engine: Engine, *types: str, session: str = "s") -> list[int]:
+    made = [one.type for one in await records(engine, session)]
+    return [made.count(one) for one in types]
+
+
+async def texts(engine: Engine, session: str = "s") -> list[str]:
+    rows = [one.message for one in await engine.transcript(session)]
+    return [str(row["content"][0].get("text", row["content"][0]["type"])) for row in rows]
+
+
+def sent(client: ScriptedChat) -> list[list[str]]:
+    return [[one.text or one.role for one in messages] for messages, _ in client.seen]
+
+
+async def ask(agent: Agent[Any], text: str, session: AgentSession, stream: bool) -> str:
+    if stream:
+        running = agent.run(text, session=session, stream=True)
+        return (await running.get_final_response()).text
+    return (await agent.run(text, session=session)).text
+
+
+HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])
+
+
+# -- the framework's own history -----------------------------------------------------------------
+
+
+async def test_the_history_of_the_framework_stays_its_own(engine: Engine) -> None:
+    client, session = script(reads(1), "Read.", "Page 1."), AgentSession(session_id="s")
+    agent = agent_of(client, EventctxAgents(engine), tools=[read])
+    await agent.run("Read page 1.", session=session)
+    await agent.run("Which was it?", session=session)
+    assert len(session.state["in_memory"]["messages"]) == 6
+    assert await texts(engine) == [
+        "Read page 1.",
+        "tool_use",
+        "tool_result",
+        "Read.",
+        "Which was it?",
+        "Page 1.",
+    ]
+    assert await count(engine, "context:messages_set") == [0]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 3
+
+
+async def test_a_run_that_failed_is_forgotten_as_the_framework_forgets_it(engine: Engine) -> None:
+    client, session = script(OSError("unplugged"), "Yes.", "Still."), AgentSession(session_id="s")
+    agent = agent_of(client, EventctxAgents(engine))
+    with pytest.raises(OSError, match="unplugged"):
+        await agent.run("Anybody?", session=session)
+    await agent.run("And now?", session=session)
+    await agent.run("Really?", session=session)
+    assert await texts(engine) == ["And now?", "Yes.", "Really?", "Still."]
+    assert sent(client) == [["Anybody?"], ["And now?"], ["And now?", "Yes.", "Really?"]]
+    assert await count(engine, "context:messages_set", "context:request_sent") == [1, 0]
+
+
+async def test_a_later_run_that_failed_is_forgotten_too(engine: Engine) -> None:
+    session = AgentSession(session_id="s")
+    client = script("One.", reads(1), OSError("unplugged"), "Three.")
+    agent = agent_of(client, EventctxAgents(engine), tools=[read])
+    await agent.run("First?", session=session)
+    with pytest.raises(OSError, match="unplugged"):
+        await agent.run("Second?", session=session)
+    again = agent_of(client, EventctxAgents(engine), tools=[read])  # as another process would
+    await again.run("Third?", session=session)
+    assert await texts(engine) == ["First?", "One.", "Third?", "Three."]
+    assert await count(engine, "context:messages_set", "context:request_sent") == [1, 0]
+
+
+async def test_a_run_without_a_session_is_a_session_of_its_own(engine: Engine) -> None:
+    agent = agent_of(script("One.", "Two."), EventctxAgents(engine))
+    await agent.run("First?")
+    await agent.run("Second?")
+    sessions = [one.stream for one in await engine.sessions()]
+    assert [await texts(engine, one) for one in sessions] == [
+        ["First?", "One."],
+        ["Second?", "Two."],
+    ]
+
+
+async def test_one_named_session_keeps_all_runs(engine: Engine) -> None:
+    ours = EventctxAgents(engine, "s")
+    agent = agent_of(script("One.", "Two."), ours, context_providers=[ours.history])
+    await agent.run("First?")
+    await agent.run("Second?")
+    assert await texts(engine) == ["First?", "One.", "Second?", "Two."]
+
+
+async def test_a_call_is_recorded_with_what_the_client_says_of_it(engine: Engine) -> None:
+    client = script(Reply("Yes.", usage=Usage(prompt=31, output=7)))
+    agent = agent_of(client, EventctxAgents(engine), tools=[read])
+    await agent.run("There?", session=AgentSession(session_id="s"))
+    found = {one.type: json.loads(one.payload) for one in await records(engine)}
+    assert found["provider:request"]["model"] == "scripted"
+    said = found["provider:response"]
+    assert (said["model"], said["response_id"], said["finish_reason"]) == (
+        "scripted-1",
+        "response-1",
+        "stop",
+    )
+    assert found["usage:reported"]["prompt"] == 31
+    (request,) = (await engine.audit("s")).requests
+    view = await engine.request_view("s", position=request.position)
+    assert view.messages[0] == {"role": "system", "content": "Be brief."}
+    ((definition,),) = [tool_definitions(options) for _, options in client.seen]
+    assert definition["function"]["name"] == "read"
+
+
+# -- subagents and workflows ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_an_agent_as_a_tool_has_a_linked_session(engine: Engine, shared: bool) -> None:
+    ours = EventctxAgents(engine)
+    helper = agent_of(script("Helped."), ours, name="helper")
+    call = ToolRequest("c", "helper", {"task": "Help."})
+    client = script(Reply(calls=[call]), "Done.")
+    tool = helper.as_tool(propagate_session=shared)
+    leader = agent_of(client, ours, name="leader", tools=[tool])
+    await leader.run("Lead.", session=AgentSession(session_id="s"))
+    first, second = [one.stream for one in await engine.sessions()]
+    assert first == "s"
+    assert second == "s.helper" or not shared
+    assert await texts(engine, second) == ["Help.", "Helped."]
+    assert await texts(engine) == ["Lead.", "tool_use", "tool_result", "Done."]
+    linked = [one for one in await records(engine, second) if one.type == "session:linked"]
+    (link,) = [json.loads(one.payload) for one in linked]
+    assert (link["session"], link["call_id"]) == ("s", "c")
+
+
+async def test_agents_of_a_workflow_have_sessions_that_are_not_linked(engine: Engine) -> None:
+    ours = EventctxAgents(engine)
+    first, second = (agent_of(script(one), ours, name=one) for one in ("a", "b"))
+    workflow = WorkflowBuilder(start_executor=first).add_edge(first, second).build()
+    await workflow.run("Go.")
+    sessions = [one.stream for one in await engine.sessions()]
+    assert [await texts(engine, one) for one in sessions] == [["Go.", "a"], ["Go.", "a", "b"]]
+    assert [await count(engine, "session:linked", session=one) for one in sessions] == [[0], [0]]
+
+
+# -- what the framework decides itself -----------------------------------------------------------
+
+
+class Memory(ContextProvider):
+    def __init__(self) -> None:
+        super().__init__("memory")
+        self.number = 0
+
+    async def before_run(self, *, agent: Any, session: Any, context: Any, state: Any) -> None:
+        self.number += 1
+        context.extend_messages(self, [Message("user", [f"memory {self.number}"])])
+
+
+async def test_what_a_context_provider_adds_is_in_the_request_alone(engine: Engine) -> None:
+    client, session = script("One.", reads(1), "Two."), AgentSession(session_id="s")
+    providers = [InMemoryHistoryProvider(), Memory()]
+    agent = agent_of(client, EventctxAgents(engine), context_providers=providers, tools=[read])
+    await agent.run("First?", session=session)
+    await agent.run("Second?", session=session)
+    assert sent(client) == [
+        ["memory 1", "First?"],
+        ["First?", "One.", "memory 2", "Second?"],
+        ["First?", "One.", "memory 2", "Second?", "assistant", "tool"],
+    ]
+    assert (await texts(engine))[:3] == ["First?", "One.", "Second?"]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 1)] * 3
+
+
+@HOW
+async def test_a_compaction_of_the_framework_is_recorded_not_fought(
+    engine: Engine, stream: bool
+) -> None:
+    client, session = script("One.", "Two.", "Three."), AgentSession(session_id="s")
+    window = SlidingWindowStrategy(keep_last_groups=1)
+    agent = agent_of(client, EventctxAgents(engine), compaction_strategy=window)
+    for number in range(3):
+        await ask(agent, f"Question {number}?", session, stream)
+    assert sent(client) == [["Question 0?"], ["Question 1?"], ["Question 2?"]]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0), (2, 0), (4, 0)]
+    assert (await texts(engine))[-2:] == ["Question 2?", "Three."]
+    assert await count(engine, "context:messages_set") == [0]
+
+
+@HOW
+async def test_a_conversation_on_a_server_is_observed_and_never_compacted(
+    engine: Engine, stream: bool
+) -> None:
+    client, session = script(reads(1), "One.", "Two."), AgentSession(session_id="s")
+    client.conversation = "conversation_1"
+    agent = agent_of(
+        client,
+        EventctxAgents(engine, max_tokens=500, reserve_tokens=0),
+        tools=[read],
+        default_options={"store": True},
+    )
+    await ask(agent, "Again?", session, stream)
+    await ask(agent, "Again?", session, stream)
+    assert sent(client) == [["Again?"], ["tool"], ["Again?"]]
+    assert await texts(engine) == ["Again?", "tool_use", "tool_result", "One.", "Again?", "Two."]
+    assert await count(engine, "context:post_compact", "context:messages_set") == [0, 0]
+    views = [
+        await engine.request_view("s", position=one.position)
+        for one in (await engine.audit("s")).requests
+    ]
+    assert [len(one.messages) for one in views] == [1, 1, 1]
+    assert all(one.verified and one.known == "observed" for one in views)
+
+
+@HOW
+async def test_our_history_for_each_call_is_the_view(engine: Engine, stream: bool) -> None:
+    client, session = script(reads(1), "One.", reads(2), "Two."), AgentSession(session_id="s")
+    ours = EventctxAgents(engine, max_tokens=2_000, reserve_tokens=0)
+    agent = agent_of(
+        client,
+        ours,
+        tools=[read],
+        context_providers=[ours.history],
+        require_per_service_call_history_persistence=True,
+    )
+    await ask(agent, "Again?", session, stream)
+    await ask(agent, "Again?", session, stream)
+    round_ = ["assistant", "tool"]
+    assert sent(client) == [
+        ["Again?"],
+        ["Again?", *round_],
+        ["Again?", *round_, "One.", "Again?"],
+        ["Again?", "One.", "Again?", *round_],
+    ]
+    read_once = ["Again?", "tool_use", "tool_result"]
+    assert await texts(engine) == [*read_once, "One.", *read_once, "Two."]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 4
+
+
+@HOW
+async def test_a_history_of_the_framework_for_each_call_is_recorded(
+    engine: Engine, stream: bool
+) -> None:
+    client, session = script(reads(1), "One.", "Two."), AgentSession(session_id="s")
+    agent = agent_of(
+        client,
+        EventctxAgents(engine),
+        tools=[read],
+        context_providers=[InMemoryHistoryProvider()],
+        require_per_service_call_history_persistence=True,
+    )
+    await ask(agent, "Again?", session, stream)
+    await ask(agent, "Again?", session, stream)
+    round_ = ["assistant", "tool"]
+    assert sent(client)[1:] == [["Again?", *round_], ["Again?", *round_, "One.", "Again?"]]
+    read_once = ["Again?", "tool_use", "tool_result"]
+    assert await texts(engine) == [*read_once, "One.", "Again?", "Two."]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 3
+
+
+# -- tools ---------------------------------------------------------------------------------------
+
+
+async def test_a_tool_that_failed_is_recorded_with_its_error(engine: Engine) -> None:
+    def look(place: str) -> str:
+        """Look somewhere."""
+        raise OSError(f"no {place}")
+
+    call = ToolRequest("c", "look", {"place": "attic"})
+    client = script(Reply(calls=[call]), "It failed.")
+    agent = agent_of(client, EventctxAgents(engine), tools=[look])
+    await agent.run("Look.", session=AgentSession(session_id="s"))
+    (failed,) = [one for one in await records(engine) if one.type == "tool:error"]
+    said = json.loads(failed.payload)
+    assert (said["error_type"], said["message"]) == ("OSError", "no attic")
+    (result,) = (await engine.transcript("s"))[2].message["content"]
+    assert result["is_error"] is True
+
+
+async def test_a_call_that_waits_for_approval_goes_on_when_it_has_it(engine: Engine) -> None:
+    @tool(approval_mode="always_require")
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return f"{place} seen"
+
+    call = ToolRequest("c", "look", {"place": "attic"})
+    client, session = script(Reply(calls=[call]), "Seen.", "Yes."), AgentSession(session_id="s")
+    agent = agent_of(client, EventctxAgents(engine), tools=[look])
+    asked = await agent.run("Look.", session=session)
+    (request,) = asked.user_input_requests
+    approval = Message("user", [request.to_function_approval_response(approved=True)])
+    assert (await agent.run(approval, session=session)).text == "Seen."
+    assert (await agent.run("Really?", session=session)).text == "Yes."
+    assert await texts(engine) == [
+        "Look.",
+        "tool_use",
+        "tool_result",
+        "Seen.",
+        "Really?",
+        "Yes.",
+    ]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 3
+
+
+async def test_a_middleware_may_answer_in_the_tools_place(engine: Engine) -> None:
+    class Cached(FunctionMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            context.result = "cached"
+            raise MiddlewareTermination(result="cached")
+
+    client = script(reads(1), "Never asked.")
+    ours = EventctxAgents(engine)
+    agent = agent_of(client, ours, tools=[read], middleware=[*ours.middleware, Cached()])
+    session = AgentSession(session_id="s")
+    await agent.run("Read.", session=session)
+    assert await texts(engine) == ["Read.", "tool_use", "tool_result"]
+    assert await count(engine, "tool:pre", "tool:post", "tool:error") == [1, 1, 0]
+    await agent.run("Now?", session=session)
+    assert sent(client)[1] == ["Read.", "assistant", "tool", "Now?"]
+    audit = await engine.audit("s")
+    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 2
+
+
+async def test_an_answer_that_a_middleware_changed_is_the_one_that_stays(engine: Engine) -> None:
+    class Redacts(AgentMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+            context.result.messages[-1].contents = [Content.from_text("[redacted]")]
+
+    client, session = script("Secret.", "Yes."), AgentSession(session_id="s")
+    ours = EventctxAgents(engine)
+    agent = agent_of(client, ours, middleware=[*ours.middleware, Redacts()])
+    await agent.run("First?", session=session)
+    assert await texts(engine) == ["First?", "[redacted]"]
+
+
+async def test_a_stream_that_nobody_reads_to_its_end_is_a_cancelled_turn(engine: Engine) -> None:
+    agent = agent_of(script("A long answer."), EventctxAgents(engine))
+    running = agent.run("Tell.", session=AgentSession(session_id="s"), stream=True)
+    async for _ in running:
+        break
+    await running.close()
+    ends = [
+        json.loads(one.payload) for one in await records(engine) if one.type == "prompt:complete"
+    ]
+    assert [one["status"] for one in ends] == ["cancelled"]
+
+
+# -- the ways in ---------------------------------------------------------------------------------
+
+
+def test_it_opens_a_store_of_its_own_for_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+
+    async def talk() -> None:
+        ours = EventctxAgents(path, "s")
+        await agent_of(script("Yes."), ours).run("There?")
+        ours.close()
+        async with eventctx.open(path) as engine:
+            assert await texts(engine) == ["There?", "Yes."]
+
+    asyncio.run(talk())
+
+
+async def test_the_bundle_is_one_unit(engine: Engine) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the framework calls the class experimental
+        ours = EventctxAgents(engine, "s").bundle
+    await Agent(script("Yes."), middleware=[ours]).run("There?")
+    assert await texts(engine) == ["There?", "Yes."]
+
+
+async def test_the_history_alone_stores_the_conversation(engine: Engine) -> None:
+    client, session = script("One.", "Two."), AgentSession(session_id="s")
+    agent = Agent(client, context_providers=[EventctxAgents(engine).history])
+    await agent.run("First?", session=session)
+    await agent.run("Second?", session=session)
+    assert sent(client)[1] == ["First?", "One.", "Second?"]
+    assert await texts(engine) == ["First?", "One.", "Second?", "Two."]
+
+
+async def test_a_history_without_a_session_says_what_to_do(engine: Engine) -> None:
+    with pytest.raises(InvalidSetting, match="run the agent with session="):
+        await EventctxAgents(engine).history.get_messages(None)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+async def test_messages_that_the_view_shows_whole_are_the_frameworks_own(engine: Engine) -> None:
+    client, session = script(reads(1), "Read."), AgentSession(session_id="s")
+    agent = agent_of(client, EventctxAgents(engine), tools=[read])
+    mine = Message("user", [Content.from_text("Read.", raw_representation=object())])
+    await agent.run(mine, session=session)
+    for messages, _ in client.seen:
+        assert messages[0].contents[0] is mine.contents[0]

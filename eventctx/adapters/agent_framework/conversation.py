@@ -81,6 +81,7 @@ class Conversation:
     async def began(self, agent: str | None) -> None:
         """A run began: a turn."""
         self._begun = self._asked = None
+        self.decides = False
         await self.turns.turn_began(agent=agent)
 
     async def over(self, messages: Sequence[Message]) -> None:
@@ -89,10 +90,9 @@ class Conversation:
         They are what was recorded, but for an answer that a middleware or an approval changed.
         """
         if self._asked is not None:
-            rows = [*self._rows[: self._asked], *self._known.read(messages)]
-            if [identity(one) for one in rows[self._asked :]] != [
-                identity(one) for one in self._rows[self._asked :]
-            ]:
+            asked, produced = self._rows[: self._asked], self._known.read(messages)
+            rows = [*asked, *produced[_overlap(asked, produced) :]]  # a call held approved results
+            if [identity(one) for one in rows] != [identity(one) for one in self._rows]:
                 await self._mirror(rows)
         self._failed = None
         await self.turns.turn_ended()
@@ -138,6 +138,7 @@ class Conversation:
         if not whole:
             await self.host.sent(self._view, rows)
             return list(asked.messages)
+        self.decides = asked.only_new
         found = self._known.messages_of(self._view)
         if passing:
             found = _with_passing(found, asked.messages, passing)
@@ -162,6 +163,7 @@ class Conversation:
 
     async def answered(self, response: ChatResponse[Any]) -> None:
         """Add the answer before its tools run, whose crash would take it along."""
+        self.decides = False
         reason = response.finish_reason
         await self.turns.model_known(
             model=response.model,

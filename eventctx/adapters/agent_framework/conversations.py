@@ -7,7 +7,7 @@ from collections import OrderedDict
 from typing import Any, Final
 
 from eventctx.adapters.agent_framework.conversation import Conversation
-from eventctx.adapters.agent_framework.runs import RUN, AgentRun, Caller, run_of
+from eventctx.adapters.agent_framework.runs import RUN, AgentRun, Caller
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.errors import InvalidSetting
 
@@ -50,7 +50,7 @@ class Conversations:
         else:
             label = getattr(agent, "name", None) or "agent"
             name = f"{caller.session}.{label}"
-        return run_of(name, agent)
+        return AgentRun(name, agent)
 
     def named(self, session_id: str | None) -> str:
         """The session of the present run, else that of an id of the framework's."""

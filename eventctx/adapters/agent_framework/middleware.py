@@ -55,7 +55,7 @@ class AgentRuns(_Seam, AgentMiddleware):
         """Record the run around it; a streamed one ends with its stream."""
         caller = CALLER.get()
         run = self._conversations.run(context.agent, context.session, caller)
-        await self._in(run.session, lambda found: found.began(run.agent))
+        await self._in(run.session, lambda found: found.began(run.name))
         if caller is not None:
             await self._conversations.given.run(self._conversations.link(caller, run.session))
 
@@ -179,6 +179,7 @@ class FunctionCalls(_Seam, FunctionMiddleware):
 def _asked(run: AgentRun, context: ChatContext) -> ChatCall:
     """A call as its context says it."""
     options = context.options or {}
+    histories = {one.source_id for one in run.histories}
     named = options.get("conversation_id") or context.kwargs.get("conversation_id")
     continued = named is not None and named != _LOCAL_HISTORY
     kept = options.get("store")
@@ -191,7 +192,7 @@ def _asked(run: AgentRun, context: ChatContext) -> ChatCall:
     model = options.get("model") or getattr(context.client, "model", None)
     return ChatCall(
         messages=list(context.messages),
-        passing=[one for one in context.messages if _passes(one, run.histories)],
+        passing=[one for one in context.messages if _passes(one, histories)],
         instructions=instructions_of(options),
         tools=tool_definitions(options),
         model=model if isinstance(model, str) and model else None,
@@ -202,7 +203,7 @@ def _asked(run: AgentRun, context: ChatContext) -> ChatCall:
     )
 
 
-def _passes(message: Message, histories: frozenset[str]) -> bool:
+def _passes(message: Message, histories: set[str]) -> bool:
     """Whether a message is one that a context provider adds to each call anew."""
     told = message.additional_properties.get("_attribution")
     source = told.get("source_id") if isinstance(told, dict) else None

@@ -17,18 +17,42 @@ from agent_framework import HistoryProvider, ResponseStream
 T = TypeVar("T")
 
 
-class AgentRun(NamedTuple):
-    """A run of an agent: its session's name, and who loads its history.
+SOURCE_ID: Final = "eventctx"
+"""The name of our history provider among an agent's."""
 
-    ``histories`` are the ids of the providers whose messages are the conversation; ``per_call``:
-    they are loaded for each call, behind the chat middleware. ``owned``: all that load are ours.
+
+class AgentRun(NamedTuple):
+    """A run of an agent, and its session's name.
+
+    The framework may give an agent its history provider in the run, so providers are asked late.
     """
 
     session: str
-    agent: str | None = None
-    histories: frozenset[str] = frozenset()
-    per_call: bool = False
-    owned: bool = False
+    agent: Any
+
+    @property
+    def name(self) -> str | None:
+        """The agent's name."""
+        name = getattr(self.agent, "name", None)
+        return name if isinstance(name, str) and name else None
+
+    @property
+    def histories(self) -> list[HistoryProvider]:
+        """The providers whose messages are the conversation."""
+        providers = getattr(self.agent, "context_providers", None) or ()
+        return [one for one in providers if isinstance(one, HistoryProvider)]
+
+    @property
+    def per_call(self) -> bool:
+        """Whether histories are loaded for each call, behind the chat middleware."""
+        asks = getattr(self.agent, "require_per_service_call_history_persistence", False)
+        return bool(asks and self.histories)
+
+    @property
+    def owned(self) -> bool:
+        """Whether all history that is loaded is ours."""
+        loading = [one for one in self.histories if one.load_messages]
+        return bool(loading) and all(one.source_id == SOURCE_ID for one in loading)
 
 
 class Caller(NamedTuple):
@@ -42,27 +66,6 @@ RUN: Final[ContextVar[AgentRun | None]] = ContextVar("eventctx_agent_framework_r
 CALLER: Final[ContextVar[Caller | None]] = ContextVar(
     "eventctx_agent_framework_caller", default=None
 )
-
-
-SOURCE_ID: Final = "eventctx"
-"""The name of our history provider among an agent's."""
-
-
-def run_of(session: str, agent: Any) -> AgentRun:
-    """The run of an agent in a session."""
-    providers = [
-        one
-        for one in getattr(agent, "context_providers", None) or ()
-        if isinstance(one, HistoryProvider)
-    ]
-    loading = [one for one in providers if one.load_messages]
-    return AgentRun(
-        session,
-        getattr(agent, "name", None),
-        frozenset(one.source_id for one in providers),
-        bool(providers) and getattr(agent, "require_per_service_call_history_persistence", False),
-        bool(loading) and all(one.source_id == SOURCE_ID for one in loading),
-    )
 
 
 @contextmanager

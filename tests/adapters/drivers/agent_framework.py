@@ -90,6 +90,7 @@ class Scripted(BaseChatClient[Any]):
         self.script = list(script)
         self.seen: list[tuple[list[Message], dict[str, Any]]] = []
         self.model = "scripted"
+        self.conversation: str | None = None
 
     def _inner_get_response(
         self,
@@ -143,6 +144,7 @@ class Scripted(BaseChatClient[Any]):
             usage_details=usage,
             model="scripted-1",
             response_id=f"response-{len(self.seen)}",
+            conversation_id=self.conversation,
             finish_reason="tool_calls" if reply.calls else "stop",
         )
 
@@ -157,6 +159,7 @@ def update(response: ChatResponse, content: Content) -> ChatResponseUpdate:
         role="assistant",
         model=response.model,
         response_id=response.response_id,
+        conversation_id=response.conversation_id,
         message_id=response.response_id,
         finish_reason=response.finish_reason,
     )

@@ -1,20 +1,23 @@
 """A call of a model API as bytes: the request read from its body, and the answer from its own.
 
 Pure functions. Anthropic's messages, OpenAI's chat completions and the Responses API are known, at
-any host that speaks them.
+any host that speaks them; Anthropic's also in the forms of Amazon Bedrock and of Google Vertex AI,
+which name the model in the path.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.adapters.clients.aws_events import events_of_aws
 from eventctx.importers.formats.cassettes.rows import plain_form
 from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
 from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.provider_answers import answers
+from eventctx.importers.formats.provider_answers import answers, finish_of
 from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS
@@ -24,11 +27,18 @@ from eventctx.session.observed import OwnRequest
 
 Row = dict[str, Any]
 
-_RULES: Final = {
-    "/messages": "anthropic-messages-1",
-    "/chat/completions": "openai-chat-1",
-    "/responses": "openai-responses-1",
+_PATHS: Final = {
+    "anthropic-messages-1": re.compile(
+        r"/messages/?$"
+        r"|/models/(?!count-tokens)(?P<vertex>[^/]+):(raw|streamRaw)Predict$"
+        r"|/model/(?P<bedrock>.+)/invoke(-with-response-stream)?$"
+    ),
+    "openai-chat-1": re.compile(r"/chat/completions/?$"),
+    "openai-responses-1": re.compile(r"/responses/?$"),
 }
+_UNFINISHED: Final = ("queued", "in_progress", "failed", "cancelled")
+"""States of a response that is no answer, or not yet."""
+
 _STATE: Final = ("previous_response_id", "conversation")
 
 
@@ -36,11 +46,13 @@ class ReadRequest(NamedTuple):
     """A request to a model. ``sent`` are its parts, ``body`` is all of it.
 
     ``partial``: the provider keeps the rest of the conversation, and the messages go on with that.
+    ``background``: the answer may be asked for later.
     """
 
     sent: OwnRequest
     body: dict[str, Any]
     partial: bool
+    background: bool
 
     @property
     def rows(self) -> list[Row]:
@@ -58,9 +70,10 @@ class ReadRequest(NamedTuple):
 
 def asked(path: str, content: bytes) -> ReadRequest | None:
     """The request to a model in a body that is sent to ``path``; None for any other request."""
-    rule = next((rule for end, rule in _RULES.items() if path.rstrip("/").endswith(end)), None)
-    if rule is None:
+    found = next(((rule, at) for rule, form in _PATHS.items() if (at := form.search(path))), None)
+    if found is None:
         return None
+    rule, place = found
     try:
         body = msgspec.json.decode(content)
     except msgspec.DecodeError:
@@ -74,6 +87,7 @@ def asked(path: str, content: bytes) -> ReadRequest | None:
         return None
     plain = without_marks(body)
     beside = (api.messages, api.system, "tools")
+    model = body.get("model") or next(filter(None, place.groupdict().values()), None)
     sent = OwnRequest(
         rule,
         rows if isinstance(given, str) else plain[api.messages],
@@ -81,9 +95,10 @@ def asked(path: str, content: bytes) -> ReadRequest | None:
         plain.get("tools"),
         {key: value for key, value in plain.items() if key not in beside},
         tuple(cache_marks(body)),
-        body.get("model") if isinstance(body.get("model"), str) else None,
+        model if isinstance(model, str) else None,
     )
-    return ReadRequest(sent, body, any(body.get(key) is not None for key in _STATE))
+    partial = any(body.get(key) is not None for key in _STATE)
+    return ReadRequest(sent, body, partial, body.get("background") is True)
 
 
 def with_rows(request: ReadRequest, rows: Sequence[Row]) -> bytes:
@@ -105,23 +120,32 @@ def _marked_rows(request: ReadRequest, field: str) -> dict[bytes, Row]:
 
 
 class Answered(NamedTuple):
-    """An answer: its body, put together where it was streamed, and the messages in it."""
+    """An answer: its body, put together where it was streamed, and the messages in it.
+
+    ``finish`` is why it ended, in the provider's word; None where it has not ended.
+    """
 
     body: dict[str, Any]
     rows: list[Row]
+    finish: str | None
 
 
 def answered(content: bytes) -> Answered:
     """Read an answer; one that is no answer of these APIs has no messages."""
-    text = content.decode(errors="replace")
-    if is_stream(text):
+    framed = events_of_aws(content)
+    text = "" if framed else content.decode(errors="replace")
+    if framed:
+        body = joined_answer(framed)
+    elif is_stream(text):
         body = joined_answer(events_of(text))
     else:
         try:
             body = object_or_empty(msgspec.json.decode(content))
         except msgspec.DecodeError:
             body = {}
-    return Answered(body, [api_form(one) for one in answers(body)])
+    finish = finish_of(body)
+    rows = [api_form(one) for one in answers(body)]
+    return Answered(body, rows, None if finish in _UNFINISHED else finish)
 
 
 def identity(row: Any) -> bytes:

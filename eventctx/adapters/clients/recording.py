@@ -7,69 +7,91 @@ answer that makes it to the request that brings its result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.clients.exchange import ReadRequest, answered, asked, identity, with_rows
+from eventctx.adapters.clients.exchange import ReadRequest, answered, identity, with_rows
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
-from eventctx.importers.formats.provider_answers import finish_of, usage_of
+from eventctx.importers.formats.provider_answers import usage_of
 from eventctx.importers.source.harness import by_person
 from eventctx.importers.source.lines import object_or_empty, text_or_none
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.part_queries import call_names, failed_results, words_of
 
 _FAILED: Final = 400
+_GOES_ON: Final = ("queued", "in_progress")
 
 
-class CallUnderWay(NamedTuple):
+class CallUnderWay:
     """A call under way: the messages that it sends, and its body if it is not the caller's."""
 
-    rows: list[Row]
-    content: bytes | None = None
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.content: bytes | None = None
+        self.received: Callable[[], bytes] | None = None
+        """What came of the answer's body so far; None before there is one."""
+        self.background = False
+
+    def whole(self) -> bytes | None:
+        """The body of the answer if it was read to its end; a caller need not close it then."""
+        content = None if self.received is None else self.received()
+        return content if content and answered(content).finish is not None else None
+
+
+class CallsOf(NamedTuple):
+    """Whose calls are recorded. With ``compact`` the session's view is sent, else the caller's
+    messages; ``settings`` are those of the session."""
+
+    session: str
+    compact: bool
+    settings: Mapping[str, Any]
 
 
 class CallRecorder:
-    """Records the calls of one conversation. One call after the other; ``busy`` while one runs.
+    """Records the calls of one conversation, one call after the other."""
 
-    With ``compacts`` the session's view is sent, else the caller's messages.
-    """
-
-    def __init__(
-        self, engine: Engine, session: str, compacts: bool, settings: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, engine: Engine, calls: CallsOf) -> None:
         self.engine = engine
-        self.busy = False
-        self._session = session
-        self._compacts = compacts
-        self._settings = settings
+        self.compacts = calls.compact
+        self.under_way: CallUnderWay | None = None
+        self._calls = calls
         self._host: HostSession | None = None
         self._rows: list[Row] = []
+        self._in_background: tuple[str, CallUnderWay] | None = None
 
     async def _opened(self) -> HostSession:
         if self._host is None:
-            context = await self.engine.session(self._session, **self._settings)
+            context = await self.engine.session(self._calls.session, **self._calls.settings)
             self._host = HostSession(context, identity)
             self._rows = await self._host.messages()
         return self._host
 
-    async def begin(self, path: str, content: bytes) -> CallUnderWay | None:
-        """Record a request before it leaves; None for one that is none to a model."""
-        request = asked(path, content)
-        if request is None:
-            return None
+    async def begin(self, call: CallUnderWay, request: ReadRequest, replaceable: bool) -> None:
+        """Record a request before it leaves."""
+        self._in_background = None
         host = await self._opened()
         sent = request.rows
         rows = [*self._rows, *sent] if request.partial else sent
         await self._turn(host, rows)
-        observed = not self._compacts or request.partial
-        await host.mirror(rows, with_request=not observed)
-        self._rows = rows
+        prepared = self.compacts and replaceable and not request.partial
+        await host.mirror(rows, with_request=prepared)
+        self._rows = call.rows = rows
+        call.background = request.background
         await host.turns.iteration_began(None, request.sent.model)
-        if observed:
+        if prepared:
+            call.content = with_rows(request, await self._view(host, request))
+        else:
             await host.context.observe_request(request.sent, call=host.turns)
-            return CallUnderWay(rows)
-        return CallUnderWay(rows, with_rows(request, await self._view(host, request)))
+
+    def asked_again(self, path: str) -> CallUnderWay | None:
+        """The call whose answer is made in the background, if it is asked for at ``path``."""
+        if self._in_background is None or self.under_way is not None:
+            return None
+        response_id, call = self._in_background
+        if path.rstrip("/").endswith(f"/responses/{response_id}"):
+            self.under_way = call
+        return self.under_way
 
     async def _view(self, host: HostSession, request: ReadRequest) -> list[Row]:
         return await host.prepare(
@@ -95,15 +117,11 @@ class CallRecorder:
     async def answered(self, call: CallUnderWay, status: int, content: bytes) -> None:
         """Record the answer to a call, or that there is no whole one."""
         host = await self._opened()
-        body, said = answered(content)
-        finish = finish_of(body)
+        body, said, finish = answered(content)
+        if self._goes_on(call, status, body):
+            return
         if status >= _FAILED or finish is None:
-            error = object_or_empty(body.get("error"))
-            kind = text_or_none(error.get("type")) or f"HTTP {status}"
-            words = text_or_none(error.get("message")) or "the answer was not read to its end"
-            left = status < _FAILED and not error
-            await host.turns.model_failed(kind, words, cancelled=left)
-            host.turns.send()
+            await self._not_answered(host, call, status, body, said)
             return
         await host.turns.model_known(
             model=text_or_none(body.get("model")),
@@ -121,8 +139,35 @@ class CallRecorder:
             await host.turns.turn_ended()
         host.turns.send()
 
-    async def failed(self, error: BaseException | None) -> None:
+    def _goes_on(self, call: CallUnderWay, status: int, body: Row) -> bool:
+        """Whether the answer is still made in the background, and will be asked for again."""
+        waited = self._in_background is not None and self._in_background[1] is call
+        response_id = text_or_none(body.get("id"))
+        if call.background and response_id and body.get("status") in _GOES_ON:
+            self._in_background = response_id, call
+            return True
+        if not waited or status >= _FAILED:
+            return waited
+        self._in_background = None
+        return False
+
+    async def _not_answered(
+        self, host: HostSession, call: CallUnderWay, status: int, body: Row, said: list[Row]
+    ) -> None:
+        error = object_or_empty(body.get("error"))
+        named = text_or_none(error.get("type")) or text_or_none(error.get("code"))
+        words = text_or_none(error.get("message")) or "the answer was not read to its end"
+        left = status < _FAILED and not error
+        await host.turns.model_failed(named or f"HTTP {status}", words, cancelled=left)
+        words_said = [row for row in said if words_of(row)]
+        if left and words_said:  # the person has read them, and the caller may keep them
+            await host.mirror([*call.rows, *words_said])
+        host.turns.send()
+
+    async def failed(self, call: CallUnderWay, error: BaseException | None) -> None:
         """Record that a call failed; without an error the caller gave it up."""
+        if self._in_background is not None and self._in_background[1] is call:
+            return
         host = await self._opened()
         kind = "Cancelled" if error is None else type(error).__name__
         words = "" if error is None else str(error)

@@ -10,22 +10,45 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+from weakref import WeakSet
 
-_PACKING = ("content-encoding", "content-length", "transfer-encoding")
+_PACKING: Final = ("content-encoding", "content-length", "transfer-encoding")
+_SIGNED: Final = "AWS4-"
+"""How the authorization of a request begins that holds a digest of its body."""
+
+_recording: Final[WeakSet[Any]] = WeakSet()
+
+
+class Leaving(NamedTuple):
+    """A request that is about to leave; ``content`` is None for a GET.
+
+    ``replaceable``: its body may be another one; a body that was signed may not.
+    """
+
+    path: str
+    content: bytes | None
+    replaceable: bool
 
 
 class Observer(Protocol):
     """Hears of the calls. Its methods never raise, but for a cancellation."""
 
-    def begin(self, path: str, content: bytes) -> Any:
-        """A request is about to leave. What it returns has the ``content`` to send, if another."""
+    def begin(self, request: Leaving) -> Any:
+        """What it returns has the ``content`` to send, if another than the caller's.
+
+        ``received`` of it is set to a function that returns what came of the answer's body so far.
+        """
         ...
 
     def ended(
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
     ) -> Any:
         """The answer's body was read, as far as it came; ``content`` None: there was none."""
+        ...
+
+    def close(self) -> None:
+        """The client was closed."""
         ...
 
 
@@ -49,7 +72,7 @@ def recording_client(inner: Any, observer: Observer) -> Any:
     kind, transport = (
         (library.AsyncClient, _AsyncTransport) if is_async(inner) else (library.Client, _Transport)
     )
-    return kind(
+    made = kind(
         transport=transport(library, inner, observer),
         headers=inner.headers,
         cookies=inner.cookies,
@@ -59,6 +82,13 @@ def recording_client(inner: Any, observer: Observer) -> Any:
         follow_redirects=inner.follow_redirects,
         trust_env=False,  # the caller's client has read the environment
     )
+    _recording.add(made)
+    return made
+
+
+def is_recording(client: Any) -> bool:
+    """Whether ``recording_client`` made this client."""
+    return client in _recording
 
 
 class _Body:
@@ -74,24 +104,26 @@ class _Body:
         self._pieces: list[bytes] = []
         self._told = call is None
         self._headers = headers
+        if call is not None:
+            call.received = self._received
+
+    def _received(self) -> bytes:
+        """The body so far, as it is meant and not as it was packed."""
+        content = b"".join(self._pieces)
+        try:
+            whole = self._library.Response(200, headers=self._headers, content=content)
+            found: bytes = whole.content
+        except Exception:  # a body that was cut in the middle of a packed block
+            return content
+        return found
 
     def _tell(self, error: BaseException | None = None) -> Any:
         if self._told:
             return None
         self._told = True
-        pieces, self._pieces = b"".join(self._pieces), []
-        return self._observer.ended(
-            self._call, self._response.status_code, self._read(pieces), error
-        )
-
-    def _read(self, pieces: bytes) -> bytes:
-        """The body as it is meant, not as it was packed."""
-        try:
-            whole = self._library.Response(200, headers=self._headers, content=pieces)
-            found: bytes = whole.content
-        except Exception:  # a body that was cut in the middle of a packed block
-            return pieces
-        return found
+        content = self._received()
+        self._pieces.clear()
+        return self._observer.ended(self._call, self._response.status_code, content, error)
 
 
 class _AsyncBody(_Body):
@@ -147,13 +179,19 @@ class _Sending:
         self._stream: Callable[..., Any] = type("RecordedStream", (body, stream), {})
 
     def _begin(self, request: Any) -> Any:
+        path = request.url.path
+        if request.method == "GET":
+            # An answer that is made in the background is asked for again.
+            asks = "/responses/" in path
+            return self._observer.begin(Leaving(path, None, False)) if asks else None
         if request.method != "POST":
             return None
         try:
             content = request.content
         except self._library.RequestNotRead:  # an upload, which no model is asked with
             return None
-        return self._observer.begin(request.url.path, content)
+        signed = request.headers.get("authorization", "").startswith(_SIGNED)
+        return self._observer.begin(Leaving(path, content, not signed))
 
     def _to_send(self, request: Any, call: Any) -> Any:
         if call is None or call.content is None:
@@ -198,7 +236,10 @@ class _AsyncTransport(_Sending):
 
     async def aclose(self) -> None:
         """Close the caller's client."""
-        await self._inner.aclose()
+        try:
+            await self._inner.aclose()
+        finally:
+            self._observer.close()
 
     async def __aenter__(self) -> _AsyncTransport:
         return self
@@ -222,7 +263,10 @@ class _Transport(_Sending):
 
     def close(self) -> None:
         """Close the caller's client."""
-        self._inner.close()
+        try:
+            self._inner.close()
+        finally:
+            self._observer.close()
 
     def __enter__(self) -> _Transport:
         return self

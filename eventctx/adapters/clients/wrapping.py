@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from eventctx.adapters.clients.recording import CallRecorder, CallUnderWay
-from eventctx.adapters.clients.transport import is_async, library_of, recording_client
-from eventctx.adapters.kit.loops import run_in
+from eventctx.adapters.clients.exchange import ReadRequest, asked
+from eventctx.adapters.clients.recording import CallRecorder, CallsOf, CallUnderWay
+from eventctx.adapters.clients.transport import (
+    Leaving,
+    is_async,
+    is_recording,
+    library_of,
+    recording_client,
+)
+from eventctx.adapters.kit.loops import engine_in_loop, run_in
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.sync.loop_thread import LoopThread
-from eventctx.sync.proxy import SyncEngine, asynchronous
+from eventctx.sync.proxy import SyncEngine, asynchronous, opened
 
 C = TypeVar("C")
 
@@ -21,19 +29,26 @@ _EXPECTED = "expected a client of the anthropic or openai SDK, such as AsyncAnth
 
 
 def wrap(
-    client: C, engine: Engine | SyncEngine, session: str, *, compact: bool = False, **settings: Any
+    client: C,
+    engine: Engine | SyncEngine | str | os.PathLike[str],
+    session: str,
+    *,
+    compact: bool = False,
+    **settings: Any,
 ) -> C:
     """A copy of ``client`` whose calls are recorded as the turns of ``session``.
 
     It has the client's type, options and connections, and its answers, streams and errors. One
     wrapped client is one conversation: wrap once for each. With ``compact`` the session's view is
     sent in place of the caller's messages, within ``max_tokens``; ``settings`` are those of
-    ``engine.session``. A client without async takes an engine of ``eventctx.sync``.
+    ``engine.session``. A client without async takes an engine of ``eventctx.sync``. The path or URL
+    of a store is opened until the copy is closed, or the program ends.
 
     What cannot be recorded costs no answer: the caller's request is sent as it is, and the failure
     is logged and counted (``Engine.losses``). So is a call beside one that is under way.
 
-    Raises InvalidSetting for another object than such a client, or an engine that does not fit it.
+    Raises InvalidSetting for another object than such a client, a client that is wrapped, or an
+    engine that does not fit it; and what opening a store raises.
     """
     inner = getattr(client, "_client", None)  # no SDK gives it another name
     try:
@@ -41,53 +56,82 @@ def wrap(
         copy: Callable[..., C] = client.copy  # type: ignore[attr-defined]
     except (LookupError, AttributeError):
         raise InvalidSetting(f"wrap: {_EXPECTED}, found {shown(client)}") from None
-    observer: _Recording
-    if isinstance(engine, SyncEngine):
-        target, thread = asynchronous(engine)
-        recorder = CallRecorder(target, session, compact, settings)
-        observer = (
-            _InLoop(recorder, thread.loop) if is_async(inner) else _Blocking(recorder, thread)
-        )
-    elif is_async(inner):
-        recorder = CallRecorder(engine, session, compact, settings)
-        observer = _InLoop(recorder, _running_loop())
-    else:
+    if is_recording(inner):
         raise InvalidSetting(
-            "wrap: expected an engine of eventctx.sync for a client without async "
-            "(`with eventctx.sync.open(…) as engine`), found one of eventctx"
+            "wrap: expected a client that is not wrapped, found one that is: wrap the client that "
+            "it was made from, once for each conversation"
         )
+    observer = _observer(inner, engine, CallsOf(session, compact, settings))
     return copy(http_client=recording_client(inner, observer))
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
+def _observer(inner: Any, engine: Any, calls: CallsOf) -> _InLoop | _Blocking:
+    own = None
+    if isinstance(engine, str | os.PathLike):
+        engine = own = opened(LoopThread("eventctx-wrap"), [os.fspath(engine)], {})
+    if isinstance(engine, SyncEngine):
+        target, thread = asynchronous(engine)
+        recorder = CallRecorder(target, calls)
+        if is_async(inner):
+            return _InLoop(recorder, own, thread.loop)
+        return _Blocking(recorder, own, thread)
+    if not isinstance(engine, Engine):
         raise InvalidSetting(
-            "wrap: expected a call in the event loop of the engine, found no loop that runs: wrap "
-            "the client in the coroutine that opens the engine"
-        ) from None
+            f"wrap: expected an engine, or the path of a store, found {shown(engine)}"
+        )
+    if not is_async(inner):
+        raise InvalidSetting(
+            "wrap: expected an engine of eventctx.sync for a client without async "
+            "(`with eventctx.sync.open(…) as engine`), or the path of a store, found an engine of "
+            "eventctx"
+        )
+    return _InLoop(CallRecorder(engine, calls), None, engine_in_loop(engine, "wrap")[1])
 
 
 class _Recording:
-    """Tells a recorder of calls, and keeps its faults from the caller."""
+    """Tells a recorder of calls, and keeps its faults from the caller. ``own`` is closed with the
+    client."""
 
-    def __init__(self, recorder: CallRecorder) -> None:
+    def __init__(self, recorder: CallRecorder, own: SyncEngine | None) -> None:
         self._recorder = recorder
+        self._own = own
 
-    async def _begun(self, path: str, content: bytes) -> CallUnderWay | None:
-        recorder = self._recorder
-        if recorder.busy:
+    def close(self) -> None:
+        """The client was closed."""
+        if self._own is not None:
+            self._own.close()
+
+    def _fault(self, fault: Exception) -> None:
+        self._recorder.engine.hooks.count_error(wrap, fault)
+
+    async def _begun(self, leaving: Leaving) -> CallUnderWay | None:
+        try:
+            request = asked(leaving.path, leaving.content) if leaving.content is not None else None
+            if request is not None:
+                return await self._begun_call(request, leaving.replaceable)
+        except Exception as error:
+            self._fault(error)
+            return None
+        return self._recorder.asked_again(leaving.path)
+
+    async def _begun_call(self, request: ReadRequest, replaceable: bool) -> CallUnderWay | None:
+        recorder, last = self._recorder, self._recorder.under_way
+        content = None if last is None else last.whole()
+        if content is not None:
+            await self._over(last, 200, content, None)
+        if recorder.under_way is not None:
             recorder.engine.hooks.count_lost(wrap, "a call beside another one of its conversation")
             return None
-        recorder.busy = True
-        call = None
+        if recorder.compacts and not replaceable:
+            recorder.engine.hooks.count_lost(wrap, "the view for a request whose body is signed")
+        call, begun = CallUnderWay(), False
+        recorder.under_way = call
         try:
-            call = await recorder.begin(path, content)
-        except Exception as error:
-            recorder.engine.hooks.count_error(wrap, error)
+            await recorder.begin(call, request, replaceable)
+            begun = True
         finally:
-            recorder.busy = call is not None
+            if not begun:
+                recorder.under_way = None
         return call
 
     async def _over(
@@ -98,32 +142,34 @@ class _Recording:
         error: BaseException | None,
     ) -> None:
         recorder = self._recorder
-        if call is None:
+        if call is None or call is not recorder.under_way:
             return
         try:
             if content is None or error is not None:
                 cancelled = isinstance(error, asyncio.CancelledError)
-                await recorder.failed(None if cancelled else error)
+                await recorder.failed(call, None if cancelled else error)
             else:
                 await recorder.answered(call, status, content)
         except Exception as fault:
-            recorder.engine.hooks.count_error(wrap, fault)
+            self._fault(fault)
         finally:
-            recorder.busy = False
+            recorder.under_way = None
 
 
 class _InLoop(_Recording):
     """For a client with async; the engine's loop may be another one than the client's."""
 
-    def __init__(self, recorder: CallRecorder, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(recorder)
+    def __init__(
+        self, recorder: CallRecorder, own: SyncEngine | None, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(recorder, own)
         self._loop = loop
 
-    async def begin(self, path: str, content: bytes) -> CallUnderWay | None:
+    async def begin(self, request: Leaving) -> CallUnderWay | None:
         begun: list[CallUnderWay | None] = []
 
         async def begin() -> None:
-            begun.append(await self._begun(path, content))
+            begun.append(await self._begun(request))
 
         try:
             await run_in(self._loop, begin())
@@ -132,25 +178,37 @@ class _InLoop(_Recording):
             if begun:
                 await self.ended(begun[0], 0, None, error)
             raise
-        return begun[0]
+        except Exception as fault:  # the engine's loop has ended
+            self._fault(fault)
+        return begun[0] if begun else None
 
-    def ended(
+    async def ended(
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
-    ) -> Awaitable[Any]:
-        return run_in(self._loop, self._over(call, status, content, error))
+    ) -> None:
+        try:
+            await run_in(self._loop, self._over(call, status, content, error))
+        except Exception as fault:
+            self._fault(fault)
 
 
 class _Blocking(_Recording):
     """For a client without async."""
 
-    def __init__(self, recorder: CallRecorder, thread: LoopThread) -> None:
-        super().__init__(recorder)
+    def __init__(self, recorder: CallRecorder, own: SyncEngine | None, thread: LoopThread) -> None:
+        super().__init__(recorder, own)
         self._thread = thread
 
-    def begin(self, path: str, content: bytes) -> Any:
-        return self._thread.call(lambda: self._begun(path, content))
+    def begin(self, request: Leaving) -> CallUnderWay | None:
+        return self._call(lambda: self._begun(request))  # type: ignore[no-any-return]
 
     def ended(
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
-    ) -> Any:
-        return self._thread.call(lambda: self._over(call, status, content, error))
+    ) -> None:
+        self._call(lambda: self._over(call, status, content, error))
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        try:
+            return self._thread.call(work)
+        except Exception as fault:  # the engine's thread has ended
+            self._fault(fault)
+            return None

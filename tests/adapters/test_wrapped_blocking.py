@@ -1,0 +1,182 @@
+"""Wrapped clients without async, and clients and engines of different loops and threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+anthropic = pytest.importorskip("anthropic", reason="an extra: eventctx[anthropic]")
+openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
+
+import eventctx  # noqa: E402
+import eventctx.sync  # noqa: E402
+from eventctx.errors import InvalidSetting  # noqa: E402
+from tests.adapters.scripted_http import ScriptedServer, blocking_http, http  # noqa: E402
+from tests.api_answers import Body  # noqa: E402
+
+ROWS: list[Body] = [{"role": "user", "content": "Compare a.py with b.py."}]
+CLAUDE: Body = {"model": "m-1", "max_tokens": 900, "messages": ROWS}
+CHAT: Body = {"model": "m-1", "messages": ROWS}
+RESPONSE: Body = {"model": "m-1", "input": ROWS}
+HOOK = "eventctx.adapters.clients.wrapping.wrap"
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    with eventctx.sync.open("memory://") as opened:
+        yield opened
+
+
+def claude_client() -> Any:
+    return anthropic.Anthropic(api_key="k", http_client=blocking_http(ScriptedServer()))
+
+
+def openai_client() -> Any:
+    return openai.OpenAI(api_key="k", http_client=blocking_http(ScriptedServer()))
+
+
+def answers_in(engine: Any, session: str = "s") -> int:
+    engine.close_session(session)  # activity rides with the next append
+    return [one.type for one in engine.records(session)].count("provider:response")
+
+
+def iterated(stream: Any) -> None:
+    for _ in stream:
+        pass
+
+
+def managed(manager: Any) -> None:
+    with manager as stream:
+        iterated(stream)
+
+
+WAYS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "messages": (claude_client, lambda client: client.messages.create(**CLAUDE)),
+    "messages, iterated": (
+        claude_client,
+        lambda client: iterated(client.messages.create(**CLAUDE, stream=True)),
+    ),
+    "messages, managed": (claude_client, lambda client: managed(client.messages.stream(**CLAUDE))),
+    "chat": (openai_client, lambda client: client.chat.completions.create(**CHAT)),
+    "chat, iterated": (
+        openai_client,
+        lambda client: iterated(client.chat.completions.create(**CHAT, stream=True)),
+    ),
+    "chat, managed": (
+        openai_client,
+        lambda client: managed(client.chat.completions.stream(**CHAT)),
+    ),
+    "responses": (openai_client, lambda client: client.responses.create(**RESPONSE)),
+    "responses, iterated": (
+        openai_client,
+        lambda client: iterated(client.responses.create(**RESPONSE, stream=True)),
+    ),
+    "responses, managed": (
+        openai_client,
+        lambda client: managed(client.responses.stream(**RESPONSE)),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_call_without_async_is_recorded(engine: Any, way: str) -> None:
+    made, call = WAYS[way]
+    with eventctx.wrap(made(), engine, "s") as client:
+        call(client)
+    assert answers_in(engine) == 1
+    assert [row["role"] for row in engine.session("s").get_messages()] == ["user", "assistant"]
+    assert engine.request_view("s", turn=1).verified
+
+
+def test_a_client_without_async_may_be_called_where_a_loop_runs(engine: Any) -> None:
+    client = eventctx.wrap(claude_client(), engine, "s")
+
+    async def work() -> str:
+        return client.messages.create(**CLAUDE).content[0].text  # type: ignore[no-any-return]
+
+    assert asyncio.run(work()) == "Both check a path."
+    assert answers_in(engine) == 1
+
+
+def test_each_thread_has_a_conversation_of_its_own(engine: Any) -> None:
+    inner = openai_client()
+
+    def work(name: str) -> None:
+        client = eventctx.wrap(inner, engine, name)
+        for _ in range(3):
+            client.chat.completions.create(**CHAT)
+
+    names = ["a", "b", "c"]
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert [answers_in(engine, name) for name in names] == [3, 3, 3]
+    assert engine.hooks.stats().dropped == {}
+
+
+@pytest.mark.parametrize("call", [claude_client, openai_client])
+def test_a_fault_of_ours_costs_a_caller_without_async_no_answer(call: Any) -> None:
+    engine = eventctx.sync.open("memory://")
+    client = eventctx.wrap(call(), engine, "s")
+    hooks = engine.hooks
+    engine.close()
+    method = client.messages if call is claude_client else client.chat.completions
+    given = CLAUDE if call is claude_client else CHAT
+    assert "Both check a path." in str(method.create(**given))
+    assert hooks.stats().errors == {HOOK: 1}
+
+
+def test_a_client_whose_engine_has_another_loop_that_ended_gets_its_answer() -> None:
+    async def opened() -> tuple[Any, Any]:
+        engine = await eventctx.open("memory://")
+        inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+        client = eventctx.wrap(inner, engine, "s")
+        await client.messages.create(**CLAUDE)
+        return engine, client
+
+    async def asked(engine: Any, client: Any) -> Any:
+        answer = await client.messages.create(**CLAUDE)
+        await engine.close()
+        return answer
+
+    engine, client = asyncio.run(opened())
+    assert "Both check a path." in str(asyncio.run(asked(engine, client)))
+    assert engine.hooks.stats().errors == {HOOK: 1}
+
+
+def test_a_store_is_open_as_long_as_the_client(tmp_path: Path) -> None:
+    path = tmp_path / "wrapped.db"
+
+    async def asked(session: str) -> None:
+        inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+        async with eventctx.wrap(inner, path, session) as client:
+            await client.messages.create(**CLAUDE)
+
+    with eventctx.wrap(claude_client(), str(path), "blocking") as client:
+        client.messages.create(**CLAUDE)
+    asyncio.run(asked("with async"))
+    asyncio.run(asked("another loop"))
+    assert "eventctx-wrap" not in [one.name for one in threading.enumerate()]
+    with eventctx.sync.open(path) as engine:
+        names = ["blocking", "with async", "another loop"]
+        assert [answers_in(engine, name) for name in names] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("engine", [None, 3, object()])
+def test_what_is_no_engine_is_refused(engine: Any) -> None:
+    with pytest.raises(InvalidSetting, match="expected an engine, or the path of a store"):
+        eventctx.wrap(claude_client(), engine, "s")
+
+
+async def test_an_engine_outside_of_its_loop_is_refused() -> None:
+    inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+    async with eventctx.open("memory://") as engine:
+        with pytest.raises(InvalidSetting, match=r"found no loop that runs.*eventctx\.sync"):
+            await asyncio.to_thread(eventctx.wrap, inner, engine, "s")

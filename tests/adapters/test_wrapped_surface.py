@@ -1,0 +1,313 @@
+"""The rest of what a user of the SDKs calls, on wrapped clients: hosts, copies, views, states."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+anthropic = pytest.importorskip("anthropic", reason="an extra: eventctx[anthropic]")
+openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
+
+import httpx2  # noqa: E402
+from pydantic import BaseModel  # noqa: E402
+
+import eventctx  # noqa: E402
+from eventctx.adapters.clients.exchange import answered  # noqa: E402
+from eventctx.engine import Engine  # noqa: E402
+from eventctx.errors import InvalidSetting  # noqa: E402
+from tests.adapters.scripted_http import ScriptedServer, http  # noqa: E402
+from tests.api_answers import Body, Said, claude, response  # noqa: E402
+
+ROWS: list[Body] = [{"role": "user", "content": "Compare a.py with b.py."}]
+CLAUDE: Body = {"model": "m-1", "max_tokens": 900, "messages": ROWS}
+CHAT: Body = {"model": "m-1", "messages": ROWS}
+RESPONSE: Body = {"model": "m-1", "input": ROWS}
+
+
+class Verdict(BaseModel):
+    same: bool
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+def claude_client(server: Any, **more: Any) -> Any:
+    return anthropic.AsyncAnthropic(api_key="k", http_client=http(server), max_retries=0, **more)
+
+
+def openai_client(server: Any, **more: Any) -> Any:
+    return openai.AsyncOpenAI(api_key="k", http_client=http(server), max_retries=0, **more)
+
+
+def azure_client(server: Any) -> Any:
+    where = {"azure_endpoint": "https://host.example", "api_version": "2026-01-01"}
+    return openai.AsyncAzureOpenAI(api_key="k", http_client=http(server), **where)
+
+
+def foundry_client(server: Any) -> Any:
+    return anthropic.AsyncAnthropicFoundry(api_key="k", resource="r", http_client=http(server))
+
+
+def vertex_client(server: Any) -> Any:
+    where = {"region": "europe-west6", "project_id": "p", "access_token": "t"}
+    return anthropic.AsyncAnthropicVertex(http_client=http(server), **where)
+
+
+def bedrock_client(server: Any) -> Any:
+    return anthropic.AsyncAnthropicBedrock(
+        aws_region="eu-central-2", api_key="k", http_client=http(server)
+    )
+
+
+async def types_of(engine: Engine) -> list[str]:
+    await engine.close_session("s")  # activity rides with the next append
+    return [one.type async for one in engine.records("s")]
+
+
+async def raw(client: Any) -> Any:
+    return (await client.messages.with_raw_response.create(**CLAUDE)).parse()
+
+
+async def streamed_raw(client: Any) -> Any:
+    async with client.chat.completions.with_streaming_response.create(**CHAT) as answer:
+        return await answer.parse()
+
+
+async def read_all(client: Any) -> Any:
+    return [one.type async for one in await client.responses.create(**RESPONSE, stream=True)]
+
+
+async def managed(client: Any) -> Any:
+    async with client.responses.stream(**RESPONSE) as events:
+        return await events.get_final_response()
+
+
+CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Awaitable[Any]]]] = {
+    "a host of one's own": (
+        lambda server: openai_client(server, base_url="http://127.0.0.1:11434/v1"),
+        lambda client: client.chat.completions.create(**CHAT),
+    ),
+    "azure": (azure_client, lambda client: client.chat.completions.create(**CHAT)),
+    "azure responses": (azure_client, lambda client: client.responses.create(**RESPONSE)),
+    "foundry": (foundry_client, lambda client: client.messages.create(**CLAUDE)),
+    "vertex": (vertex_client, lambda client: client.messages.create(**CLAUDE)),
+    "bedrock": (bedrock_client, lambda client: client.messages.create(**CLAUDE)),
+    "with_options": (
+        claude_client,
+        lambda client: client.with_options(timeout=3).messages.create(**CLAUDE),
+    ),
+    "copy": (azure_client, lambda client: client.copy().chat.completions.create(**CHAT)),
+    "raw": (openai_client, lambda c: c.chat.completions.with_raw_response.create(**CHAT)),
+    "raw, streamed": (openai_client, streamed_raw),
+    "beta": (claude_client, lambda client: client.beta.messages.create(**CLAUDE)),
+    "responses stream": (openai_client, read_all),
+    "responses stream, managed": (openai_client, managed),
+    "parsed": (
+        claude_client,
+        lambda client: client.beta.messages.parse(**CLAUDE, output_format=Verdict),
+    ),
+    "chat parsed": (
+        openai_client,
+        lambda client: client.chat.completions.parse(**CHAT, response_format=Verdict),
+    ),
+    "response parsed": (
+        openai_client,
+        lambda client: client.responses.parse(**RESPONSE, text_format=Verdict),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", CALLS)
+async def test_a_call_is_observed_as_it_was_sent(engine: Engine, way: str) -> None:
+    made, call = CALLS[way]
+    server = ScriptedServer(Said('{"same": true}'))
+    async with eventctx.wrap(made(server), engine, "s") as client:
+        assert "same" in str(await call(client)) or way.startswith(("raw", "responses stream"))
+    assert (await types_of(engine)).count("provider:response") == 1
+    view = await engine.request_view("s", turn=1)
+    assert view.verified
+    assert view.sent.body() == server.received[0]
+    assert (await engine.audit("s")).requests[0].model == "m-1"
+    rows = await (await engine.session("s")).get_messages()
+    assert ["same" in json.dumps(row) for row in rows] == [False, True]
+    assert engine.hooks.stats().errors == {}
+
+
+async def test_other_endpoints_are_passed_on_also_beside_a_stream(engine: Engine) -> None:
+    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+        stream = await client.messages.create(**CLAUDE, stream=True)
+        counted = await client.messages.count_tokens(model="m-1", messages=ROWS)
+        async for _ in stream:
+            pass
+    assert counted.input_tokens == 5
+    assert (await types_of(engine)).count("provider:response") == 1
+    assert engine.hooks.stats().dropped == {}
+
+
+async def test_counting_tokens_on_vertex_is_no_call_of_a_model(engine: Engine) -> None:
+    server = ScriptedServer()
+    async with eventctx.wrap(vertex_client(server), engine, "s") as client:
+        await client.messages.create(**CLAUDE)
+        await client.messages.count_tokens(model="m-1", messages=ROWS)
+    assert len(server.received) == 2
+    assert (await types_of(engine)).count("provider:request") == 1
+
+
+async def test_a_wrapped_client_is_not_wrapped_again(engine: Engine) -> None:
+    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+        with pytest.raises(InvalidSetting, match="expected a client that is not wrapped"):
+            eventctx.wrap(client.with_options(timeout=3), engine, "other")
+
+
+# -- bodies that are signed, and come in frames ---------------------------------------------------
+
+
+def framed(event: Body) -> bytes:
+    """An event as Amazon Bedrock sends it."""
+    headers = b"\x0b:event-type\x07\x00\x05chunk"
+    payload = json.dumps({"bytes": base64.b64encode(json.dumps(event).encode()).decode()}).encode()
+    lengths = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    head = lengths + struct.pack(">I", zlib.crc32(lengths)) + headers + payload
+    return head + struct.pack(">I", zlib.crc32(head))
+
+
+def test_a_stream_in_frames_is_read_as_far_as_it_came() -> None:
+    body, events = claude(1, "m-1", Said("Both check a path.", [("t", "read", {"path": "a.py"})]))
+    frames = [framed(one) for one in events]
+    whole = answered(b"".join(frames))
+    assert whole.finish == body["stop_reason"]
+    text = {"type": "text", "text": "Both check a path."}
+    assert whole.rows == [{"role": "assistant", "content": [text, *body["content"][1:]]}]
+    cut = answered(b"".join(frames)[: -len(frames[-1]) - len(frames[-2]) - 3])
+    assert cut.finish is None
+    assert "Both check a path." in json.dumps(cut.rows)
+    assert answered(b"\0" * 40).rows == []
+
+
+async def test_a_signed_request_is_recorded_and_never_replaced(engine: Engine) -> None:
+    class Signed(anthropic.AsyncAnthropic):  # type: ignore[misc,name-defined]
+        async def _prepare_request(self, request: Any) -> None:
+            request.headers["authorization"] = "AWS4-HMAC-SHA256 Credential=…"
+
+    server = ScriptedServer()
+    inner = Signed(api_key="k", http_client=http(server))
+    async with eventctx.wrap(inner, engine, "s", compact=True) as client:
+        await client.messages.create(**CLAUDE)
+    view = await engine.request_view("s", turn=1)
+    assert (view.known, view.verified) == ("observed", True)
+    assert view.sent.body() == server.received[0]
+    assert engine.hooks.stats().dropped == {"eventctx.adapters.clients.wrapping.wrap": 1}
+
+
+# -- conversations that the provider keeps --------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", ["previous_response_id", "conversation"])
+async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
+    engine: Engine, state: str
+) -> None:
+    server = ScriptedServer()
+    given: Body = {**RESPONSE, "input": "And c.py?", state: "resp_1"}
+    async with eventctx.wrap(openai_client(server), engine, "s", compact=True) as client:
+        await client.responses.create(**RESPONSE)
+        await client.responses.create(**given)
+    assert server.received[1] == given
+    assert (await engine.request_view("s", turn=1)).known == "prepared"
+    assert (await engine.request_view("s", turn=2)).known == "observed"
+    rows = await (await engine.session("s")).get_messages()
+    assert len(rows) == 4
+    assert rows[2] == {"role": "user", "content": "And c.py?"}
+
+
+def in_background(*later: httpx2.Response) -> Callable[[httpx2.Request], httpx2.Response]:
+    """A server whose answer is made later."""
+    whole, _ = response(1, "m-1", Said("Only one writes."))
+    waiting = {**whole, "status": "queued", "output": [], "usage": None}
+    answers = [httpx2.Response(200, json=waiting), *later, httpx2.Response(200, json=whole)]
+    return lambda request: answers.pop(0)
+
+
+async def test_an_answer_made_in_the_background_is_recorded_when_it_is_asked_for(
+    engine: Engine,
+) -> None:
+    inner = openai_client(in_background(httpx2.Response(503, json={})))
+    async with eventctx.wrap(inner, engine, "s") as client:
+        begun = await client.responses.create(**RESPONSE, background=True)
+        assert (await types_of(engine)).count("provider:response") == 0
+        with pytest.raises(openai.InternalServerError):
+            await client.responses.retrieve(begun.id)
+        assert (await client.responses.retrieve(begun.id)).output_text == "Only one writes."
+    types = await types_of(engine)
+    assert types.count("provider:request") == types.count("provider:response") == 1
+    assert "provider:error" not in types
+    assert types.count("prompt:complete") == 1
+    assert "Only one writes." in json.dumps(await (await engine.session("s")).get_messages())
+
+
+@pytest.mark.parametrize("status", ["failed", "cancelled"])
+async def test_a_response_that_failed_is_no_answer(engine: Engine, status: str) -> None:
+    whole, _ = response(1, "m-1", Said())
+    error = {"code": "server_error", "message": "unplugged"} if status == "failed" else None
+    answer = {**whole, "status": status, "error": error}
+    inner = openai_client(lambda request: httpx2.Response(200, json=answer))
+    async with eventctx.wrap(inner, engine, "s") as client:
+        await client.responses.create(**RESPONSE)
+    failed = [one async for one in engine.records("s") if one.type == "provider:error"]
+    assert (b"unplugged" if status == "failed" else b'"status":"cancelled"') in failed[0].payload
+
+
+# -- streams that are left ------------------------------------------------------------------------
+
+
+async def left_after(stream: Any, events: int) -> None:
+    async for _ in stream:
+        events -= 1
+        if not events:
+            break
+    await stream.close()
+
+
+async def test_a_stream_that_is_left_at_its_end_is_whole_for_the_next_call(engine: Engine) -> None:
+    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+        stream = await client.messages.create(**CLAUDE, stream=True)
+        async for one in stream:
+            if one.type == "message_stop":
+                break
+        await client.messages.create(**CLAUDE)
+    assert (await types_of(engine)).count("provider:response") == 2
+    assert engine.hooks.stats().dropped == {}
+
+
+async def test_what_was_received_of_a_stream_that_was_left_is_in_the_transcript(
+    engine: Engine,
+) -> None:
+    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+        await left_after(await client.messages.create(**CLAUDE, stream=True), 4)
+        left = await (await engine.session("s")).get_messages()
+        await client.messages.create(**CLAUDE)
+    assert "Both check" in json.dumps(left[1])
+    assert "a path." not in json.dumps(left)
+    types = await types_of(engine)
+    assert types.count("prompt:submit") == 1
+    assert [one for one in types if one.startswith("provider:")] == [
+        *("provider:request", "provider:error", "provider:request", "provider:response")
+    ]
+    rows = await (await engine.session("s")).get_messages()
+    assert [row["role"] for row in rows] == ["user", "assistant"]
+    assert "a path." in json.dumps(rows[1])
+
+
+async def test_a_response_whose_stream_is_left_is_no_answer(engine: Engine) -> None:
+    async with eventctx.wrap(openai_client(ScriptedServer()), engine, "s") as client:
+        await left_after(await client.responses.create(**RESPONSE, stream=True), 2)
+    failed = [one async for one in engine.records("s") if one.type == "provider:error"]
+    assert b'"status":"cancelled"' in failed[0].payload

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eventctx.documents.times import iso_or
 from eventctx.log.naming import message_name
 from eventctx.projections import figures
-from eventctx.search.recall import Recalled
+from eventctx.search.recall import Recall, Recalled
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -16,9 +16,14 @@ Found = tuple[list[Recalled], dict[str, int | None]]
 """Messages, and the time in each session of records that the imported file has no time of."""
 
 
-async def found_by(engine: Engine, query: str, session: str | None, limit: int) -> Found:
-    """The messages that match best. Raises StreamNotFound, InvalidSetting, StoreUnavailable."""
-    found = await engine.recall(query, session, limit)
+async def found_by(
+    engine: Engine, query: str, session: str | None, limit: int, recall: Recall | None = None
+) -> Found:
+    """The messages that match best, by ``recall`` or the engine's own search.
+
+    Raises StreamNotFound, InvalidSetting, StoreUnavailable.
+    """
+    found = await (recall or engine.recaller()).search(query, session, limit)
     sessions = {one.session for one in found}
     return found, {one: await _undated(engine, one) for one in sessions}
 

@@ -13,7 +13,7 @@ from eventctx.documents.request_view import last_request, view_document, view_of
 from eventctx.documents.search import found_by, search_document
 from eventctx.documents.times import iso
 from eventctx.documents.why import why_document
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidSetting, StreamNotFound
 from eventctx.log.naming import RequestName, message_name
 from eventctx.mcp.arguments import (
     LostCall,
@@ -23,6 +23,7 @@ from eventctx.mcp.arguments import (
     number_of,
 )
 from eventctx.mcp.bounded import Rows, bounded
+from eventctx.mcp.searching import KeptSearch
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
 from eventctx.queries.figures import figures_of
@@ -44,12 +45,23 @@ _SHORTEST_ROW: Final = 20
 class AgentAnswers:
     """Answers about one store, none longer than ``most`` characters of JSON.
 
-    A call that names no session is about the one last active in ``project``.
+    A call that names no session is about ``asking``, the session that it comes from, and where that
+    is not known about the one last active in ``project``.
     """
 
-    def __init__(self, engine: Engine, project: Path, most: int, discretion: Discretion) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        search: KeptSearch,
+        project: Path,
+        most: int,
+        discretion: Discretion,
+        asking: str | None = None,
+    ) -> None:
         self._engine = engine
+        self._search = search.of
         self._project = project
+        self._asking = asking
         self._most = most
         self._discretion = discretion
 
@@ -58,12 +70,14 @@ class AgentAnswers:
         session = await self._session(asked.session)
         if asked.message is not None:
             number = number_of(asked.message)
-            found = await self._engine.recaller().message(session, number)
+            found = await self._search(self._engine).message(session, number)
             return self._page(session, found, asked.start)
         if asked.query is None or not asked.query.strip():
             raise InvalidSetting("arguments: expected a `query` or a `message`, found neither")
         # One more than asked for tells whether there are more.
-        hits = search_document(await found_by(self._engine, asked.query, session, asked.limit + 1))
+        recall = self._search(self._engine)
+        matches = await found_by(self._engine, asked.query, session, asked.limit + 1, recall)
+        hits = search_document(matches)
         shown = self._discretion.found(hits[: asked.limit], asked.query, [session])
         rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]
         head = {"session": session, "query": self._discretion.text(asked.query)}
@@ -113,9 +127,22 @@ class AgentAnswers:
     # -- parts -----------------------------------------------------------------------------------
 
     async def _session(self, name: str | None) -> str:
-        if name is None:
+        if name is not None:
+            return (await find_session(self._engine, name)).stream
+        if self._asking is None:
             return (await last_in_project(self._engine, self._project)).stream
-        return (await find_session(self._engine, name)).stream
+        info = await self._engine.store.head(self._asking)
+        if info is None or info.deleted:
+            # The last one of the project is another conversation: it must be asked for by name.
+            error = StreamNotFound(self._asking)
+            what = f"this conversation ({self._asking!r}) is not in the log yet: "
+            way = (
+                "`eventctx hook` or `eventctx watch` imports it; to ask about another one, name it "
+                "as `session`"
+            )
+            error.args = (what + way,)
+            raise error
+        return info.stream
 
     def _redacted(self, value: Any, session: str) -> Any:
         return self._discretion.document(value, [session])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+import re
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -15,8 +16,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _Session = Annotated[
     str | None,
     msgspec.Meta(
-        description="A session's id or the beginning of one. Default: the one last active in this "
-        "project directory."
+        description="A session's id or the beginning of one. Default: this conversation, or where "
+        "the server cannot know it, the one last active in this project directory."
     ),
 ]
 _Skip = Annotated[Count, msgspec.Meta(description="Rows to pass over, to read on. Default 0.")]
@@ -82,6 +83,8 @@ class ViewCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 300
 
 
+_PATH: Final = re.compile(r"`\$\.(\w+)`")
+
 A = TypeVar("A", RecallCall, LostCall, WhyCall, ViewCall)
 
 
@@ -97,7 +100,18 @@ def read(given: object, arguments: type[A]) -> A:
         return msgspec.convert({} if given is None else given, arguments, strict=False)
     except msgspec.ValidationError as error:
         names = ", ".join(f"`{one}`" for one in arguments.__struct_fields__)
-        raise InvalidSetting(f"arguments: {error}; expected some of {names}") from error
+        choices = _choices(arguments, str(error))
+        raise InvalidSetting(f"arguments: {error}{choices}; expected some of {names}") from error
+
+
+def _choices(arguments: type[Any], problem: str) -> str:
+    """The words of the argument that a problem is about; "" where it is none of a few words."""
+    path = _PATH.search(problem)
+    if path is None:
+        return ""
+    given = schema_of(arguments)["properties"].get(path[1], {})
+    words = [word for one in given.get("anyOf", ()) for word in one.get("enum", ())]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def number_of(message: int | str) -> int:

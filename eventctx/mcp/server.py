@@ -26,6 +26,8 @@ from eventctx.mcp.arguments import (
     read,
     schema_of,
 )
+from eventctx.mcp.asking import asking_session
+from eventctx.mcp.searching import KeptSearch
 from eventctx.safe_text import without_password
 from eventctx.version import __version__
 
@@ -92,14 +94,16 @@ def mcp_server(
 ) -> Server[Any]:
     """A server about one store, which it only reads.
 
-    A call that names no session is about the one last active in ``project``. No answer has more
-    than ``most`` characters; secrets in it are replaced, unless ``reveal``. An error of ours is a
-    tool's error, with its type. Raises InvalidSetting for a ``most`` below ``FEWEST``.
+    A call that names no session is about the one that it comes from, where the program says so
+    (Codex), else about the one last active in ``project``. No answer has more than ``most``
+    characters; secrets in it are replaced, unless ``reveal``. An error of ours is a tool's error,
+    with its type. Raises InvalidSetting for a ``most`` below ``FEWEST``.
     """
     if most < FEWEST:
         raise InvalidSetting(f"most: expected {FEWEST} characters or more, found {most}")
     discretion = Discretion(reveal=reveal)
     folder = project.resolve()
+    search = KeptSearch()
 
     async def tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
@@ -107,15 +111,15 @@ def mcp_server(
         return types.ListToolsResult(tools=_definitions())
 
     async def call(
-        _: ServerRequestContext[Any], asked: types.CallToolRequestParams
+        context: ServerRequestContext[Any], asked: types.CallToolRequestParams
     ) -> types.CallToolResult:
         try:
             tool = _named(asked.name)
             arguments = read(asked.arguments, tool.arguments)
             async with opened() as engine:
-                answer = await tool.answer(
-                    AgentAnswers(engine, folder, most, discretion), arguments
-                )
+                asking = asking_session(context.meta)
+                answers = AgentAnswers(engine, search, folder, most, discretion, asking)
+                answer = await tool.answer(answers, arguments)
         except EventctxError as error:
             text = discretion.text(without_password(str(error)))[: most // 2]
             failed = {"error": type(error).__name__, "message": text}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +194,8 @@ async def test_errors_are_the_tools_and_say_what_to_do(engine: Engine) -> None:
         assert "`message`" in message
         _, message = await failure(client, "lost", session="talk", colour="red")
         assert "colour" in message
+        _, message = await failure(client, "lost", session="talk", kind="files")
+        assert "(command, decision, file, instruction, result)" in message
         _, message = await failure(client, "recall", session="talk")
         assert "`query` or a `message`" in message
         _, message = await failure(client, "recall", session="talk", message=8, start=10**9)
@@ -241,6 +243,64 @@ async def test_without_a_name_the_last_session_of_the_folder_is_meant(tmp_path: 
             kind, message = await failure(client, "recall", query="be")
     assert kind == "StreamNotFound"
     assert "'other' or 'new' or 'old'" in message
+
+
+async def test_a_call_that_says_where_it_comes_from_is_about_that_session(tmp_path: Path) -> None:
+    async with eventctx.open("memory://") as engine:
+        for name, day in [("asking", 1), ("latest", 2)]:
+            path = transcript(tmp_path / f"{name}.jsonl", name, tmp_path, day, f"Be {name}.")
+            await import_file(engine.store, path)
+        async with served(engine, project=tmp_path) as client:
+
+            async def answer(meta: Any, **arguments: Any) -> Any:
+                found = await client.call_tool("recall", {"query": "be", **arguments}, meta=meta)
+                return json.loads(found.content[0].text)
+
+            assert (await answer({"threadId": "asking"}))["session"] == "asking"
+            assert (await answer({"threadId": "asking"}, session="latest"))["session"] == "latest"
+            for unusable in ({}, {"threadId": 7}, {"threadId": "a/b"}):
+                assert (await answer(unusable))["session"] == "latest"
+            failed = await answer({"threadId": "new"})
+    assert failed["error"] == "StreamNotFound"
+    assert "'new'" in failed["message"]
+    assert "name it as `session`" in failed["message"]
+
+
+async def written(path: Path, words: str) -> Path:
+    async with eventctx.open(path) as engine:
+        await (await engine.session("s")).add_message({"role": "user", "content": words})
+    return path
+
+
+async def test_a_search_goes_on_from_the_one_before_and_notices_another_store(
+    tmp_path: Path,
+) -> None:
+    store = await written(tmp_path / "agent.db", "hello there")
+    begun: list[int] = []
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Engine]:
+        async with eventctx.open(store, read_only=True) as engine:
+            read_all = engine.store.read_all
+
+            def noted(**asked: Any) -> Any:
+                begun.append(asked["after"])
+                return read_all(**asked)
+
+            engine.store.read_all = noted  # type: ignore[method-assign]
+            yield engine
+
+    async with Client(mcp_server(opened, project=NOWHERE)) as client:
+        first = await ask(client, "recall", session="s", query="hello")
+        assert begun[0] == -1  # from the first record on
+        begun.clear()
+        assert await ask(client, "recall", session="s", query="hello") == first
+        assert -1 not in begun
+        (await written(tmp_path / "other.db", "good morning")).rename(store)
+        for suffix in ("-wal", "-shm"):
+            store.with_name(store.name + suffix).unlink(missing_ok=True)
+        assert not (await ask(client, "recall", session="s", query="hello"))["found"]
+        assert (await ask(client, "recall", session="s", query="morning"))["found"]
 
 
 async def test_the_program_serves_over_stdio_before_and_after_its_store_is_made(

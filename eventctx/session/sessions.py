@@ -233,11 +233,16 @@ class Sessions:
                 await found.close()
 
     async def close_all(self) -> None:
-        """Close every session; then raise the first error, if there was one."""
+        """Close every session; then raise the first error, if there was one.
+
+        Of a session that was deleted meanwhile nothing is to be written.
+        """
         failed: BaseException | None = None
         for session in list(self._openings):
             try:
                 await self.close(session)
+            except SessionWasDeleted:
+                pass
             except BaseException as error:  # a cancellation, too, waits until all are closed
                 failed = failed or error
         for queue in riding_to(self._environment.store):

@@ -15,6 +15,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, SessionWasDeleted, StreamNotFound
 from eventctx.importers.load import import_file
+from eventctx.log.events import PlanStart
 from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
@@ -377,3 +378,17 @@ async def test_sessions_expire_by_their_last_record_and_younger_forks_keep_them(
         await engine.erase("old", [0])
         found = await engine.expired(3_500)
         assert [(one.session, one.kept_by) for one in found] == [("kept", ("fork",)), ("old", ())]
+
+
+async def test_an_engine_closes_though_another_process_deleted_its_session(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with eventctx.open(path) as other:
+        async with eventctx.open(path) as engine:
+            gone, kept = await engine.session("gone"), await engine.session("kept")
+            for context in (gone, kept):
+                await context.add_message({"role": "user", "content": "hello"})
+            await other.delete("gone", reason="asked for")
+            for context in (gone, kept):
+                await context.emit(PlanStart())
+        kept_ones = [one.type async for one in other.records("kept")]
+        assert kept_ones[-1] == "plan:start"

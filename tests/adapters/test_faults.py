@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -166,3 +167,16 @@ async def cancelled_after(make: Make, folder: Path, steps: int) -> bool:
         )
         assert (begun, pre) == (over, post + failed), f"after {steps} steps"
         return ended
+
+
+async def test_a_conversation_goes_on_behind_arguments_that_are_no_json(
+    make: Make, tmp_path: Path
+) -> None:
+    call = ToolRequest("call_n", "read", {"page": float("nan")})
+    replies = [Reply(calls=[call]), *[Reply(f"done-{place}.") for place in range(3)]]
+    async with running(make, tmp_path, ScriptedAgent(replies, [read])) as run:
+        with suppress(Exception):  # some hosts refuse such an answer
+            await run.driver.ask("question-0.")
+        await run.driver.ask("question-1.")
+        await run.check_received()
+        await run.check_transcript("question-0.", "question-1.")

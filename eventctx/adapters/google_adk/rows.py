@@ -14,6 +14,7 @@ from typing import Any, Final
 from google.genai import types
 
 from eventctx.adapters.kit.host_list import plain_identity
+from eventctx.adapters.kit.recordable import recordable
 
 Row = dict[str, Any]
 
@@ -31,7 +32,7 @@ def rows_of(contents: Sequence[types.Content]) -> list[Row]:
 def _row(content: types.Content) -> Row:
     role = "assistant" if content.role == "model" else "user"
     dumped = content.model_dump(mode="json", exclude_none=True).get("parts", [])
-    return {"role": role, "content": [_block(part) for part in dumped]}
+    return recordable({"role": role, "content": [_block(part) for part in dumped]})
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:

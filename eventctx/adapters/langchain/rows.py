@@ -22,6 +22,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from eventctx.adapters.kit.host_list import plain_identity
+from eventctx.adapters.kit.recordable import recordable
 
 Row = dict[str, Any]
 
@@ -31,9 +32,9 @@ _NOT_SENT: Final = frozenset(("artifact", "response_metadata", "usage_metadata")
 
 
 def row_of(message: BaseMessage) -> Row:
-    """A message as a row."""
+    """A message as a row. What is no JSON in it, such as an argument of NaN, stands as a text."""
     fields = message.model_dump(exclude=set(_NOT_SENT))
-    return {"role": _ROLES.get(message.type, message.type), **fields}
+    return recordable({"role": _ROLES.get(message.type, message.type), **fields})
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:

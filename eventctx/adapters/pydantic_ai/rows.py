@@ -15,6 +15,7 @@ from typing import Any, Final
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from eventctx.adapters.kit.host_list import plain_identity
+from eventctx.adapters.kit.recordable import recordable
 
 Row = dict[str, Any]
 
@@ -66,11 +67,11 @@ def rows_of(messages: Sequence[ModelMessage], *, whole: bool = False) -> list[li
     """
     if whole:
         dumped = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    else:
-        dumped = ModelMessagesTypeAdapter.dump_python(
-            list(messages), mode="json", exclude={"__all__": _PROGRAM}, fallback=str
-        )
-    return [_rows(one) for one in dumped]
+        return [_rows(one) for one in dumped]
+    dumped = ModelMessagesTypeAdapter.dump_python(
+        list(messages), mode="json", exclude={"__all__": _PROGRAM}, fallback=str
+    )
+    return [[recordable(row) for row in _rows(one)] for one in dumped]
 
 
 def _rows(message: dict[str, Any]) -> list[Row]:

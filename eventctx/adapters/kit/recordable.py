@@ -1,0 +1,44 @@
+"""A host's row as the log can hold it: what is no JSON stands as a text.
+
+A host keeps a message in its own storage and gives it with every request. If the log refused one,
+every later turn of that conversation would fail, although the host can live with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventctx.errors import InvalidMessage
+from eventctx.messages.encoding import MAX_DEPTH, plain_message
+
+Row = dict[str, Any]
+
+
+def recordable(row: Row) -> Row:
+    """The row, or a copy in which a text says what no JSON holds.
+
+    Such are NaN, objects of the program, integers beyond 64 bits, half of a surrogate pair, and
+    what is nested too deeply.
+    """
+    try:
+        return plain_message(row)
+    except InvalidMessage:
+        made: Row = _told(row, 0)
+        return made
+
+
+def _told(value: Any, depth: int) -> Any:
+    if isinstance(value, dict | list | tuple):
+        if depth >= MAX_DEPTH:
+            return _text(value)
+        if isinstance(value, dict):
+            return {_text(key): _told(one, depth + 1) for key, one in value.items()}
+        return [_told(one, depth + 1) for one in value]
+    try:
+        return plain_message({"value": value})["value"]
+    except InvalidMessage:
+        return _text(value)
+
+
+def _text(value: object) -> str:
+    return str(value).encode("utf-8", "backslashreplace").decode()

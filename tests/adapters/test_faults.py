@@ -32,6 +32,7 @@ DRIVERS = {
     "openai-agents": ("openai_agents", "AgentsDriver", "agents"),
     "langchain": ("langchain", "LangChainDriver", "langchain"),
     "pydantic-ai": ("pydantic_ai", "PydanticDriver", "pydantic_ai"),
+    "agent-framework": ("agent_framework", "AgentFrameworkDriver", "agent_framework"),
     "strands": ("strands", "StrandsDriver", "strands"),
     "google-adk": ("google_adk", "GoogleAdkDriver", "google.genai"),
 }

@@ -181,3 +181,38 @@ async def test_the_hooks_import_and_never_stop_the_agent(
         assert await hook({**given, "session_id": "../x"}, None, {"signal": None}) == {}
         assert await hook(empty, None, {"signal": None}) == {}
     assert len(caplog.records) == 2
+
+
+async def test_lines_that_come_behind_the_end_of_a_turn_are_imported(engine: Engine) -> None:
+    """Claude Code writes the last ones a tenth of a second after it called the hook."""
+    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
+    store = EventctxSessionStore(engine)
+    hooks = store.hooks()
+
+    async def happens(event: str) -> None:
+        given: Any = {
+            "hook_event_name": event,
+            "session_id": SESSION,
+            "transcript_path": f"/home/-work-parser/{SESSION}.jsonl",
+        }
+        (hook,) = hooks[event][0].hooks  # type: ignore[index]
+        assert await hook(given, None, {"signal": None}) == {}
+
+    async def known() -> int:
+        known = await engine.store.head(SESSION) is not None
+        return len(await engine.transcript(SESSION)) if known else 0
+
+    said = ClaudeCode()
+    said.user("One?").answer("m1", {"type": "text", "text": "Yes."}).user("Two?").user("Three?")
+    first, answer, second, third = said.rows
+    await store.append(MAIN, [first])
+    assert await known() == 0
+    await happens("Stop")
+    assert await known() == 1
+    await store.append(MAIN, [answer, second])
+    assert await known() == 3
+    await happens("UserPromptSubmit")
+    await store.append(MAIN, [third])
+    assert await known() == 3
+    await happens("Stop")
+    assert await known() == 4

@@ -59,6 +59,7 @@ class EventctxSessionStore:
         self._clock = clock
         self._locks = KeyedLock()
         self._known: dict[TranscriptKey, set[str]] = {}
+        self._over: set[str] = set()
 
     # -- the SDK's SessionStore ------------------------------------------------------------------
 
@@ -77,6 +78,14 @@ class EventctxSessionStore:
             draft = lines_draft(cast("Sequence[Entry]", new), self._clock())
             await self._store.append(transcript.stream, [draft], ANY)
             known.update(one["uuid"] for one in new if isinstance(one.get("uuid"), str))
+        if transcript.session in self._over and any("uuid" in one for one in new):
+            from eventctx.adapters.claude_agent_sdk.hooks import import_quietly
+
+            main: SessionListSubkeysKey = {
+                "project_key": transcript.project,
+                "session_id": transcript.session,
+            }
+            await import_quietly(self.import_session, main)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
         """All entries of a transcript, equal to what was appended; None for an unknown one."""
@@ -142,11 +151,12 @@ class EventctxSessionStore:
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
         """Hooks that import a session before a compaction and after each turn.
 
-        An import that fails is logged, and changes nothing for the agent.
+        The last lines of a turn come behind its end, and are imported with their append. An import
+        that fails is logged, and changes nothing for the agent.
         """
         from eventctx.adapters.claude_agent_sdk.hooks import importing_hooks
 
-        return importing_hooks(self.import_session)
+        return importing_hooks(self.import_session, self._over)
 
     # -- streams ---------------------------------------------------------------------------------
 

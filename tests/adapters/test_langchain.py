@@ -30,8 +30,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
 import eventctx
-from eventctx.adapters.kit import HostSession
-from eventctx.adapters.langchain import EventctxMiddleware, middleware
+from eventctx.adapters.kit import HostSession, open_sessions
+from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.adapters.langchain.rows import KnownRows, row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
@@ -172,7 +172,7 @@ async def test_it_serves_agents_of_another_loop(
 async def test_more_threads_than_are_held_are_recorded_all_the_same(
     engine: Engine, agent_of: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(middleware, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(open_sessions, "MAX_SESSIONS", 2)
     agent = agent_of(scripted(*[AIMessage("Yes.")] * 9))
     for name in ("a", "b", "c", "a", "b", "t", "t"):
         run: Any = {"configurable": {"thread_id": name}}

@@ -7,13 +7,13 @@ recorded. Where a server keeps the conversation, a list holds what is new: it is
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from agent_framework import ChatResponse, Message
 
 from eventctx.adapters.agent_framework.rows import KnownContents, Row, identity
+from eventctx.adapters.kit.failures import call_failed, turn_failed
 from eventctx.adapters.kit.host_list import held_against
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import Usage, UsageForm, read_usage
@@ -72,6 +72,10 @@ class Conversation:
         """The conversation that a session holds."""
         return cls(context, await context.get_messages())
 
+    def close(self) -> None:
+        """Stop observing the session, which stays open."""
+        self.host.close()
+
     def messages(self) -> list[Message]:
         """The transcript as messages, never compacted."""
         return self._known.messages_of(self._rows)
@@ -101,10 +105,7 @@ class Conversation:
         """The run failed, or was cancelled. Its host may forget it, and go on from before it."""
         if self._failed is None:
             self._failed = self._begun
-        if is_cancellation(error):
-            await self.turns.turn_ended("cancelled")
-        else:
-            await self.turns.turn_ended("error", f"{type(error).__name__}: {error}")
+        await turn_failed(self.turns, error)
 
     async def store(self, messages: Sequence[Message]) -> None:
         """Add messages that the framework stores itself."""
@@ -176,9 +177,7 @@ class Conversation:
 
     async def call_failed(self, error: BaseException) -> None:
         """The call failed, or was cancelled."""
-        await self.turns.model_failed(
-            type(error).__name__, str(error), cancelled=is_cancellation(error)
-        )
+        await call_failed(self.turns, error)
 
     # -- the transcript --------------------------------------------------------------------------
 
@@ -243,11 +242,6 @@ def _with_passing(
     for at, one in enumerate(found):
         made += [*before.get(at, ()), one]
     return made + before.get(len(found), [])
-
-
-def is_cancellation(error: BaseException) -> bool:
-    """Whether an error says that somebody gave up, and not that something failed."""
-    return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
 
 
 def _usage_of(response: ChatResponse[Any]) -> Usage | None:

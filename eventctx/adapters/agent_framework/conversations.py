@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
-from typing import Any, Final
+from typing import Any
 
 from eventctx.adapters.agent_framework.conversation import Conversation
 from eventctx.adapters.agent_framework.runs import RUN, AgentRun, Caller
 from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.errors import InvalidSetting
-
-MAX_SESSIONS: Final = 256
-"""Most conversations whose transcripts are held; the least recently used is dropped first."""
 
 
 class Conversations:
@@ -22,19 +19,16 @@ class Conversations:
         self.given = given
         self._session = session
         self._settings = settings
-        self._open: OrderedDict[str, Conversation] = OrderedDict()
+        self._open: OpenSessions[Conversation] = OpenSessions()
 
     async def of(self, name: str) -> Conversation:
         """The conversation of a session. Called in the engine's loop."""
-        found = self._open.get(name)
-        if found is None:
+
+        async def opened() -> Conversation:
             context = await self.given.engine.session(name, **self._settings)
-            found = self._open[name] = await Conversation.opened(context)
-            if len(self._open) > MAX_SESSIONS:
-                _, oldest = self._open.popitem(last=False)
-                oldest.host.close()
-        self._open.move_to_end(name)
-        return found
+            return await Conversation.opened(context)
+
+        return await self._open.of(name, opened)
 
     async def link(self, caller: Caller, name: str) -> None:
         """Record that a session belongs to the one whose tool call started it."""

@@ -22,10 +22,11 @@ from agent_framework import (
     included_messages,
 )
 
-from eventctx.adapters.agent_framework.conversation import ChatCall, Conversation, is_cancellation
+from eventctx.adapters.agent_framework.conversation import ChatCall, Conversation
 from eventctx.adapters.agent_framework.conversations import Conversations
 from eventctx.adapters.agent_framework.rows import instructions_of, tool_definitions
 from eventctx.adapters.agent_framework.runs import CALLER, RUN, AgentRun, Caller, watched, within
+from eventctx.adapters.kit.failures import tool_failed
 
 T = TypeVar("T")
 Next = Callable[[], Awaitable[None]]
@@ -168,11 +169,10 @@ class FunctionCalls(_Seam, FunctionMiddleware):
         await self._in(run.session, lambda found: found.turns.tool_ended(call_id, text, name=name))
 
     async def _failed(self, run: AgentRun, name: str, call_id: str, error: BaseException) -> None:
-        left = is_cancellation(error) or isinstance(error, UserInputRequiredException)
-        kind, words = type(error).__name__, str(error)
+        waits = isinstance(error, UserInputRequiredException)
         await self._in(
             run.session,
-            lambda found: found.turns.tool_failed(call_id, kind, words, cancelled=left, name=name),
+            lambda found: tool_failed(found.turns, call_id, error, name=name, cancelled=waits),
         )
 
 

@@ -24,6 +24,7 @@ from eventctx.adapters.google_adk.rows import (
     rows_of,
     tool_definitions,
 )
+from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.engine import Engine
@@ -116,8 +117,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         """Record that the model call failed."""
 
         async def failed() -> None:
-            turns = (await self._host(callback_context)).turns
-            await turns.model_failed(type(error).__name__, str(error))
+            await call_failed((await self._host(callback_context)).turns, error)
 
         await self._given.run(failed())
 
@@ -161,13 +161,8 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         """Record that a tool call failed, or was cancelled."""
 
         async def failed() -> None:
-            await (await self._host(tool_context)).turns.tool_failed(
-                tool_context.function_call_id,
-                type(error).__name__,
-                str(error),
-                cancelled=isinstance(error, asyncio.CancelledError),
-                name=tool.name,
-            )
+            turns = (await self._host(tool_context)).turns
+            await tool_failed(turns, tool_context.function_call_id, error, name=tool.name)
 
         await self._given.run(failed())
 
@@ -200,10 +195,12 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         run = self._runs.pop(invocation, None)
         for name in [] if run is None else run.begun:
             host = self._open.get(name)
-            if host is not None and error is None:
+            if host is None:
+                continue
+            if error is None:
                 await host.turns.turn_ended()
-            elif host is not None:
-                await host.turns.turn_ended("error", f"{type(error).__name__}: {error}")
+            else:
+                await turn_failed(host.turns, error)
 
     async def _decided(self, context: CallbackContext, request: LlmRequest) -> list[types.Content]:
         host = await self._host(context)

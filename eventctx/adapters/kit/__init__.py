@@ -1,11 +1,32 @@
 """The kit that adapters for agent frameworks are made of: a host's list of messages as a session.
 
-``docs/how-to/write-an-adapter.md`` makes one with it.
+``docs/how-to/write-an-adapter.md`` makes one with it, ``docs/reference/adapter-kit.md`` lists it.
 """
 
 from __future__ import annotations
 
+from eventctx.adapters.kit.failures import call_failed, is_cancellation, tool_failed, turn_failed
+from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_list import HostList, held_against, plain_identity
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.loops import context_in_loop, engine_in_loop, run_in, wait_in
+from eventctx.adapters.kit.open_sessions import OpenSessions
+from eventctx.log.usage import Usage
 
-__all__ = ["HostList", "HostSession", "held_against", "plain_identity"]
+__all__ = [
+    "GivenEngine",
+    "HostList",
+    "HostSession",
+    "OpenSessions",
+    "Usage",
+    "call_failed",
+    "context_in_loop",
+    "engine_in_loop",
+    "held_against",
+    "is_cancellation",
+    "plain_identity",
+    "run_in",
+    "tool_failed",
+    "turn_failed",
+    "wait_in",
+]

@@ -7,28 +7,25 @@ session's view is sent instead; the state is not changed.
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
 from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
+from eventctx.adapters.kit.failures import call_failed, tool_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, Usage, read_usage
 from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
-
-MAX_SESSIONS: Final = 256
-"""Most threads whose transcripts are held; the least recently used is dropped first."""
 
 
 class _Thread:
@@ -38,6 +35,9 @@ class _Thread:
         self.host = HostSession(context, identity)
         self.turns = self.host.turns
         self.rows = KnownRows()
+
+    def close(self) -> None:
+        self.host.close()
 
 
 class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -62,7 +62,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._session = session
         self._settings = settings
-        self._open: OrderedDict[str, _Thread] = OrderedDict()
+        self._open: OpenSessions[_Thread] = OpenSessions()
         self._given = GivenEngine(engine, "langchain")
 
     def close(self) -> None:
@@ -165,15 +165,10 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         return str(name)
 
     async def _thread(self, name: str) -> _Thread:
-        thread = self._open.get(name)
-        if thread is None:
-            context = await self._given.engine.session(name, **self._settings)
-            thread = self._open[name] = _Thread(context)
-            if len(self._open) > MAX_SESSIONS:
-                _, oldest = self._open.popitem(last=False)
-                oldest.host.close()
-        self._open.move_to_end(name)
-        return thread
+        async def opened() -> _Thread:
+            return _Thread(await self._given.engine.session(name, **self._settings))
+
+        return await self._open.of(name, opened)
 
     async def _begun(self, name: str, agent: str | None, messages: list[AnyMessage]) -> None:
         thread = await self._thread(name)
@@ -215,9 +210,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         await turns.model_answered()
 
     async def _model_failed(self, name: str, error: BaseException) -> None:
-        cancelled = isinstance(error, asyncio.CancelledError)
-        turns = (await self._thread(name)).turns
-        await turns.model_failed(type(error).__name__, str(error), cancelled=cancelled)
+        await call_failed((await self._thread(name)).turns, error)
 
     async def _tool_began(self, name: str, request: ToolCallRequest) -> None:
         call, thread = request.tool_call, await self._thread(name)
@@ -236,14 +229,8 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
             await turns.tool_ended(call["id"], answer, name=call["name"])
 
     async def _tool_failed(self, name: str, request: ToolCallRequest, error: BaseException) -> None:
-        cancelled = isinstance(error, asyncio.CancelledError)
-        await (await self._thread(name)).turns.tool_failed(
-            request.tool_call["id"],
-            type(error).__name__,
-            str(error),
-            cancelled=cancelled,
-            name=request.tool_call["name"],
-        )
+        turns, call = (await self._thread(name)).turns, request.tool_call
+        await tool_failed(turns, call["id"], error, name=call["name"])
 
 
 def _agent_name() -> str | None:

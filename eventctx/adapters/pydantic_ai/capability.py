@@ -7,11 +7,9 @@ model request is sent the session's view instead; the run's own messages are not
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections import OrderedDict
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from pydantic_ai.capabilities import AbstractCapability, WrapRunHandler, WrapToolExecuteHandler
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
@@ -27,8 +25,10 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
+from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.pydantic_ai.rows import (
     MessageRows,
     identity,
@@ -41,9 +41,6 @@ from eventctx.log.usage import PYDANTIC_AI, read_usage
 from eventctx.search.tool import DESCRIPTION, TOOL_NAME, parameters
 from eventctx.session.context import Context
 
-MAX_SESSIONS: Final = 256
-"""Most conversations whose transcripts are held; the least recently used is dropped first."""
-
 
 class _Conversation:
     """A conversation's session, and the rows of the messages that its run holds."""
@@ -53,6 +50,9 @@ class _Conversation:
         self.host = HostSession(context, identity)
         self.turns = self.host.turns
         self.rows = MessageRows()
+
+    def close(self) -> None:
+        self.host.close()
 
 
 class Eventctx(AbstractCapability[Any]):
@@ -80,7 +80,7 @@ class Eventctx(AbstractCapability[Any]):
         self._session = session
         self._recall = recall
         self._settings = settings
-        self._open: OrderedDict[str, _Conversation] = OrderedDict()
+        self._open: OpenSessions[_Conversation] = OpenSessions()
 
     def close(self) -> None:
         """Close the store that the capability opened. An engine that was given stays open."""
@@ -183,15 +183,10 @@ class Eventctx(AbstractCapability[Any]):
         return str(self._session or context.conversation_id or context.run_id)
 
     async def _conversation(self, name: str) -> _Conversation:
-        found = self._open.get(name)
-        if found is None:
-            context = await self._given.engine.session(name, **self._settings)
-            found = self._open[name] = _Conversation(context)
-            if len(self._open) > MAX_SESSIONS:
-                _, oldest = self._open.popitem(last=False)
-                oldest.host.close()
-        self._open.move_to_end(name)
-        return found
+        async def opened() -> _Conversation:
+            return _Conversation(await self._given.engine.session(name, **self._settings))
+
+        return await self._open.of(name, opened)
 
     async def _recalled(self, name: str, arguments: dict[str, Any]) -> str:
         context = (await self._conversation(name)).context
@@ -206,11 +201,7 @@ class Eventctx(AbstractCapability[Any]):
         await found.turns.turn_ended()
 
     async def _failed(self, name: str, error: BaseException) -> None:
-        turns = (await self._conversation(name)).turns
-        if _is_cancellation(error):
-            await turns.turn_ended("cancelled")
-        else:
-            await turns.turn_ended("error", f"{type(error).__name__}: {error}")
+        await turn_failed((await self._conversation(name)).turns, error)
 
     async def _decided(
         self, name: str, held: list[ModelMessage], request: ModelRequestContext
@@ -240,8 +231,7 @@ class Eventctx(AbstractCapability[Any]):
         await found.host.mirror(found.rows.then(response))
 
     async def _model_failed(self, name: str, error: BaseException) -> None:
-        turns = (await self._conversation(name)).turns
-        await turns.model_failed(type(error).__name__, str(error))
+        await call_failed((await self._conversation(name)).turns, error)
 
     async def _tool_began(self, name: str, call: ToolCallPart) -> None:
         turns = (await self._conversation(name)).turns
@@ -254,13 +244,8 @@ class Eventctx(AbstractCapability[Any]):
 
     async def _tool_failed(self, name: str, call: ToolCallPart, error: BaseException) -> None:
         deferred = isinstance(error, CallDeferred | ApprovalRequired)
-        await (await self._conversation(name)).turns.tool_failed(
-            call.tool_call_id,
-            type(error).__name__,
-            str(error),
-            cancelled=deferred or _is_cancellation(error),
-            name=call.tool_name,
-        )
+        turns, key = (await self._conversation(name)).turns, call.tool_call_id
+        await tool_failed(turns, key, error, name=call.tool_name, cancelled=deferred)
 
 
 def _same(messages: list[ModelMessage], held: list[ModelMessage]) -> bool:
@@ -277,7 +262,3 @@ def _instructions(request: ModelRequestContext) -> str | None:
         return InstructionPart.join(parts)
     requests = [one for one in request.messages if isinstance(one, ModelRequest)]
     return next((one.instructions for one in reversed(requests) if one.instructions), None)
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final
 
+from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.strands.rows import (
     AgentRows,
@@ -76,10 +76,8 @@ class AgentSession:
         if result is not None or error is None:
             cancelled = result is not None and result.stop_reason == "cancelled"
             await self._turns.turn_ended("cancelled" if cancelled else "ok")
-        elif _is_cancellation(error):
-            await self._turns.turn_ended("cancelled")
         else:
-            await self._turns.turn_ended("error", f"{type(error).__name__}: {error}")
+            await turn_failed(self._turns, error)
 
     async def _mirror(self, agent: Agent, *, with_request: bool = False) -> list[Any]:
         rows = self._rows.of(agent.messages)
@@ -121,9 +119,7 @@ class AgentSession:
 
     async def model_failed(self, error: BaseException) -> None:
         """The model call failed, or was given up."""
-        await self._turns.model_failed(
-            type(error).__name__, str(error), cancelled=_is_cancellation(error)
-        )
+        await call_failed(self._turns, error)
 
     # -- a tool call -----------------------------------------------------------------------------
 
@@ -146,14 +142,8 @@ class AgentSession:
 
     async def tool_failed(self, call: ToolUse, error: BaseException) -> None:
         """A tool call failed, was given up, or waits for a person."""
-        cancelled = _is_cancellation(error) or type(error).__name__ == "InterruptException"
-        await self._turns.tool_failed(
-            call["toolUseId"],
-            type(error).__name__,
-            str(error),
-            cancelled=cancelled,
-            name=call["name"],
-        )
+        waits = type(error).__name__ == "InterruptException"
+        await tool_failed(self._turns, call["toolUseId"], error, name=call["name"], cancelled=waits)
 
 
 def _blocks_put_behind(context: InvokeModelContext, held: list[Message]) -> list[Any] | None:
@@ -168,10 +158,6 @@ def _blocks_put_behind(context: InvokeModelContext, held: list[Message]) -> list
     if sent[-1]["role"] != held[-1]["role"] or content[:-number] != held[-1]["content"]:
         return None
     return list(content[-number:])
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
 
 
 def _has_results(message: Message) -> bool:

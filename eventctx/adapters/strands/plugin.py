@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, MessageAddedEvent
 from strands.middleware import (
@@ -23,6 +22,7 @@ from strands.middleware import (
 from strands.plugins import Plugin
 
 from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.strands.agent_session import AgentSession, name_in_session
 from eventctx.adapters.strands.blocking import BlockableThread
 from eventctx.adapters.strands.rows import message_of
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from strands.middleware import ExecuteToolContext, InvokeModelContext
 
 T = TypeVar("T")
-
-MAX_SESSIONS: Final = 256
-"""Most sessions whose transcripts are held; the least recently used is dropped first."""
 
 
 class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
@@ -66,7 +63,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         self._session = session
         self._settings = settings
         self._first: str | None = None
-        self._open: OrderedDict[str, AgentSession] = OrderedDict()
+        self._open: OpenSessions[AgentSession] = OpenSessions()
 
     def close(self) -> None:
         """Close the store that the plugin opened. An engine that was given stays open."""
@@ -163,19 +160,14 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         whole = str(self._session or agent.session_id)
         shared = self._session is not None and agent.name != self._first
         name = name_in_session(whole, agent.name) if shared else whole
-        found = self._open.get(name)
-        if found is None:
+
+        async def opened() -> AgentSession:
             stateful = bool(agent.model.stateful)
             # A conversation on a server cannot be compacted here.
             settings = {**self._settings, **({"max_tokens": None} if stateful else {})}
             context = await self._given.engine.session(name, **settings)
             if shared:
                 await self._given.engine.link(whole, name)
-            if name in self._open:  # by another call in the meantime
-                return self._open[name]
-            found = self._open[name] = AgentSession(context, stateful)
-            if len(self._open) > MAX_SESSIONS:
-                _, oldest = self._open.popitem(last=False)
-                oldest.close()
-        self._open.move_to_end(name)
-        return found
+            return AgentSession(context, stateful)
+
+        return await self._open.of(name, opened)

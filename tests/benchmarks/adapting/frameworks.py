@@ -1,120 +1,13 @@
-"""A model call of an agent framework with our adapter, beside the same call without it.
-
-One run is a loop of rounds: the model calls a tool, the tool answers a kilobyte, at the end the
-model says a text. Runs with and without the adapter and one durable append are timed in turns; the
-model is the framework's own fake. The difference of two runs, by its model calls, is what the
-adapter takes: it adds the answer and the result, prepares the request, and records the turn, the
-call and the tool. Of that, a part is the framework's own: what it takes for seams that do nothing.
-"""
+"""Runs of the agent frameworks that install beside each other, on their own fake models."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import eventctx
 from eventctx.engine import Engine
-from eventctx.log.store import NO_STREAM
-from tests.benchmarks.place import Place
-from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.timing import Samples
-from tests.benchmarks.workload import draft, message
-
-FIGURE = "a model call of an adapter"
-ALLOWED = 1_000.0
-"""Microseconds that an adapter may take for a model call, beyond one durable append."""
-ROUNDS = 30
-CALLS = ROUNDS + 1
-TEXT = "x" * 1_000
-
-RunOnce = Callable[[], Awaitable[Any]]
-
-
-class Pair(NamedTuple):
-    """Makes a run without the adapter, one with seams that do nothing, and one with the adapter in
-    a new session of this name."""
-
-    bare: Callable[[], RunOnce]
-    empty: Callable[[], RunOnce]
-    ours: Callable[[Engine, str], Awaitable[RunOnce]]
-
-
-async def measure(place: Place) -> list[Row]:
-    return [
-        row
-        for name, made in (
-            ("OpenAI Agents", openai_agents),
-            ("LangChain", langchain),
-            ("Pydantic AI", pydantic_ai),
-        )
-        for row in await _measured(place, name, made)
-    ]
-
-
-async def _measured(place: Place, name: str, made: Callable[[], Pair]) -> list[Row]:
-    try:
-        pair = made()
-    except ImportError as error:
-        return [missing(FIGURE, name, str(error))]
-    samples, head = Samples(), -1
-    async with eventctx.open(place.path("adapter.db")) as engine:
-        await (await pair.ours(engine, "warm"))()
-        await pair.bare()()
-        await pair.empty()()
-        for number in range(place.count(30, 4)):
-            run, bare, empty = await pair.ours(engine, f"s{number}"), pair.bare(), pair.empty()
-            await samples.time("bare", bare)
-            await samples.time("empty", empty)
-            await samples.time("ours", run)
-            for _ in range(10):
-                prepared = draft(message(head + 1))
-                expected = NO_STREAM if head < 0 else head
-                await samples.time(
-                    "append", partial(engine.store.append, "beside", [prepared], expected)
-                )
-                head += 1
-    return [_adapter(name, samples), _own_seams(name, samples)]
-
-
-def _adapter(name: str, samples: Samples) -> Row:
-    append = samples.micro("append")
-    return Row(
-        figure=FIGURE,
-        name=name,
-        value=_more(samples, "ours"),
-        unit="µs",
-        against=f"a durable append {append:,.0f} + {ALLOWED:,.0f}",
-        floor=append + ALLOWED,
-        limit=1.0,
-        cpu=_more_processor(samples, "ours"),
-        floor_cpu=samples.cpu("append"),
-        note=f"the framework alone {samples.micro('bare') / CALLS:,.0f} µs",
-    )
-
-
-def _own_seams(name: str, samples: Samples) -> Row:
-    return Row(
-        figure=FIGURE,
-        name=f"{name}: of that, seams that do nothing",
-        value=_more(samples, "empty"),
-        unit="µs",
-        cpu=_more_processor(samples, "empty"),
-    )
-
-
-def _more(samples: Samples, name: str) -> float:
-    """Microseconds of a model call beyond the framework's own."""
-    return (samples.micro(name) - samples.micro("bare")) / CALLS
-
-
-def _more_processor(samples: Samples, name: str) -> float | None:
-    whole, bare = samples.cpu(name, CALLS), samples.cpu("bare", CALLS)
-    return None if whole is None or bare is None else whole - bare
-
-
-# -- the frameworks ------------------------------------------------------------------------------
+from tests.benchmarks.adapting.runs import CALLS, ROUNDS, TEXT, Pair, RunOnce
 
 
 def openai_agents() -> Pair:

@@ -40,6 +40,7 @@ _CLOSED_BY: Final = {
 
 _TO_THE_END: Final = (
     "This session is being continued from a previous conversation",
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
     "[Summary: depth ",
     "[Index: what this conversation held before",
     "[From the host: texts that it keeps in view]",

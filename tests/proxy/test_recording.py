@@ -6,9 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,103 +15,27 @@ zstandard = pytest.importorskip("zstandard", reason="an extra: eventctx[record]"
 
 import eventctx  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
-from eventctx.importers.load import import_file  # noqa: E402
 from eventctx.proxy.program import Upstreams, addresses, command_of, environment_of  # noqa: E402
 from eventctx.proxy.relay import Relay  # noqa: E402
 from eventctx.proxy.tapes import Tapes  # noqa: E402
 from tests.orchestrators.providers.server import (  # noqa: E402
-    Reply,
     Server,
     json_reply,
     serving,
     streamed,
 )
-
-Body = dict[str, Any]
-SESSION = "6b0ce1a4-7a6f-4a35-a0d6-0e6f4e2f9c11"
-CLAUDE = {
-    "x-api-key": "sk-secret",
-    "authorization": "Bearer secret",
-    "user-agent": "claude-cli/2.1.330",
-    "x-claude-code-session-id": SESSION,
-}
-TOOLS = [{"name": "Read", "input_schema": {"type": "object"}}]
-
-
-def user(text: str) -> Body:
-    return {"role": "user", "content": [{"type": "text", "text": text}]}
-
-
-def said(text: str) -> Body:
-    return {"role": "assistant", "content": [{"type": "text", "text": text}]}
-
-
-def answer(text: str) -> Body:
-    return {
-        "id": f"msg_{text}",
-        "type": "message",
-        "role": "assistant",
-        "model": "m-1",
-        "content": [{"type": "text", "text": text}],
-        "stop_reason": "end_turn",
-        "usage": {"input_tokens": 9, "output_tokens": 3},
-    }
-
-
-def request(*rows: Body, **more: Any) -> Body:
-    return {"model": "m-1", "max_tokens": 900, "tools": TOOLS, "messages": list(rows), **more}
-
-
-def contents(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-class Recording:
-    """A scripted server behind a relay, the tapes in a folder, and a client of raw bytes."""
-
-    def __init__(self, server: Server, relay: Relay, tapes: Tapes) -> None:
-        self.server = server
-        self.relay = relay
-        self.tapes = tapes
-
-    async def ask(
-        self,
-        body: Body | bytes,
-        reply: Reply,
-        headers: dict[str, str] | None = None,
-        path: str = "/anthropic/v1/messages?beta=true",
-    ) -> bytes:
-        """The raw answer to a request that is sent through the relay."""
-        self.server.replies.append(reply)
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.relay.port)
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        head = [f"POST {path} HTTP/1.1", "Host: relay", f"Content-Length: {len(content)}"]
-        head += [f"{name}: {value}" for name, value in (headers or CLAUDE).items()]
-        writer.write("\r\n".join([*head, "", ""]).encode() + content)
-        found = await reader.read()
-        writer.close()
-        await writer.wait_closed()
-        return found
-
-    async def imported(self, engine: Engine) -> list[Any]:
-        """The summaries of the sessions on the tapes."""
-        await asyncio.to_thread(self.tapes.close)
-        return [one for path in self.tapes.paths for one in await import_file(engine.store, path)]
-
-
-@asynccontextmanager
-async def recording(folder: Path) -> AsyncIterator[Recording]:
-    async with serving(Server(lambda _: None)) as server:
-        environment = {"ANTHROPIC_BASE_URL": server.url, "OPENAI_BASE_URL": f"{server.url}/v1"}
-        problems: list[str] = []
-        tapes = Tapes(folder, "run", problems.append)
-        relay = Relay(Upstreams.of(environment).choose(), tapes.put)
-        await relay.start()
-        try:
-            yield Recording(server, relay, tapes)
-        finally:
-            await relay.close()
-            assert problems == []
+from tests.proxy.recorded import (  # noqa: E402
+    CLAUDE,
+    SESSION,
+    Body,
+    Recording,
+    answer,
+    contents,
+    recording,
+    request,
+    said,
+    user,
+)
 
 
 @pytest.fixture

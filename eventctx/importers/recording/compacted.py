@@ -8,9 +8,10 @@ from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
 from eventctx.importers.source.items import CompactionItem
 from eventctx.log import events
-from eventctx.log.plan import Disposition, Insertion, Plan, Run
+from eventctx.log.plan import Disposition, Insertion, Plan, Run, joined, numbers_in
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
+from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -45,12 +46,12 @@ class Compacted:
         self._tokens = self._scale.tokens(counted)
         stays = _stays(item, places, {one.facts.role for one in stored})
         runs, gone = _runs(view, stays, "summarised" if stored else "dropped")
-        before = None if item.before is None else places.number(item.before)
-        insertions = _standing(view, {earlier[one] for one in item.standing})
-        insertions += [
-            Insertion("summary", body, before=before, stands_for=tuple(gone))
-            for body in range(len(stored))
-        ]
+        put_in = _put_in(item, places, gone, len(stored))
+        if item.parts:
+            runs = _dropped_beside(
+                runs, numbers_in([run for one in put_in for run in one.stands_for])
+            )
+        insertions = [*_standing(view, {earlier[one] for one in item.standing}), *put_in]
         self._plan = Plan(view.next_number - 1, tuple(runs), (), tuple(insertions))
 
     def before(self) -> events.PreCompact:
@@ -91,6 +92,38 @@ class Compacted:
         )
 
 
+def _put_in(
+    item: CompactionItem, places: Places, gone: list[tuple[int, int]], stored: int
+) -> list[Insertion]:
+    """The insertions of the messages that could be stored, which are ``stored`` of them."""
+    parts = item.parts
+    if len(parts) != stored:
+        parts = ((item.before, None),) * stored
+    alone = [None if one is None else {places.number(place) for place in one} for _, one in parts]
+    rest = numbers_in(gone).difference(*filter(None, alone))
+    found = []
+    for body, ((place, _), one) in enumerate(zip(parts, alone, strict=True)):
+        before = None if place is None else places.number(place)
+        stands_for = runs_of_numbers(sorted(rest if one is None else one))
+        found.append(Insertion("summary", body, before=before, stands_for=stands_for))
+    return found
+
+
+def _dropped_beside(runs: list[Run], stood_for: set[int]) -> list[Run]:
+    """The runs; what went and has nothing that stands for it was dropped."""
+    found: list[Run] = []
+    for run in runs:
+        if run.disposition != "summarised":
+            found.append(run)
+            continue
+        numbers = set(range(run.first, run.last + 1))
+        summarised = runs_of_numbers(sorted(numbers & stood_for))
+        dropped = runs_of_numbers(sorted(numbers - stood_for))
+        found += [Run(first, last, "summarised", STRATEGY) for first, last in summarised]
+        found += [Run(first, last, "dropped", STRATEGY) for first, last in dropped]
+    return list(joined(found))
+
+
 def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
     """The insertions in the view that compactions at these positions made."""
     return [
@@ -113,14 +146,14 @@ def _stays(
     )
 
     def reason(ref: MessageRef) -> str | None:
+        if forgotten is not None and ref.number in forgotten:
+            return None
         if kept_from is not None and ref.number >= kept_from:
             return "recent"
         # A history with developer messages of its own replaces the old ones too.
         if ref.facts.kind == "system" and ref.facts.role not in replaced:
             return "system"
-        if forgotten is not None and ref.number not in forgotten:
-            return "imported"
-        return None
+        return None if forgotten is None else "imported"
 
     return reason
 

@@ -165,10 +165,12 @@ class CompactionItem(msgspec.Struct, frozen=True):
     A message is named by its *place*, the number of messages among the file's items before it. With
     ``kept_from``, the message in that place and all later ones stay. With ``forgotten``, the
     messages in these places go and all others stay. With neither, everything goes. ``messages`` go
-    before the place ``before``; None is the start of the conversation. ``standing`` names earlier
-    compactions of the file, counted from 0, whose ``messages`` stay. ``resent`` is a guess at the
-    tokens that the program sends beside ``messages`` and that are not in the file. ``took`` is what
-    the program measured, in nanoseconds.
+    before the place ``before``; None is the start of the conversation. ``parts`` says for each of
+    them where it goes instead, and the places of the messages that it stands for; None are all
+    others that went. ``standing`` names earlier compactions of the file, counted from 0, whose
+    ``messages`` stay. ``resent`` is a guess at the tokens that the program sends beside
+    ``messages`` and that are not in the file. ``took`` is what the program measured, in
+    nanoseconds.
     """
 
     line: int
@@ -178,6 +180,7 @@ class CompactionItem(msgspec.Struct, frozen=True):
     kept_from: int | None = None
     forgotten: frozenset[int] | None = None
     before: int | None = None
+    parts: tuple[tuple[int | None, tuple[int, ...] | None], ...] = ()
     standing: tuple[int, ...] = ()
     tokens_before: int | None = None
     resent: int = 0

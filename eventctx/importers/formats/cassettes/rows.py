@@ -21,7 +21,14 @@ _REFERENCE: Final = "item_reference"
 _SYSTEM: Final = ("system",)
 _SEALED: Final = frozenset(("reasoning", "compaction"))
 _TEXTS: Final = frozenset(("text", "input_text", "output_text"))
-_PASSING: Final = frozenset(("cache_control", "status", "annotations", "logprobs", "index"))
+_PASSING: Final = frozenset(
+    (
+        *("cache_control", "status", "annotations", "logprobs", "index"),
+        "internal_chat_message_metadata_passthrough",  # what Codex notes on its messages
+    )
+)
+_BILLING: Final = "x-anthropic-billing-header:"
+"""How a line of Claude Code's system prompt begins that is for the API, and changes."""
 
 
 class Row(NamedTuple):
@@ -104,7 +111,8 @@ def plain_form(message: dict[str, Any]) -> Any:
         plain.pop("id", None)
     content = plain.get("content")
     if isinstance(content, list) and all(_is_text(block) for block in content):
-        plain["content"] = "".join(block["text"] for block in content)
+        texts = [block["text"] for block in content]
+        plain["content"] = "".join([one for one in texts if not one.startswith(_BILLING)])
     return _without_empty(plain)
 
 

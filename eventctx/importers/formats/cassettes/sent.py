@@ -7,6 +7,7 @@ before it did not begin with.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Final
 
 from eventctx.importers.source.items import Item, RecordedContent, RecordedRequest
@@ -36,6 +37,12 @@ class SentRequests:
         self._on_tape = on_tape
         self._id: str | None = None
         self._messages: tuple[bytes, ...] = ()
+        self._texts: dict[bytes, bool] = {}
+
+    def said(self, message: dict[str, Any]) -> None:
+        """Take an answer, which a later request may hold."""
+        if self._on_tape and "content" in message:
+            self._texts.setdefault(message_digest(message), isinstance(message["content"], str))
 
     def items(self, line: int, path: str, sent: dict[str, Any]) -> tuple[str | None, list[Item]]:
         """The id of a request and its items; None where the log cannot hold it as it was sent."""
@@ -49,7 +56,7 @@ class SentRequests:
             return None, []
         plain = without_marks(sent)
         rows = plain[api.messages]
-        digests = tuple([_digest(one) for one in rows])
+        digests = tuple([self._digest(one) for one in rows])
         keep = _shared(self._messages, digests)
         items: list[Item] = [
             RecordedContent(line, None, "message", digest.hex(), digest, one)
@@ -85,10 +92,17 @@ class SentRequests:
         self._id, self._messages = name, digests
         return name, items
 
+    def _digest(self, row: dict[str, Any]) -> bytes:
+        """The digest by which a message of the transcript is known, if it was sent like that.
 
-def _digest(row: dict[str, Any]) -> bytes:
-    """The digest by which a message of the transcript is known, too, if no other field was sent."""
-    return message_digest(row) if _is_message(row) else digest_of(row)
+        A text and a block of this text have one digest, so the other one gets another here.
+        """
+        if not _is_message(row):
+            return digest_of(row)
+        digest, is_text = message_digest(row), isinstance(row["content"], str)
+        if not self._on_tape or self._texts.setdefault(digest, is_text) == is_text:
+            return digest
+        return sha256(digest).digest()
 
 
 def _is_readable(value: object) -> bool:

@@ -13,6 +13,8 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes import rows
+from eventctx.importers.formats.cassettes.continuing import Continuation, Shown, aligned
+from eventctx.importers.formats.cassettes.rewriting import rewriting
 from eventctx.importers.formats.cassettes.rows import Row
 from eventctx.importers.formats.cassettes.sent import SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of, usage_of
@@ -56,20 +58,6 @@ class CassetteRequest(NamedTuple):
     provider: str | None
 
 
-class _Step(NamedTuple):
-    """What a request has: of the conversation, in order, and behind that.
-
-    ``shown`` pairs a row of the conversation, or None, with the message that stands for it now.
-    ``compacted`` are the messages that a compaction left; None without one. ``kept_from`` is the
-    place from which on it left all.
-    """
-
-    shown: list[tuple[Row | None, dict[str, Any]]]
-    new: list[dict[str, Any]]
-    compacted: list[dict[str, Any]] | None = None
-    kept_from: int | None = None
-
-
 class Talk:
     """One conversation. ``items`` grow request by request.
 
@@ -92,6 +80,7 @@ class Talk:
         self.items: list[Item] = []
         self._rows: list[Row] = []
         self._places = 0
+        self._transcript: list[int] = []
         self._before: Facts | None = None
         self._response: str | None = None
         self._conversation: str | None = None
@@ -122,18 +111,21 @@ class Talk:
         ``compacted``: the client goes on with this conversation, but wrote it anew before.
         """
         line = request.exchange.number
-        step = self._rewritten(request) if compacted else self._step(request)
-        step = step or self._first_step(request)
         self._keep(request)
-        self._compact(line, step)
-        self._show(line, step)
-        for message in step.new:
+        if compacted:
+            new = self._rewrite(line, rows.rows_of(request.sent))
+        else:
+            step = self._step(request) or self._first_step(request)
+            self._compact(line, step)
+            self._show(line, self._shown(step))
+            new = step.new
+        for message in new:
             self._add(line, message)
         self._call(request)
 
     # -- continuing ------------------------------------------------------------------------------
 
-    def _step(self, request: CassetteRequest) -> _Step | None:
+    def _step(self, request: CassetteRequest) -> Continuation | None:
         if not self._rows:
             return None
         sent = rows.rows_of(request.sent)
@@ -142,69 +134,49 @@ class Talk:
         if _names_state(request.sent):
             return None
         again = self._failed or request.path == COMPACT
-        return self._after_compaction(sent) or _aligned(self._rows, sent, again)
+        return self._after_compaction(sent) or aligned(self._rows, sent, again)
 
     def _is_state(self, sent: dict[str, Any]) -> bool:
         previous, conversation = (_id(sent.get(key)) for key in _STATE)
         by_response = previous is not None and previous == self._response
         return by_response or (conversation is not None and conversation == self._conversation)
 
-    def _behind_state(self, sent: list[dict[str, Any]]) -> _Step:
+    def _behind_state(self, sent: list[dict[str, Any]]) -> Continuation:
         """The provider adds what it has; a request's instructions hold for this request alone."""
         system = [one for one in sent if rows.is_system(one)]
         before = [row for row in self._rows if rows.is_system(row.message)]
         talk = [(row, row.message) for row in self._rows if row not in before]
         known = [*before, *[None] * len(system)][: len(system)]
         shown: list[tuple[Row | None, dict[str, Any]]] = [*zip(known, system, strict=True), *talk]
-        return _Step(shown, [one for one in sent if one not in system])
+        return Continuation(shown, [one for one in sent if one not in system])
 
-    def _after_compaction(self, sent: list[dict[str, Any]]) -> _Step | None:
+    def _after_compaction(self, sent: list[dict[str, Any]]) -> Continuation | None:
         system = [one for one in sent if rows.is_system(one)]
         rest = sent[len(system) :]
         mark = rows.sealed_mark(rest[0]) if rest and rest[0].get("type") == "compaction" else None
         last = max((n for n, one in enumerate(rest) if _among(one, self._compacted)), default=None)
         before = [row for row in self._rows if rows.is_system(row.message)]
         if last is not None and any(one.get("type") == "compaction" for one in rest[: last + 1]):
-            aligned = _aligned(before, system, True)
-            return aligned and aligned._replace(new=rest[last + 1 :], compacted=rest[: last + 1])
+            found = aligned(before, system, True)
+            return found and found._replace(new=rest[last + 1 :], compacted=rest[: last + 1])
         if mark is None:
             return None
         for number, row in enumerate(self._rows):
             if rows.sealed_mark(row.message) == mark and row.place is not None:
                 kept = [*before, *self._rows[number:]]
-                aligned = _aligned(kept, sent, self._failed)
-                return aligned and aligned._replace(compacted=[], kept_from=row.place)
+                found = aligned(kept, sent, self._failed)
+                return found and found._replace(compacted=[], kept_from=row.place)
         return None
 
-    def _rewritten(self, request: CassetteRequest) -> _Step | None:
-        """The step to a conversation of other messages, and then maybe the last of these."""
-        sent = rows.rows_of(request.sent)
-        system = [one for one in sent if rows.is_system(one)]
-        rest = [one for one in sent if one not in system]
-        before = [row for row in self._rows if rows.is_system(row.message)]
-        talk = [row for row in self._rows if row not in before]
-        for start, message in enumerate(rest):
-            same = (n for n, row in enumerate(talk) if row.place is not None)
-            at = next((n for n in same if rows.is_(talk[n], message)), None)
-            if at is not None:
-                aligned = _aligned([*before, *talk[at:]], [*system, *rest[start:]], True)
-                if aligned is not None:
-                    left = rest[:start]
-                    return aligned._replace(compacted=left, kept_from=talk[at].place)
-        # The last message is what the person said next, unless it is all that there is.
-        end = max(1, len(rest) - 1)
-        aligned = _aligned(before, system, True)
-        return aligned and aligned._replace(new=rest[end:], compacted=rest[:end])
-
-    def _first_step(self, request: CassetteRequest) -> _Step:
+    def _first_step(self, request: CassetteRequest) -> Continuation:
         """The first request's messages, behind those that the provider has of another talk."""
         sent = rows.rows_of(request.sent)
         if self._known is None:
             self._warn_of_unknown_state(request)
-            return _Step([], sent)
+            return Continuation([], sent)
         system = [one for one in sent if rows.is_system(one)]
         before = [one for one in self._known if not rows.is_system(one)]
-        return _Step([], [*system, *before, *[one for one in sent if one not in system]])
+        return Continuation([], [*system, *before, *[one for one in sent if one not in system]])
 
     def _warn_of_unknown_state(self, request: CassetteRequest) -> None:
         for key in _STATE:
@@ -215,7 +187,7 @@ class Talk:
 
     # -- what the model is shown -----------------------------------------------------------------
 
-    def _compact(self, line: int, step: _Step) -> None:
+    def _compact(self, line: int, step: Continuation) -> None:
         if step.compacted is None:
             return
         left = tuple(step.compacted)
@@ -225,29 +197,73 @@ class Talk:
         self._rows = [*system, *(Row(message, None) for message in left), *kept]
         self._compacted = []
 
-    def _show(self, line: int, step: _Step) -> None:
-        """Set the conversation to what the request has of it, unless it is that already."""
-        inserted = [] if step.compacted is None else [Row(one, None) for one in step.compacted]
+    def _rewrite(self, line: int, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Take a conversation that was written anew; return what is new behind that."""
+        first = self._rows[0]
+        if sent and rows.is_system(first.message) and rows.is_system(sent[0]):
+            # A prompt that changed by the way is no part of what was compacted.
+            self._show(line, [(first, sent[0]), *((row, row.message) for row in self._rows[1:])])
+        found = rewriting(self._rows, sent)
+        if found.went_back:
+            self._show(line, [(row, row.message) for row in found.rows])
+            return found.new
+        messages = tuple([one.message for one in found.inserted])
+        parts = tuple([(one.before, one.stands_for) for one in found.inserted])
+        self.items.append(
+            CompactionItem(line, None, None, messages, forgotten=found.left, parts=parts)
+        )
+        self._rows = found.rows
+        return found.new
+
+    def _shown(self, step: Continuation) -> Shown:
+        """What a step shows: system prompts, what a compaction put in, and all else."""
+        if not step.compacted:
+            return step.shown
+        inserted = [Row(one, None) for one in step.compacted]
         system = [pair for pair in step.shown if rows.is_system(pair[1])]
         others = [pair for pair in step.shown if not rows.is_system(pair[1])]
-        shown = [*system, *((row, row.message) for row in inserted), *others]
-        if not inserted:
-            shown = step.shown
-        unchanged = [row for row, message in shown if row is not None and rows.same(row, message)]
-        if unchanged == self._rows and len(unchanged) == len(shown):
+        return [*system, *((row, row.message) for row in inserted), *others]
+
+    def _show(self, line: int, shown: Shown) -> None:
+        """Set the conversation to what the request has of it, unless it is that already."""
+        same = [row for row, message in shown if row is not None and rows.same(row, message)]
+        if same == self._rows and len(same) == len(shown):
             return
+        # What a compaction took out stays in the transcript with what it put in for that.
+        stands = [row for row in self._rows if row.place is None]
+        standing = stands == [row for row in same if row.place is None]
+        hidden = self._hidden() if standing else {}
         order: list[int | dict[str, Any]] = []
         now: list[Row] = []
         for row, message in shown:
-            if row is not None and row.place is not None and rows.same(row, message):
-                order.append(row.place)
+            if standing and row is not None and row.place is None:
+                now.append(row)
+            elif row is not None and row.place is not None and rows.same(row, message):
+                order += [*hidden.pop(row.place, ()), row.place]
                 now.append(row)
             else:
                 order.append(message)
                 now.append(Row(message, self._places, row is not None and row.answer))
                 self._places += 1
+        order += [place for left in hidden.values() for place in left]
         self._rows = now
+        places = iter(
+            range(self._places - sum(isinstance(one, dict) for one in order), self._places)
+        )
+        self._transcript = [next(places) if isinstance(one, dict) else one for one in order]
         self.items.append(Branched(line, None, tuple(order)))
+
+    def _hidden(self) -> dict[int, list[int]]:
+        """The places that are not shown, by the one behind them that is; -1 is the end."""
+        shown = {row.place for row in self._rows}
+        found: dict[int, list[int]] = {}
+        before: list[int] = []
+        for place in self._transcript:
+            if place in shown:
+                found[place], before = before, []
+            else:
+                before.append(place)
+        return {**found, -1: before}
 
     def _add(self, line: int, message: dict[str, Any], *, answer: bool = False) -> None:
         facts = item_facts_or_none(message)
@@ -260,6 +276,7 @@ class Talk:
         self._before = facts
         self.items.append(MessageItem(line, None, message, facts=facts))
         self._rows.append(Row(message, self._places, answer))
+        self._transcript.append(self._places)
         self._places += 1
 
     # -- calls -----------------------------------------------------------------------------------
@@ -285,6 +302,7 @@ class Talk:
         found = [] if compacts or exchange.status >= _FAILED else answers(answer)
         for message in found:
             self._add(line, message, answer=True)
+            self._sent.said(message)
         self._failed = not found
         if compacts:
             output = list_or_empty(answer.get("output"))
@@ -302,27 +320,6 @@ class Talk:
         ended = nanoseconds(answer.get("completed_at")) or exchange.time
         usage, name = usage_of(answer.get("usage")), text_or_none(answer.get("id"))
         self.items.append(CallEnded(line, ended, usage, finish, name))
-
-
-def _aligned(known: list[Row], sent: list[dict[str, Any]], again: bool) -> _Step | None:
-    """A request's messages beside those of a conversation; None where it does not continue it.
-
-    With ``again`` it may be the same request once more, as after an answer that failed.
-    """
-    shown: list[tuple[Row | None, dict[str, Any]]] = []
-    at = 0
-    for row in known:
-        system = rows.is_system(row.message)
-        while not system and at < len(sent) and rows.is_system(sent[at]):
-            shown.append((None, sent[at]))
-            at += 1
-        if at < len(sent) and rows.is_(row, sent[at]):
-            shown.append((row, sent[at]))
-            at += 1
-        elif not system and not rows.may_be_left_out(row):
-            return None
-    new = sent[at:]
-    return _Step(shown, new) if new or again else None
 
 
 def _among(message: dict[str, Any], others: list[dict[str, Any]]) -> bool:

@@ -1,0 +1,310 @@
+"""A program's compaction is inferred from what it sends: what left, by what, and what stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("h11", reason="an extra: eventctx[record]")
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.log import events
+from eventctx.log.codec import decode_known
+from tests.orchestrators.providers.server import json_reply
+from tests.proxy.recorded import (
+    CLAUDE,
+    SESSION,
+    TOOLS,
+    Body,
+    answer,
+    recording,
+    request,
+    said,
+    user,
+)
+
+COMPACT = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSummarize."
+SUMMARY = "This session is being continued from a previous conversation. a.py was read."
+CALL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"path": "a.py"}}
+RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "text of a.py"}
+FIRST = user("Never touch main.py. Read a.py.")
+
+
+def system(text: str) -> Body:
+    return {"role": "system", "content": text}
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    async with eventctx.open("memory://") as opened:
+        yield opened
+
+
+async def recorded(
+    engine: Engine,
+    folder: Path,
+    calls: list[tuple[Body, Body]],
+    headers: dict[str, str] = CLAUDE,
+    path: str = "/anthropic/v1/messages",
+) -> str:
+    """The session of these requests and answers; each request is observed as it was sent."""
+    async with recording(folder) as made:
+        for body, reply in calls:
+            await made.ask(body, json_reply(reply), headers, path)
+        (summary,) = await made.imported(engine)
+    sent = []
+    async for record in engine.store.read(summary.session):
+        if record.type == "context:request_prepared":
+            view = await engine.request_view(summary.session, position=record.position)
+            assert view.verified
+            assert view.sent is not None
+            sent.append(view.sent.body())
+    assert sent == [body for body, _ in calls]
+    return str(summary.session)
+
+
+async def types(engine: Engine, session: str) -> list[str]:
+    return [one.type async for one in engine.store.read(session)]
+
+
+async def compaction(engine: Engine, session: str) -> events.PostCompact:
+    """The only compaction of a session, which no set hides."""
+    found = [one async for one in engine.store.read(session)]
+    assert "context:messages_set" not in [one.type for one in found]
+    (event,) = [decode_known(one) for one in found if one.type == "context:post_compact"]
+    assert isinstance(event, events.PostCompact)
+    return event
+
+
+async def last_view(engine: Engine, session: str) -> list[Body]:
+    """The messages of the last request, as the transcript and its compactions show them."""
+    found = [one async for one in engine.store.read(session)]
+    last = max(one.position for one in found if one.type == "context:request_prepared")
+    return list((await engine.request_view(session, position=last)).messages)
+
+
+def claude() -> list[tuple[Body, Body]]:
+    """A compaction as Claude Code makes it: by a request more, and with its last answer kept."""
+    rows = [FIRST, system("Environment."), {"role": "assistant", "content": [CALL]}]
+    asked = [*rows, {"role": "user", "content": [RESULT]}]
+    ended = [*asked, said("It is short.")]
+    anew = [user(SUMMARY), {**system(""), "content": [], "output_config": {"effort": "low"}}]
+    anew += [said("It is short."), user("Go on with b.py.")]
+    return [
+        (request(*rows[:2], system="v1"), {**answer(""), "content": [CALL]}),
+        (request(*asked, system="v1"), answer("It is short.")),
+        (request(*ended, user(COMPACT), system="v1"), answer("a.py was read.")),
+        (request(*anew, system="v1"), answer("Gone on.")),
+        (request(*anew, said("Gone on."), user("And c.py."), system="v1"), answer("Done.")),
+    ]
+
+
+async def test_all_that_left_went_by_the_compaction_and_its_summary_stands_for_it(
+    tmp_path: Path, engine: Engine
+) -> None:
+    session = await recorded(engine, tmp_path, claude())
+    event = await compaction(engine, session)
+    assert event.plan is not None
+    assert [(run.first, run.last, run.disposition) for run in event.plan.runs] == [
+        (0, 0, "kept"),
+        (1, 4, "summarised"),
+        (5, 5, "kept"),
+        (6, 7, "summarised"),
+    ]
+    why = await engine.why(session, 1)
+    assert [one.message for one in why.stands_in] == [user(SUMMARY)]
+    lost = await engine.lost(session)
+    gone = [one.text for one in lost.items if one.state == "gone"]
+    assert gone == ["Read a.py.", "Never touch main.py."]
+    assert (await engine.verify(session)).ok
+
+
+async def test_the_prompt_of_a_compaction_is_no_turn_of_the_person(
+    tmp_path: Path, engine: Engine
+) -> None:
+    session = await recorded(engine, tmp_path, claude())
+    assert (await types(engine, session)).count("prompt:submit") == 3
+
+
+async def test_a_line_that_only_the_api_reads_changes_no_system_prompt(
+    tmp_path: Path, engine: Engine
+) -> None:
+    def prompt(version: int) -> list[Body]:
+        line = f"x-anthropic-billing-header: cc_version={version};"
+        return [{"type": "text", "text": line}, {"type": "text", "text": "Be brief."}]
+
+    rows = [user("one"), said("1"), user("two")]
+    calls = [
+        (request(*rows[:1], system=prompt(1)), answer("1")),
+        (request(*rows, system=prompt(2)), answer("2")),
+    ]
+    session = await recorded(engine, tmp_path, calls)
+    assert "context:messages_set" not in await types(engine, session)
+
+
+async def test_a_system_prompt_that_changes_with_a_compaction_is_set_and_not_summarised(
+    tmp_path: Path, engine: Engine
+) -> None:
+    calls = claude()
+    calls[3][0]["system"] = calls[4][0]["system"] = "v2"
+    session = await recorded(engine, tmp_path, calls)
+    found = await types(engine, session)
+    assert found.index("context:messages_set") < found.index("context:post_compact")
+    why = await engine.why(session, 1)
+    assert [one.message for one in why.stands_in] == [user(SUMMARY)]
+
+
+async def test_what_changes_behind_a_compaction_leaves_the_rest_to_it(
+    tmp_path: Path, engine: Engine
+) -> None:
+    calls = claude()
+    rows = list(calls[4][0]["messages"])
+    rows[-1] = {**user("And d.py."), "content": [{"type": "text", "text": "And d.py."}]}
+    calls.append((request(*rows[:-1], user("And d.py."), system="v1"), answer("Done.")))
+    session = await recorded(engine, tmp_path, calls)
+    assert "context:messages_set" in await types(engine, session)  # the person went back
+    why = await engine.why(session, 1)
+    assert [one.message for one in why.stands_in] == [user(SUMMARY)]
+    assert len(await last_view(engine, session)) == len(rows)
+
+
+CODEX = {"session-id": SESSION, "thread-id": SESSION}
+
+
+def codex(kind: str) -> dict[str, str]:
+    return {**CODEX, "x-codex-turn-metadata": json.dumps({"request_kind": kind})}
+
+
+def item(role: str, text: str, id_: str) -> Body:
+    kind = "output_text" if role == "assistant" else "input_text"
+    content = [{"type": kind, "text": text}]
+    noted = {"turn_id": id_}
+    whole = {"type": "message", "role": role, "content": content, "id": id_}
+    return {**whole, "internal_chat_message_metadata_passthrough": noted}
+
+
+async def test_codexs_sealed_record_keeps_a_persons_words_and_drops_the_rest(
+    tmp_path: Path, engine: Engine
+) -> None:
+    rules, world = item("developer", "Rules.", "d1"), item("user", "<environment_context>x", "e1")
+    first = item("user", "Never touch main.py. Read a.py.", "u1")
+    call = {"type": "custom_tool_call", "call_id": "c1", "name": "exec", "input": "cat a.py"}
+    result = {"type": "custom_tool_call_output", "call_id": "c1", "output": "text of a.py"}
+    answered = item("assistant", "It is short.", "m1")
+    sealed = {"type": "compaction", "id": "k1", "encrypted_content": "x7Gh"}
+    second = item("user", "Now b.py.", "u2")
+
+    def body(*items: Body) -> Body:
+        return {"model": "g", "input": list(items), "tools": TOOLS, "store": False}
+
+    def reply(*output: Body) -> Body:
+        return {"id": "r", "object": "response", "status": "completed", "output": list(output)}
+
+    rows = [rules, world, first]
+    done = [*rows, call, result, answered]
+    again = [first, {**rules, "id": "d2"}, {**world, "id": "e2"}, sealed, second]
+    calls = [
+        (body(*rows), reply({**call, "id": "x1", "status": "completed"})),
+        (body(*rows, call, result), reply({**answered, "id": "m9"})),
+        (body(*done, {"type": "compaction_trigger"}), reply(sealed)),
+        (body(*again), reply(item("assistant", "Done.", "m2"))),
+    ]
+    session = await recorded(engine, tmp_path, calls, codex("turn"), "/openai/responses")
+    event = await compaction(engine, session)
+    assert event.plan is not None
+    dispositions = [
+        run.disposition for run in event.plan.runs for _ in range(run.first, run.last + 1)
+    ]
+    assert dispositions == [
+        *("summarised", "summarised", "kept"),
+        *("dropped", "dropped", "dropped", "dropped", "kept"),
+    ]
+    lost = await engine.lost(session)
+    assert {one.text: one.state for one in lost.items if one.kind == "instruction"} == {
+        "Never touch main.py.": "whole",
+        "Read a.py.": "whole",
+        "Now b.py.": "whole",
+    }
+    assert [one.get("type") for one in await last_view(engine, session)] == [
+        *("message", "message", "message", "compaction", "message")
+    ]
+
+
+async def test_a_summary_behind_the_messages_that_stay_is_shown_in_its_place(
+    tmp_path: Path, engine: Engine
+) -> None:
+    rows = [FIRST, said("It is short."), user("Now b.py."), said("Long."), user("And c.py.")]
+    anew = [FIRST, user("Now b.py."), user("Summary: two files were read."), user("And d.py.")]
+    calls = [
+        (request(*rows[:1]), answer("It is short.")),
+        (request(*rows[:3]), answer("Long.")),
+        (request(*rows), answer("c")),
+        (request(*anew), answer("d")),
+    ]
+    session = await recorded(engine, tmp_path, calls)
+    await compaction(engine, session)
+    assert await last_view(engine, session) == anew
+
+
+async def test_the_oldest_messages_of_a_window_that_slides_were_dropped(
+    tmp_path: Path, engine: Engine
+) -> None:
+    rows = [FIRST, said("1"), user("two"), said("2"), user("three"), said("3"), user("four")]
+    calls = [
+        (request(*rows[:1]), answer("1")),
+        (request(*rows[:3]), answer("2")),
+        (request(*rows[:5]), answer("3")),
+        (request(*rows[2:]), answer("4")),
+    ]
+    session = await recorded(engine, tmp_path, calls)
+    event = await compaction(engine, session)
+    assert event.plan is not None
+    assert [run.disposition for run in event.plan.runs] == ["dropped", "kept"]
+    assert (await types(engine, session)).count("prompt:submit") == 4
+
+
+@pytest.mark.parametrize("then", [[], [user("Rather b.py.")]])
+async def test_who_asks_again_or_goes_back_did_not_compact(
+    tmp_path: Path, engine: Engine, then: list[Body]
+) -> None:
+    rows = [user("one"), said("1"), FIRST]
+    calls = [
+        (request(*rows[:1]), answer("1")),
+        (request(*rows), answer("It is sh")),
+        (request(*(rows if not then else [*rows[:2], *then])), answer("It is short.")),
+    ]
+    session = await recorded(engine, tmp_path, calls)
+    assert "context:post_compact" not in await types(engine, session)
+    assert await last_view(engine, session) == calls[-1][0]["messages"]
+
+
+async def test_a_second_compaction_stands_for_what_the_first_summary_stood_for(
+    tmp_path: Path, engine: Engine
+) -> None:
+    calls = claude()
+    later = user("This session is being continued: a.py, b.py and c.py were read.")
+    rows = [*calls[4][0]["messages"], said("Done."), user(COMPACT)]
+    calls.append((request(*rows, system="v1"), answer("a.py, b.py and c.py were read.")))
+    calls.append((request(later, user("And d.py."), system="v1"), answer("Read.")))
+    session = await recorded(engine, tmp_path, calls)
+    assert (await types(engine, session)).count("context:post_compact") == 2
+    why = await engine.why(session, 1)
+    assert [one.message for one in why.stands_in] == [later]
+    assert await last_view(engine, session) == [later, user("And d.py.")]
+
+
+async def test_a_text_and_a_block_of_this_text_are_told_apart_in_what_was_sent(
+    tmp_path: Path, engine: Engine
+) -> None:
+    plain: list[dict[str, Any]] = [{"role": "user", "content": "one"}]
+    calls = [
+        (request(user("one")), answer("1")),
+        (request(*plain, {"role": "assistant", "content": "1"}, user("two")), answer("2")),
+        (request(user("one"), said("1"), user("two"), said("2"), user("three")), answer("3")),
+    ]
+    await recorded(engine, tmp_path, calls)

@@ -32,6 +32,7 @@ PAGES = {
     "openai-agents": "use-with-openai-agents.md",
     "pydantic-ai": "use-with-pydantic-ai.md",
     "record": "record-a-program.md",
+    "strands": "use-with-strands.md",
 }
 """The page of each extra that another program or framework needs."""
 

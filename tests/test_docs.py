@@ -47,7 +47,7 @@ REFERENCE = DOCS / "reference"
 AT_THE_ROOT = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
 PAGES = [*AT_THE_ROOT, ROOT / "tests" / "benchmarks" / "FIGURES.md", *sorted(DOCS.rglob("*.md"))]
 
-NOT_IN_DEV = frozenset(("claude-agent-sdk", "google-adk"))
+NOT_IN_DEV = frozenset(("claude-agent-sdk", "google-adk", "strands"))
 """Extras whose blocks run in an environment of their own alone (``make examples``)."""
 
 

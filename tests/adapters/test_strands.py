@@ -361,14 +361,3 @@ async def test_a_run_that_was_cancelled_is_a_cancelled_turn(engine: Engine) -> N
     talks.add_hook(cancel, BeforeModelCallEvent)
     assert (await talks.invoke_async("There?")).stop_reason == "cancelled"
     assert (await payload(engine, "s", "prompt:complete"))["status"] == "cancelled"
-
-
-def test_the_example_of_the_page_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = Path(__file__).parents[2] / "docs" / "how-to" / "use-with-strands.md"
-    code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
-    monkeypatch.chdir(tmp_path)
-    made = compile(code, str(page), "exec", dont_inherit=True)
-    exec(made, {"__name__": "agent"})  # noqa: S102 - our own page
-    assert capsys.readouterr().out == "All words.\n9 requests, of at most 8\n"

@@ -9,6 +9,7 @@ from agents import Agent, AgentHookContext, ModelResponse, RunContextWrapper, Ru
 from agents.items import TResponseInputItem
 
 from eventctx.adapters.kit.host_session import HostSession, Row
+from eventctx.adapters.openai_agents.nested import NestedRuns
 from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 
 InLoop = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
@@ -18,8 +19,9 @@ InLoop = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
 class RecordingHooks(RunHooks[Any]):
     """Reports a run as a turn, and calls the caller's own hooks first."""
 
-    def __init__(self, host: HostSession, in_loop: InLoop) -> None:
+    def __init__(self, host: HostSession, nested: NestedRuns, in_loop: InLoop) -> None:
         self._in_loop = in_loop
+        self._nested = nested
         self._host = host
         self._turns = host.turns
         self._inner = RunHooks[Any]()
@@ -62,6 +64,7 @@ class RecordingHooks(RunHooks[Any]):
         await self._inner.on_agent_start(context, agent)
         if context.usage is not self._run:
             self._run, self.first_call = context.usage, True
+            await self._in_loop(self._nested.run_ended())
             if not self._begun:
                 await self.prompt_stored(agent.name)
             self._begun = False
@@ -109,6 +112,7 @@ class RecordingHooks(RunHooks[Any]):
         await self._inner.on_tool_start(context, agent, tool)
         call_id = getattr(context, "tool_call_id", None)
         await self._in_loop(self._turns.tool_began(tool.name, call_id, call_id or tool.name))
+        self._nested.tool_began(call_id or tool.name, getattr(context, "tool_arguments", None))
 
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
@@ -117,4 +121,5 @@ class RecordingHooks(RunHooks[Any]):
         await self._inner.on_tool_end(context, agent, tool, result)
         call_id = getattr(context, "tool_call_id", None)
         answer = result if isinstance(result, str) else None
+        await self._in_loop(self._nested.tool_ended(call_id or tool.name))
         await self._in_loop(self._turns.tool_ended(call_id or tool.name, answer, name=tool.name))

@@ -19,6 +19,7 @@ from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
 from eventctx.adapters.openai_agents.items import item_of, row_of, without_dropped_ids
+from eventctx.adapters.openai_agents.nested import NestedRuns
 from eventctx.adapters.openai_agents.request import model_name, tool_definitions
 from eventctx.errors import InvalidSetting
 from eventctx.sync.proxy import SyncEngine
@@ -51,7 +52,11 @@ class AgentsSession:
         else:
             self._host = wait_in(self._loop, _host_of(self.context))
         self._agent: str | None = None
-        self._hooks = RecordingHooks(self._host, self._in_loop)
+        self._use(NestedRuns(None, self.session_id, {}))
+
+    def _use(self, nested: NestedRuns) -> None:
+        self._nested = nested
+        self._hooks = RecordingHooks(self._host, nested, self._in_loop)
 
     async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
         return await run_in(self._loop, work)
@@ -67,7 +72,9 @@ class AgentsSession:
                 "AgentsSession.open: expected an engine of the async API, found one of "
                 "eventctx.sync: write AgentsSession(engine.session(…))"
             )
-        return cls(await engine.session(session_id, **settings))
+        made = cls(await engine.session(session_id, **settings))
+        made._use(NestedRuns(engine, session_id, settings))
+        return made
 
     # -- the SDK's Session -----------------------------------------------------------------------
 
@@ -127,25 +134,24 @@ class AgentsSession:
         own = config.call_model_input_filter
 
         async def decide(data: CallModelData[Any]) -> ModelInputData:
-            given = data.model_data
-            whole = await self._in_loop(
-                self._host.take(cast("list[Row]", given.input), adds=self._hooks.first_call)
-            )
-            await self._hooks.request_begins(model_name(data.agent, config))
+            given, model = data.model_data, model_name(data.agent, config)
+            host, whole = await self._taken(data, model)
             chosen = given if own is None else await _awaited(own(data))
+            if host is None:
+                return chosen
             rows = await self._in_loop(
-                self._host.prepare(
+                host.prepare(
                     instructions=chosen.instructions,
                     tools=tool_definitions(data.agent),
-                    model=model_name(data.agent, config),
+                    model=model,
                 )
             )
             if whole and chosen.input == given.input:
                 sends = without_dropped_ids(rows, cast("list[Row]", given.input))
                 if sends is not rows:
-                    await self._in_loop(self._host.sent(rows, sends, exact=True))
+                    await self._in_loop(host.sent(rows, sends, exact=True))
                 return ModelInputData(cast("list[TResponseInputItem]", sends), chosen.instructions)
-            await self._in_loop(self._host.sent(rows, cast("list[Row]", chosen.input)))
+            await self._in_loop(host.sent(rows, cast("list[Row]", chosen.input)))
             return chosen
 
         return {
@@ -153,6 +159,21 @@ class AgentsSession:
             "hooks": self._hooks.beside(hooks),
             "run_config": replace(config, call_model_input_filter=decide),
         }
+
+    async def _taken(
+        self, data: CallModelData[Any], model: str | None
+    ) -> tuple[HostSession | None, bool]:
+        """The session whose request this is, None if it is not recorded; whether it is whole."""
+        rows = cast("list[Row]", data.model_data.input)
+        if self._nested.sends(rows):
+            host = await self._in_loop(self._nested.host_of(rows, data.agent.name))
+            if host is not None:
+                await self._in_loop(host.mirror(rows, with_request=True))
+                await self._in_loop(host.turns.iteration_began(None, model))
+            return host, True
+        whole = await self._in_loop(self._host.take(rows, adds=self._hooks.first_call))
+        await self._hooks.request_begins(model)
+        return self._host, whole
 
 
 async def _host_of(context: Context) -> HostSession:

@@ -22,6 +22,7 @@ from tests.scripted_apis import answering
 ROOT = Path(__file__).parent.parent
 HOW_TO = ROOT / "docs" / "how-to"
 PAGES = {
+    "agent-framework": "use-with-agent-framework.md",
     "amplifier": "use-with-amplifier.md",
     "anthropic": "wrap-a-client.md",
     "claude-agent-sdk": "use-with-the-claude-agent-sdk.md",

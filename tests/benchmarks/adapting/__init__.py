@@ -34,6 +34,7 @@ HERE: dict[str, Callable[[], Pair]] = {
     "OpenAI Agents": frameworks.openai_agents,
     "LangChain": frameworks.langchain,
     "Pydantic AI": frameworks.pydantic_ai,
+    "Agent Framework": frameworks.agent_framework,
     "Anthropic's client": clients.observed,
     "Anthropic's client, compact=True": clients.prepared,
 }

@@ -158,3 +158,66 @@ def pydantic_ai() -> Pair:
         return run(Eventctx(engine, name, recall=False, max_tokens=10**7))
 
     return Pair(run, lambda: run(Empty()), ours)
+
+
+def agent_framework() -> Pair:
+    from agent_framework import (
+        Agent,
+        AgentMiddleware,
+        BaseChatClient,
+        ChatMiddleware,
+        ChatMiddlewareLayer,
+        ChatResponse,
+        Content,
+        FunctionInvocationLayer,
+        FunctionMiddleware,
+        Message,
+        tool,
+    )
+
+    from eventctx.adapters.agent_framework import EventctxAgents
+
+    class Answers(BaseChatClient[Any]):
+        page = 0
+
+        def _inner_get_response(
+            self, *, messages: Any, stream: bool, options: Any, **more: Any
+        ) -> Any:
+            return self._answer()
+
+        async def _answer(self) -> ChatResponse:
+            page, self.page = self.page, self.page + 1
+            said = Content.from_text("All read.")
+            if page < ROUNDS:
+                said = Content.from_function_call(f"call_{page}", "read", arguments={"page": page})
+            return ChatResponse(messages=Message("assistant", [said]))
+
+    class Client(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], Answers):
+        pass
+
+    @tool
+    async def read(page: int) -> str:
+        """Read a page."""
+        return f"page {page}: {TEXT}"
+
+    def run(*middleware: Any) -> RunOnce:
+        client = Client(function_invocation_configuration={"max_iterations": CALLS})
+        made: Any = Agent(client, "Be brief.", tools=[read], middleware=list(middleware))
+        return partial(made.run, "Read all.")
+
+    class EmptyRun(AgentMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+
+    class EmptyCall(ChatMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+
+    class EmptyFunction(FunctionMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+
+    async def ours(engine: Engine, name: str) -> RunOnce:
+        return run(*EventctxAgents(engine, name, max_tokens=10**7).middleware)
+
+    return Pair(run, lambda: run(EmptyRun(), EmptyCall(), EmptyFunction()), ours)

@@ -41,6 +41,8 @@ class Api(ThreadingHTTPServer):
         self.received: list[Body] = []
         self.lock = threading.Lock()
         self.numbers = itertools.count(1)
+        self.tokens = 50
+        """Prompt tokens that each answer reports."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -71,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {"input_tokens": 50, "output_tokens": 1},
+            "usage": {"input_tokens": self.server.tokens, "output_tokens": 1},
         }
         if body.get("stream"):
             self._stream(message, blocks, reason)
@@ -132,8 +134,11 @@ class Program(NamedTuple):
     def project(self) -> Path:
         return self.folder / "project"
 
-    def run(self, *arguments: str) -> str:
-        """Run it once in print mode and return what it printed. Raises CalledProcessError."""
+    def run(self, *arguments: str, **settings: str) -> str:
+        """Run it once in print mode and return what it printed. Raises CalledProcessError.
+
+        ``settings`` are environment variables.
+        """
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "home"),
@@ -143,6 +148,7 @@ class Program(NamedTuple):
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_AUTOUPDATER": "1",
             "IS_SANDBOX": "1",
+            **settings,
         }
         done = subprocess.run(
             [self.binary, "-p", "--dangerously-skip-permissions", *arguments],

@@ -26,6 +26,40 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "eventctx.cli", *arguments]
 
 
+def write_hooks(project: Path, store: Path) -> None:
+    """The settings of our documentation, with our program of this checkout."""
+    line = " ".join(command("hook", "claude-code", "--store", str(store)))
+    events = ("PreCompact", "PostCompact", "SessionStart", "Stop")
+    hooks = {one: [{"hooks": [{"type": "command", "command": line}]}] for one in events}
+    (project / ".claude").mkdir()
+    (project / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+
+
+async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_demands(
+    binary: Path, tmp_path: Path
+) -> None:
+    def script(body: Body) -> Answer:
+        last = str(body["messages"][-1]["content"])
+        if "TEXT ONLY" in last:
+            program.api.tokens = 50
+            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
+        if "toolu_1" in str(body["messages"]):
+            return [text("Done.")], "end_turn"
+        if "Look" in last:
+            program.api.tokens = 190_000
+            return [use("toolu_1", "Bash", command="echo hi")], "tool_use"
+        return [text("Understood.")], "end_turn"
+
+    with installed(binary, tmp_path, script) as program:
+        write_hooks(program.project, tmp_path / "agent.db")
+        program.run(*MODEL, "Never touch the file legacy.py, please.")
+        program.run(*MODEL, "-c", "Look.", CLAUDE_CODE_AUTO_COMPACT_WINDOW="100000")
+        sent = str(program.received[-1]["messages"])
+    assert "We talked about a parser." in sent
+    assert "Never touch the file legacy.py, please." in sent
+    assert "eventctx instructions" in sent
+
+
 async def test_after_a_compaction_the_model_is_told_the_demands(
     binary: Path, tmp_path: Path
 ) -> None:
@@ -36,12 +70,8 @@ async def test_after_a_compaction_the_model_is_told_the_demands(
             return [text("<summary>We talked about a parser.</summary>")], "end_turn"
         return [text(f"Understood, {answered(body)}.")], "end_turn"
 
-    line = " ".join(command("hook", "claude-code", "--store", str(store)))
-    events = ("PreCompact", "PostCompact", "SessionStart", "Stop")
-    hooks = {one: [{"hooks": [{"type": "command", "command": line}]}] for one in events}
     with installed(binary, tmp_path, script) as program:
-        (program.project / ".claude").mkdir()
-        (program.project / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+        write_hooks(program.project, store)
         program.run(*MODEL, "Write a parser.")
         program.run(*MODEL, "-c", "Never touch the file legacy.py, please.")
         program.run(*MODEL, "-c", "/compact")

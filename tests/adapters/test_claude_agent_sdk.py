@@ -183,6 +183,25 @@ async def test_the_hooks_import_and_never_stop_the_agent(
     assert len(caplog.records) == 2
 
 
+async def test_after_a_compaction_the_hooks_tell_the_model_what_was_demanded(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")
+    store = EventctxSessionStore(engine)
+    await store.append(MAIN, rows())
+    await store.import_session(MAIN)
+    (matcher,) = store.hooks()["SessionStart"]  # type: ignore[index]
+    assert matcher.matcher == "compact"
+    (hook,) = matcher.hooks
+    given: Any = {"session_id": SESSION, "hook_event_name": "SessionStart", "source": "compact"}
+    told: Any = (await hook(given, None, {"signal": None}))["hookSpecificOutput"]  # type: ignore[typeddict-item]
+    assert told["hookEventName"] == "SessionStart"
+    assert "Never touch the file legacy.py." in told["additionalContext"]
+    with caplog.at_level(logging.WARNING):
+        assert await hook({**given, "session_id": "unknown"}, None, {"signal": None}) == {}
+    assert "reminded of nothing" in caplog.text
+
+
 async def test_lines_that_come_behind_the_end_of_a_turn_are_imported(engine: Engine) -> None:
     """Claude Code writes the last ones a tenth of a second after it called the hook."""
     pytest.importorskip("claude_agent_sdk", reason="an extra: eventctx[claude-agent-sdk]")

@@ -77,3 +77,25 @@ async def test_a_session_goes_on_from_the_log_on_another_host(binary: Path, tmp_
     assert "Never touch legacy.py." in said
     assert "Go on." in said
     assert len(audit.requests) == 2
+
+
+async def test_a_compaction_is_imported_and_the_model_told_the_demands(
+    binary: Path, tmp_path: Path
+) -> None:
+    def script(body: Body) -> Answer:
+        if "TEXT ONLY" in str(body["messages"][-1]["content"]):
+            return [text("<summary>We talked about a parser.</summary>")], "end_turn"
+        return [text(f"Understood, {answered(body)}.")], "end_turn"
+
+    with installed(binary, tmp_path, script) as program:
+        async with eventctx.open(tmp_path / "a.db") as engine:
+            store = EventctxSessionStore(engine)
+            session = await session_of("Never touch legacy.py.", options(program, store, "one"))
+            await session_of("/compact", options(program, store, "one", resume=session))
+            lost = await engine.lost(session)
+            await session_of("Go on.", options(program, store, "one", resume=session))
+            sent = str(program.received[-1]["messages"])
+    assert lost.compactions == 1
+    assert "Never touch legacy.py." in [one.text for one in lost.items if one.state == "gone"]
+    assert "We talked about a parser." in sent
+    assert "- #0: Never touch legacy.py." in sent

@@ -22,6 +22,8 @@ from eventctx.adapters.claude_agent_sdk.lines import (
     streams_of,
 )
 from eventctx.adapters.claude_agent_sdk.summaries import summary_of
+from eventctx.adapters.command_hooks.hook import words_that_hold
+from eventctx.adapters.command_hooks.reminder import reminder
 from eventctx.aio import KeyedLock
 from eventctx.errors import SessionWasDeleted, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM
@@ -151,12 +153,16 @@ class EventctxSessionStore:
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
         """Hooks that import a session before a compaction and after each turn.
 
-        The last lines of a turn come behind its end, and are imported with their append. An import
-        that fails is logged, and changes nothing for the agent.
+        The last lines of a turn come behind its end, and are imported with their append. After a
+        compaction the model is told the demands of the person that hold, redacted. What fails is
+        logged, and changes nothing for the agent.
         """
-        from eventctx.adapters.claude_agent_sdk.hooks import importing_hooks
+        from eventctx.adapters.claude_agent_sdk.hooks import session_hooks
 
-        return importing_hooks(self.import_session, self._over)
+        return session_hooks(self.import_session, self._over, self._reminder)
+
+    async def _reminder(self, session: str) -> str | None:
+        return reminder(session, await words_that_hold(self._engine, session))
 
     # -- streams ---------------------------------------------------------------------------------
 

@@ -102,6 +102,22 @@ class ReplacesTheTranscriptEachTime(Adapter):
         self.session._transcript = None  # as an adapter without the kit would have none
 
 
+class EndsTheTurnOfTheNextRun(Adapter):
+    calls = 0
+
+    async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
+        self.calls += 1
+        if self.calls == 2:  # as a generator of the first run that is closed only now
+            await self.turns.turn_ended("cancelled")
+        return await super().before_call(messages, sends)
+
+
+class ChangesWhatIsSent(Adapter):
+    async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
+        rows = await super().before_call(messages, sends)
+        return [*rows[:-1], {**rows[-1], "content": "Else."}]
+
+
 class PreparesNothing(Adapter):
     async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
         await self.session.mirror(messages)
@@ -135,7 +151,9 @@ WRONG: Mapping[type[Seams], tuple[str, str]] = {
     LeavesOutTheSystemPrompt: (TALK, "the view has another system prompt"),
     AddsTheQuestionTwice: (TALK, "question-0.'] more than once|was not known again"),
     ReplacesTheTranscriptEachTime: (TALK, "was not known again"),
-    LosesResultsOfParallelTools: (PARALLEL, "message by message"),
+    LosesResultsOfParallelTools: (PARALLEL, "the host sent less than the conversation"),
+    EndsTheTurnOfTheNextRun: ("test_every_turn_has_requests_of_its_own", "once. A stream"),
+    ChangesWhatIsSent: (TALK, "message by message"),
     RecordsAnAnswerWithItsResults: ("test_a_run_that_was_interrupted_in_a_tool", "answered"),
     TakesAttemptsForOneCall: ("test_a_call_that_failed_and_was_repeated", "found 3"),
     HidesAFailedCall: ("test_a_run_whose_call_failed", "expected 1 of provider:error, found 0"),

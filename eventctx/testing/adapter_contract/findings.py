@@ -40,13 +40,13 @@ def of_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> str | No
 def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) -> str | None:
     """Which texts the transcript lacks, has twice or in another order; None if it is as expected.
 
-    ``again``: one text may stand in several messages, but no message stands there twice.
+    ``again``: one text may stand in several messages, but no message is followed by itself.
     """
     said = json.dumps(rows, ensure_ascii=False, default=str)
     missing = [text for text in texts if text not in said]
     each = [json.dumps(row, sort_keys=True, default=str) for row in rows]
     twice = (
-        [one for at, one in enumerate(each) if one in each[:at]]
+        [one for before, one in itertools.pairwise(each) if one == before]
         if again
         else [text for text in texts if said.count(text) > 1]
     )
@@ -120,6 +120,12 @@ def _advice(view: Sequence[Any], request: Sequence[Any], transcript: Sequence[An
         )
     if list(view[1:]) == list(request):
         return "the driver's received() begins each request with its system prompt"
+    if len(request) < len(view) and all(one in view for one in request):
+        return (
+            "the host sent less than the conversation: give it back what the log has, "
+            "HostSession.messages(), when it starts; mirror() its list where it forgot a message; "
+            "where it cut the list on purpose, tell sent()"
+        )
     if len(view) == len(request) and not any(map(_pair_is_equal, zip(view, request, strict=True))):
         return (
             "no message is equal: shown() of the driver has to give a row in the form in which "

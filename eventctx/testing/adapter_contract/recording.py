@@ -53,5 +53,9 @@ class RecordingContract(HostTraits):
             ]
             await run.check_counts({"prompt:submit": 2, "context:request_prepared": 3})
             first, second, third = [one.turn_id for one in prepared]
-            assert None not in (first, second), "turn_began() comes before prepare()"
+            assert None not in (first, second, third), (
+                "a request is in no turn: turn_began() comes before prepare(), and a run ends its "
+                "own turn alone, once. A stream that the host left in its middle raises "
+                "GeneratorExit later: report its end before you yield its last piece"
+            )
             assert first != second == third

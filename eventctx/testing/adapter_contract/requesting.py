@@ -44,7 +44,8 @@ class RequestingContract(HostTraits):
         self, tmp_path: Path, stream: bool
     ) -> None:
         self.can_stream(stream)
-        rounds = [reads(page, page + 100) for page in range(8)]
+        pages = [(page, page + 100) for page in range(100, 108)]  # in order also as texts
+        rounds = [reads(*each) for each in pages]
         agent = ScriptedAgent(
             [*rounds, *answers("all-read.", "page-3-it-was.")], [read], settings=SMALL
         )
@@ -57,8 +58,7 @@ class RequestingContract(HostTraits):
             )
             assert await run.driver.ask("which-one?", stream=stream) == "page-3-it-was."
             await run.check_received()
-            pages = itertools.chain(*[(page, page + 100) for page in range(8)])
-            whole = [f"page-{page}: " for page in pages]
+            whole = [f"page-{page}: " for page in itertools.chain(*pages)]
             await run.check_transcript("read-all.", *whole, "all-read.", "which-one?")
             await run.check_counts({"context:messages_set": 0})
 

@@ -13,16 +13,16 @@ from typing import Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
-from langgraph.config import get_config
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from eventctx.adapters.kit.failures import call_failed, tool_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.nested import begin_nested
 from eventctx.adapters.kit.open_sessions import OpenSessions
+from eventctx.adapters.langchain.places import GraphPlace, agent_name, inside_tool, place_of
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
 from eventctx.log.usage import LANGCHAIN, Usage, read_usage
 from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
@@ -73,20 +73,20 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
         """A turn begins."""
-        begun = self._begun(self._name(), _agent_name(), state["messages"])
+        begun = self._begun(self._place(), agent_name(), state["messages"])
         await self._given.run(begun)
 
     def before_agent(self, state: Any, runtime: Any) -> None:
         """As ``abefore_agent``."""
-        self._given.wait(self._begun(self._name(), _agent_name(), state["messages"]))
+        self._given.wait(self._begun(self._place(), agent_name(), state["messages"]))
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """The turn is over."""
-        await self._given.run(self._over(self._name(), state["messages"]))
+        await self._given.run(self._over(self._place().session, state["messages"]))
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """As ``aafter_agent``."""
-        self._given.wait(self._over(self._name(), state["messages"]))
+        self._given.wait(self._over(self._place().session, state["messages"]))
 
     async def awrap_model_call(
         self,
@@ -94,7 +94,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Send the view instead of the state's messages."""
-        name = self._name()
+        name = self._place().session
         messages = await self._given.run(self._decided(name, request))
         try:
             response = await handler(request.override(messages=messages))
@@ -110,7 +110,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """As ``awrap_model_call``."""
-        name = self._name()
+        name = self._place().session
         messages = self._given.wait(self._decided(name, request))
         try:
             response = handler(request.override(messages=messages))
@@ -124,10 +124,12 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Record a tool call."""
-        name = self._name()
+        place = self._place()
+        name = place.session
         await self._given.run(self._tool_began(name, request))
         try:
-            result = await handler(request)
+            with inside_tool(place, request.tool_call["id"], self._session):
+                result = await handler(request)
         except BaseException as error:
             await self._given.run(self._tool_failed(name, request, error))
             raise
@@ -138,10 +140,12 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> Any:
         """As ``awrap_tool_call``."""
-        name = self._name()
+        place = self._place()
+        name = place.session
         self._given.wait(self._tool_began(name, request))
         try:
-            result = handler(request)
+            with inside_tool(place, request.tool_call["id"], self._session):
+                result = handler(request)
         except BaseException as error:
             self._given.wait(self._tool_failed(name, request, error))
             raise
@@ -150,19 +154,8 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # -- in the engine's loop --------------------------------------------------------------------
 
-    def _name(self) -> str:
-        """The session of the run that calls: its thread's id."""
-        try:
-            thread = get_config().get("configurable", {}).get("thread_id")
-        except RuntimeError:  # outside of a graph
-            thread = None
-        name = thread if thread is not None else self._session
-        if name is None:
-            raise InvalidSetting(
-                'expected a thread_id (config={"configurable": {"thread_id": …}}), found none: '
-                "give one to each run, or session=… to EventctxMiddleware"
-            )
-        return str(name)
+    def _place(self) -> GraphPlace:
+        return place_of(self._session)
 
     async def _thread(self, name: str) -> _Thread:
         async def opened() -> _Thread:
@@ -170,9 +163,15 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
         return await self._open.of(name, opened)
 
-    async def _begun(self, name: str, agent: str | None, messages: list[AnyMessage]) -> None:
-        thread = await self._thread(name)
-        await thread.turns.turn_began(agent=agent)
+    async def _begun(
+        self, place: GraphPlace, agent: str | None, messages: list[AnyMessage]
+    ) -> None:
+        thread = await self._thread(place.session)
+        if place.parent is None or place.call_id is None:
+            await thread.turns.turn_began(agent=agent)
+        else:
+            engine, parent, call_id = self._given.engine, place.parent, place.call_id
+            await begin_nested(engine, thread.host, parent, call_id, agent)
         await thread.host.mirror(thread.rows.of(messages))
 
     async def _over(self, name: str, messages: list[AnyMessage]) -> None:
@@ -231,15 +230,6 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
     async def _tool_failed(self, name: str, request: ToolCallRequest, error: BaseException) -> None:
         turns, call = (await self._thread(name)).turns, request.tool_call
         await tool_failed(turns, call["id"], error, name=call["name"])
-
-
-def _agent_name() -> str | None:
-    """The name that the agent was made with."""
-    try:
-        name = get_config().get("metadata", {}).get("lc_agent_name")
-    except RuntimeError:  # outside of a graph
-        return None
-    return name if isinstance(name, str) and name else None
 
 
 def _messages_with(request: ToolCallRequest) -> list[AnyMessage]:

@@ -8,15 +8,13 @@ A list that continues one of the runs that are under way is of that run, any oth
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from eventctx.adapters.kit.host_session import HostSession, Row
+from eventctx.adapters.kit.nested import begin_nested, nested_session_id
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-
-_NAME: Final = 64
-"""Characters of a call's id that become part of a session's id, at most."""
 
 
 class _ToolCall:
@@ -81,12 +79,9 @@ class NestedRuns:
         return min(self._calls.values(), key=lambda one: (one.asks not in texts, len(one.runs)))
 
     async def _begun(self, engine: Engine, call: _ToolCall, agent: str) -> HostSession:
-        name = "".join([one if one.isalnum() else "_" for one in call.call_id[:_NAME]])
-        number = f".{len(call.runs) + 1}" if call.runs else ""
-        session = f"{self._parent}.{name}{number}"
+        session = nested_session_id(self._parent, call.call_id, len(call.runs) + 1)
         host = HostSession(await engine.session(session, **self._settings))
-        await host.turns.turn_began(agent=agent)
-        await engine.link(self._parent, session, call_id=call.call_id)
+        await begin_nested(engine, host, self._parent, call.call_id, agent)
         call.runs.append(host)
         return host
 

@@ -86,6 +86,7 @@ class Conversation:
         """A run began: a turn."""
         self._begun = self._asked = None
         self.decides = False
+        self._known.agent = agent
         await self.turns.turn_began(agent=agent)
 
     async def over(self, messages: Sequence[Message]) -> None:
@@ -96,7 +97,8 @@ class Conversation:
         if self._asked is not None:
             asked, produced = self._rows[: self._asked], self._known.read(messages)
             rows = [*asked, *produced[_overlap(asked, produced) :]]  # a call held approved results
-            if [identity(one) for one in rows] != [identity(one) for one in self._rows]:
+            found = held_against(self._rows, rows, identity)
+            if found.new or not found.whole:
                 await self._mirror(rows)
         self._failed = None
         await self.turns.turn_ended()

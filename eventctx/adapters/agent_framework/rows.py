@@ -27,17 +27,20 @@ _TYPES: Final = {
 }
 _NAMES: Final = {
     "text_reasoning": {"text": "thinking"},
-    "function_call": {"id": "item_id", "call_id": "id", "arguments": "input"},
-    "function_result": {"id": "item_id", "call_id": "tool_use_id"},
+    "function_call": {"call_id": "id", "arguments": "input"},
+    "function_result": {"call_id": "tool_use_id"},
 }
 """The names in a block of the fields of a content; all others keep theirs."""
+
+_OWN_IDS: Final = ("function_call", "function_result")
+"""Contents whose ``id`` the framework makes up behind the answer, for itself."""
 
 _KINDS: Final = {ours: theirs for theirs, ours in _TYPES.items()}
 _OWN_NAMES: Final = {
     kind: {ours: theirs for theirs, ours in names.items()} for kind, names in _NAMES.items()
 }
 _IMAGES: Final = ("data", "uri")
-_PASSING: Final = frozenset(("item_id", "additional_properties", "annotations", "status"))
+_PASSING: Final = frozenset(("additional_properties", "annotations", "status"))
 """Fields of a block that the framework or a provider adds to a content that it has."""
 _FAILED: Final = "FunctionInvocationError"
 """What the framework says instead of an exception where it writes a result down."""
@@ -48,7 +51,7 @@ def rows_of(messages: Iterable[Message]) -> list[Row]:
     return [_row(one, [_block(content) for content in one.contents]) for one in messages]
 
 
-def _row(message: Message, blocks: list[dict[str, Any]]) -> Row:
+def _row(message: Message, blocks: list[dict[str, Any]], agent: str | None = None) -> Row:
     row: Row = {"role": "user" if message.role == "tool" else message.role, "content": blocks}
     own = {
         name: value
@@ -57,7 +60,7 @@ def _row(message: Message, blocks: list[dict[str, Any]]) -> Row:
     }
     fields = {
         "role": None if message.role == _role_of(row) else message.role,
-        "author_name": message.author_name,
+        "author_name": None if message.author_name == agent else message.author_name,
         "message_id": message.message_id,
         "additional_properties": _plain(own) if own else None,
     }
@@ -78,6 +81,8 @@ def _block(content: Content) -> dict[str, Any]:
         given.pop("additional_properties", None)
     fields = _plain(given)
     kind = fields.pop("type")
+    if kind in _OWN_IDS:
+        fields.pop("id", None)
     if kind == "function_result":
         return _result(fields)
     if kind in _IMAGES and str(fields.get("media_type", "")).startswith("image/"):
@@ -161,6 +166,9 @@ class KnownContents:
     The framework copies messages between runs, and keeps their contents.
     """
 
+    agent: str | None = None
+    """The agent's name, which the framework writes on answers behind the run; no row has it."""
+
     def __init__(self) -> None:
         self._read: dict[int, tuple[Content, dict[str, Any], dict[str, Any]]] = {}
         self._made: list[tuple[Message, Row]] = []
@@ -194,7 +202,7 @@ class KnownContents:
                 known = (content, dict(vars(content)), _block(content))
             self._read[id(content)] = known
             blocks.append(known[2])
-        return _row(message, blocks)
+        return _row(message, blocks, self.agent)
 
     def messages_of(self, rows: Sequence[Row]) -> list[Message]:
         """Rows of a view as messages; those that were made of a message are that message."""

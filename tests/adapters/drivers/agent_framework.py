@@ -28,7 +28,7 @@ from eventctx.adapters.agent_framework.rows import instructions_of, rows_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
 
-NOT_SHOWN = ("item_id", "hosted", "exception")
+NOT_SHOWN = ("hosted", "exception")
 
 
 class AgentFrameworkDriver:

@@ -19,6 +19,7 @@ RULE: Final = "claude-code-1"
 """The name of this rule in the log."""
 
 _text = json.encoder.encode_basestring
+_CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 _EXPONENT_FROM, _EXPONENT_BELOW = 21, -7
 
 
@@ -27,13 +28,14 @@ def canonical(value: Any) -> str:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, dict):
-        keys = sorted([key for key in value if key != "cache_control"], key=_units)
+        keys = [key for key in value if key != "cache_control"]
+        keys.sort(key=None if "".join(keys).isascii() else _units)
         return "{" + ",".join([f"{_text(key)}:{canonical(value[key])}" for key in keys]) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(canonical, value)) + "]"
     if isinstance(value, float):
         return _number(value)
-    return json.dumps(value)
+    return _CONSTANTS[value] if value is None or isinstance(value, bool) else json.dumps(value)
 
 
 def digest_of(value: Any) -> bytes:

@@ -8,8 +8,8 @@ which name the model in the path.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -20,7 +20,7 @@ from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
 from eventctx.importers.formats.provider_answers import answers, finish_of
 from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
-from eventctx.log.wire import APIS
+from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.canonical import digest_of
 from eventctx.session.answers.sent_form import api_form
 from eventctx.session.observed import OwnRequest
@@ -39,25 +39,27 @@ _PATHS: Final = {
 _UNFINISHED: Final = ("queued", "in_progress", "failed", "cancelled")
 """States of a response that is no answer, or not yet."""
 
+_MARK: Final = b'"cache_control"'
 _STATE: Final = ("previous_response_id", "conversation")
 
 
 class ReadRequest(NamedTuple):
-    """A request to a model. ``sent`` are its parts, ``body`` is all of it.
+    """A request to a model. ``sent`` are its parts, ``fields`` the JSON of all its fields.
 
     ``partial``: the provider keeps the rest of the conversation, and the messages go on with that.
     ``background``: the answer may be asked for later.
     """
 
     sent: OwnRequest
-    body: dict[str, Any]
+    fields: dict[str, msgspec.Raw]
+    messages: list[msgspec.Raw]
     partial: bool
     background: bool
 
     @property
     def rows(self) -> list[Row]:
         """The messages, without cache marks."""
-        return [dict(one) for one in self.sent.messages]
+        return cast("list[Row]", self.sent.messages)
 
     @property
     def instructions(self) -> str | None:
@@ -68,55 +70,96 @@ class ReadRequest(NamedTuple):
         return system if isinstance(system, str) else None
 
 
-def asked(path: str, content: bytes) -> ReadRequest | None:
-    """The request to a model in a body that is sent to ``path``; None for any other request."""
+def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadRequest | None:
+    """The request to a model in a body that is sent to ``path``; None for any other request.
+
+    Messages that stand at the same place in the request ``before`` are its rows: a conversation is
+    sent again with each call, and is read once.
+    """
     found = next(((rule, at) for rule, form in _PATHS.items() if (at := form.search(path))), None)
     if found is None:
         return None
     rule, place = found
+    api = APIS[rule]
     try:
-        body = msgspec.json.decode(content)
+        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        messages = _messages(fields.get(api.messages))
+        body = {
+            name: msgspec.json.decode(raw) for name, raw in fields.items() if name != api.messages
+        }
+        rows = _rows(messages, before)
     except msgspec.DecodeError:
         return None
-    if not isinstance(body, dict):
-        return None
-    api = APIS[rule]
-    given = body.get(api.messages)
-    rows = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
-        return None
-    plain = without_marks(body)
-    beside = (api.messages, api.system, "tools")
+    marks: tuple[CacheMark, ...] = ()
+    if _MARK in content:  # most bodies have none, and to look everywhere takes a while
+        marks = tuple(_marks(body, api.messages, messages))
+        body = without_marks(body)
+        rows = [
+            without_marks(row) if _MARK in bytes(raw) else row
+            for raw, row in zip(messages, rows, strict=True)
+        ]
     model = body.get("model") or next(filter(None, place.groupdict().values()), None)
     sent = OwnRequest(
         rule,
-        rows if isinstance(given, str) else plain[api.messages],
-        plain.get(api.system),
-        plain.get("tools"),
-        {key: value for key, value in plain.items() if key not in beside},
-        tuple(cache_marks(body)),
+        rows,
+        body.get(api.system),
+        body.get("tools"),
+        {key: value for key, value in body.items() if key not in (api.system, "tools")},
+        marks,
         model if isinstance(model, str) else None,
     )
     partial = any(body.get(key) is not None for key in _STATE)
-    return ReadRequest(sent, body, partial, body.get("background") is True)
+    return ReadRequest(sent, fields, messages, partial, body.get("background") is True)
 
 
-def with_rows(request: ReadRequest, rows: Sequence[Row]) -> bytes:
-    """The body with other messages; a message that stays whole keeps its cache marks."""
+def _messages(raw: msgspec.Raw | None) -> list[msgspec.Raw]:
+    """The JSON of each message; the Responses API takes a text for one. Raises DecodeError."""
+    given = bytes(raw or b"")
+    if not given.startswith(b'"'):
+        return msgspec.json.decode(given, type=list[msgspec.Raw])
+    return [msgspec.Raw(b'{"role":"user","content":' + given + b"}")]
+
+
+def _marks(body: Row, field: str, messages: Sequence[msgspec.Raw]) -> Iterator[CacheMark]:
+    yield from cache_marks(body)
+    for at, raw in enumerate(messages):
+        if _MARK in bytes(raw):
+            yield from cache_marks(msgspec.json.decode(raw), (field, at))
+
+
+def _rows(messages: Sequence[msgspec.Raw], before: ReadRequest | None) -> list[Row]:
+    """Raises DecodeError for a message that is no object."""
+    known = [] if before is None else before.messages
+    same = 0
+    while same < min(len(known), len(messages)) and known[same] == messages[same]:
+        same += 1
+    earlier = [] if before is None else before.rows[:same]
+    return [*earlier, *(msgspec.json.decode(one, type=Row) for one in messages[same:])]
+
+
+def with_rows(request: ReadRequest, rows: Sequence[Row]) -> bytes | None:
+    """The body with other messages; None where they are those that it has.
+
+    A message that stays whole keeps its cache marks.
+    """
+    if rows == request.rows:
+        return None
     field = APIS[request.sent.rule].messages
     marked = _marked_rows(request, field)
-    chosen = [marked.get(digest_of(row), row) for row in rows]
-    return msgspec.json.encode({**request.body, field: chosen})
+    chosen = [marked.get(digest_of(row), row) for row in rows] if marked else rows
+    return msgspec.json.encode({**request.fields, field: chosen})
 
 
-def _marked_rows(request: ReadRequest, field: str) -> dict[bytes, Row]:
+def _marked_rows(request: ReadRequest, field: str) -> dict[bytes, msgspec.Raw]:
     """The messages that were sent with a cache mark, by what they say without it."""
     places = {
         mark.path[1]
         for mark in request.sent.cache_control
         if len(mark.path) > 1 and mark.path[0] == field
     }
-    return {digest_of(one): one for place, one in enumerate(request.body[field]) if place in places}
+    return {
+        digest_of(request.rows[at]): request.messages[at] for at in places if isinstance(at, int)
+    }
 
 
 class Answered(NamedTuple):

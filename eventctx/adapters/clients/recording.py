@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.clients.exchange import ReadRequest, answered, identity, with_rows
+from eventctx.adapters.clients.exchange import ReadRequest, answered, asked, identity, with_rows
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
 from eventctx.importers.formats.provider_answers import usage_of
@@ -58,6 +58,7 @@ class CallRecorder:
         self._calls = calls
         self._host: HostSession | None = None
         self._rows: list[Row] = []
+        self._last: ReadRequest | None = None
         self._in_background: tuple[str, CallUnderWay] | None = None
 
     async def _opened(self) -> HostSession:
@@ -67,9 +68,14 @@ class CallRecorder:
             self._rows = await self._host.messages()
         return self._host
 
+    def read(self, path: str, content: bytes) -> ReadRequest | None:
+        """The request in a body that is sent to ``path``; None for one that is none to a model."""
+        return asked(path, content, self._last)
+
     async def begin(self, call: CallUnderWay, request: ReadRequest, replaceable: bool) -> None:
         """Record a request before it leaves."""
         self._in_background = None
+        self._last = request
         host = await self._opened()
         sent = request.rows
         rows = [*self._rows, *sent] if request.partial else sent
@@ -137,7 +143,6 @@ class CallRecorder:
             await host.turns.tool_began(name, call_id, call_id)
         if not calls:
             await host.turns.turn_ended()
-        host.turns.send()
 
     def _goes_on(self, call: CallUnderWay, status: int, body: Row) -> bool:
         """Whether the answer is still made in the background, and will be asked for again."""
@@ -162,7 +167,6 @@ class CallRecorder:
         words_said = [row for row in said if words_of(row)]
         if left and words_said:  # the person has read them, and the caller may keep them
             await host.mirror([*call.rows, *words_said])
-        host.turns.send()
 
     async def failed(self, call: CallUnderWay, error: BaseException | None) -> None:
         """Record that a call failed; without an error the caller gave it up."""
@@ -172,4 +176,3 @@ class CallRecorder:
         kind = "Cancelled" if error is None else type(error).__name__
         words = "" if error is None else str(error)
         await host.turns.model_failed(kind, words, cancelled=error is None)
-        host.turns.send()

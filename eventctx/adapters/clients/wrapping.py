@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from eventctx.adapters.clients.exchange import ReadRequest, asked
+from eventctx.adapters.clients.exchange import ReadRequest
 from eventctx.adapters.clients.recording import CallRecorder, CallsOf, CallUnderWay
 from eventctx.adapters.clients.transport import (
     Leaving,
@@ -106,9 +106,10 @@ class _Recording:
 
     async def _begun(self, leaving: Leaving) -> CallUnderWay | None:
         try:
-            request = asked(leaving.path, leaving.content) if leaving.content is not None else None
-            if request is not None:
-                return await self._begun_call(request, leaving.replaceable)
+            if leaving.content is not None:
+                request = self._recorder.read(leaving.path, leaving.content)
+                if request is not None:
+                    return await self._begun_call(request, leaving.replaceable)
         except Exception as error:
             self._fault(error)
             return None

@@ -7,8 +7,7 @@ from typing import Final, NamedTuple
 
 import h11
 
-MOST_HEAD: Final = 256 * 1024
-"""Bytes that the head of a request or answer may have."""
+from eventctx.proxy.dialing import MOST_HEAD
 
 MOST_KEPT: Final = 64 * 2**20
 """Bytes of a body beyond which a call is passed on and not recorded."""
@@ -95,7 +94,8 @@ class CallCopy:
                 else:
                     return
         except h11.ProtocolError:
-            self.blind, self._parser = True, None
+            # An end in the middle of an answer is understood: what came is the call's.
+            self.blind, self._parser = bool(piece), None
 
     def _keep(self, pieces: list[bytes], piece: bytes) -> None:
         self._kept += len(piece)

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ssl
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import h11
 
 from eventctx.errors import InvalidSetting
-from eventctx.proxy.call_copy import MOST_HEAD, CallCopy, Headers, SeenCall
+from eventctx.proxy.call_copy import CallCopy, Headers, SeenCall
+from eventctx.proxy.dialing import MOST_HEAD, Dialer, Streams
 
 _PIECE: Final = 64 * 1024
 
@@ -49,11 +48,20 @@ Choose = Callable[[str, Headers], tuple[Upstream, str] | None]
 
 
 class Relay:
-    """A server on a free port of this machine. ``seen`` gets each call when it has ended."""
+    """A server on a free port of this machine. ``seen`` gets each call when it has ended.
 
-    def __init__(self, choose: Choose, seen: Callable[[SeenCall], None]) -> None:
+    ``environment`` names proxies and authorities. Raises InvalidSetting.
+    """
+
+    def __init__(
+        self,
+        choose: Choose,
+        seen: Callable[[SeenCall], None],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._choose = choose
         self._seen = seen
+        self._dialer = Dialer(environment or {})
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -77,7 +85,7 @@ class Relay:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a callback of the server is one
         self._open.add(task)
-        connection = _Connection(reader, writer, self._choose, self._seen)
+        connection = _Connection(reader, writer, self._choose, self._seen, self._dialer)
         try:
             await connection.run()
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
@@ -96,13 +104,15 @@ class _Connection:
         writer: asyncio.StreamWriter,
         choose: Choose,
         seen: Callable[[SeenCall], None],
+        dialer: Dialer,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._choose = choose
         self._seen = seen
+        self._dialer = dialer
         self._origin: tuple[str, str, int] | None = None
-        self._up: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._up: Streams | None = None
         self._rest = b""
 
     def close(self) -> None:
@@ -130,26 +140,40 @@ class _Connection:
         except h11.RemoteProtocolError:
             request = h11.NEED_DATA
         if not isinstance(request, h11.Request):
-            self._writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+            self._refuse(b"400 Bad Request", "eventctx record: expected a request of HTTP/1.1\n")
             return False
         path, headers = request.target.decode("latin-1"), list(request.headers)
         chosen = self._choose(path, headers)
         if chosen is None:
-            self._writer.write(b"HTTP/1.1 404 Not Found\r\nconnection: close\r\n\r\n")
+            self._refuse(b"404 Not Found", f"eventctx record: no API is known at {path}\n")
             return False
         upstream, path = chosen
-        up_reader, up_writer = await self._connected(upstream)
-        up_writer.write(_rewritten(head, path, upstream))
+        try:
+            up_reader, up_writer = await self._connected(upstream)
+        except OSError as error:
+            told = f"eventctx record: {upstream.url.hostname} cannot be reached: {error}\n"
+            self._refuse(b"502 Bad Gateway", told)
+            return False
+        proxy = self._dialer.proxy(upstream.url) if upstream.url.scheme == "http" else None
+        named = b"" if proxy is None else proxy.authorization
+        target = path if proxy is None else f"http://{_named(upstream)}{path}"
+        up_writer.write(_rewritten(head, target, upstream, named))
         copy = CallCopy(request, upstream.url.hostname or "", path, began)
         sending = asyncio.create_task(self._send(parser, up_writer, copy))
         try:
             return await self._answer(up_reader, copy, sending)
         finally:
-            sending.cancel()
-            await asyncio.gather(sending, return_exceptions=True)
+            # Before anything is waited for: at our end this task is cancelled.
             seen = copy.seen()
             if seen is not None:
                 self._seen(seen)
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+
+    def _refuse(self, status: bytes, told: str) -> None:
+        text = told.encode()
+        head = b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-length: %d\r\n" % (status, len(text))
+        self._writer.write(head + b"content-type: text/plain; charset=utf-8\r\n\r\n" + text)
 
     async def _head(self) -> bytes:
         while b"\r\n\r\n" not in self._rest:
@@ -161,16 +185,13 @@ class _Connection:
         head, self._rest = self._rest[:end], self._rest[end:]
         return head
 
-    async def _connected(
-        self, upstream: Upstream
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connected(self, upstream: Upstream) -> Streams:
         if self._up is not None and self._origin == upstream.origin and not self._up[0].at_eof():
             return self._up
         if self._up is not None:
             self._up[1].close()
-        scheme, host, port = upstream.origin
-        secure = _trusted() if scheme == "https" else None
-        self._up = await asyncio.open_connection(host, port, ssl=secure, limit=MOST_HEAD)
+            self._up = None
+        self._up = await self._dialer.connect(upstream.url)
         self._origin = upstream.origin
         return self._up
 
@@ -214,8 +235,10 @@ class _Connection:
                 copy.take_answer(b"")
                 return False
             self._writer.write(piece)
-            await self._writer.drain()
-            copy.take_answer(piece)
+            try:
+                await self._writer.drain()
+            finally:
+                copy.take_answer(piece)
             if copy.blind:
                 await self._splice(up_reader, sending)
                 return False
@@ -240,27 +263,31 @@ class _Connection:
             await asyncio.gather(*both, return_exceptions=True)
 
 
-@cache
-def _trusted() -> ssl.SSLContext:
-    return ssl.create_default_context()  # 20 ms
-
-
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     while piece := await reader.read(_PIECE):
         writer.write(piece)
         await writer.drain()
 
 
-def _rewritten(head: bytes, path: str, upstream: Upstream) -> bytes:
-    """A request's head with the server's path and name; all other bytes stay."""
+def _rewritten(head: bytes, target: str, upstream: Upstream, named: bytes) -> bytes:
+    """A request's head with the server's path and name; all other bytes stay.
+
+    ``named`` is the line that names us to a proxy.
+    """
     first, *lines = head.split(b"\r\n")
     method, _, version = first.split(b" ", 2)
-    host = upstream.url.netloc.rpartition("@")[2].encode()
+    host = _named(upstream).encode()
     kept = [
         b"%s: %s" % (line.partition(b":")[0], host) if line[:5].lower() == b"host:" else line
         for line in lines
     ]
-    return b"\r\n".join([b" ".join((method, path.encode("latin-1"), version)), *kept])
+    request = b" ".join((method, target.encode("latin-1"), version))
+    return b"\r\n".join([request, named + kept[0], *kept[1:]])
+
+
+def _named(upstream: Upstream) -> str:
+    """The server's name and port as a request names them."""
+    return upstream.url.netloc.rpartition("@")[2]
 
 
 def by_prefix(upstreams: Mapping[str, Upstream]) -> Choose:

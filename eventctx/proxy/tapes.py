@@ -6,7 +6,7 @@ counted and told.
 
 from __future__ import annotations
 
-import gzip
+import errno
 import logging
 import os
 import re
@@ -34,6 +34,9 @@ _SESSION: Final = ("x-claude-code-session-id", "session-id", "session_id", "conv
 _AGENT: Final = "x-claude-code-agent-id"
 _PARENT: Final = "x-claude-code-parent-agent-id"
 _IN_USER_ID: Final = re.compile(r'session_(?:id"\s*:\s*")?([0-9a-f-]{36})')
+
+
+_ZLIB: Final = 15
 
 
 class NotUnpacked(ValueError):
@@ -69,9 +72,13 @@ class _Tape:
             self._write(header_line(place.name, place.agent, parent))
 
     def call(self, row: dict[str, Any]) -> None:
-        """Write a call."""
+        """Write a call. Raises OSError; the tape is as it was then."""
         sent = as_written(self._history, self._line + 1, row["sent"])
-        self._write({**row, "sent": sent})
+        try:
+            self._write({**row, "sent": sent})
+        except BaseException:
+            self._history = RequestHistory()  # no later line may refer to this one
+            raise
 
     def _write(self, row: dict[str, Any]) -> None:
         data = msgspec.json.encode(row) + b"\n"
@@ -79,7 +86,10 @@ class _Tape:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         file = os.open(self._path, flags, FILE_RIGHTS)
         try:
-            os.write(file, data)
+            before = os.fstat(file).st_size
+            if os.write(file, data) < len(data):
+                os.ftruncate(file, before)  # the next line must not stand behind half of this one
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:
             os.close(file)
         self._line += 1
@@ -202,7 +212,7 @@ def unpacked(data: bytes, encoding: str | None) -> bytes:
             case "gzip" | "x-gzip":
                 data = _inflated(data, 31)
             case "deflate":
-                data = _inflated(data, 15)
+                data = _inflated(data, _ZLIB)
             case "zstd":
                 data = _from_zstd(data)
             case "br":
@@ -213,10 +223,17 @@ def unpacked(data: bytes, encoding: str | None) -> bytes:
 
 
 def _inflated(data: bytes, bits: int) -> bytes:
+    found = bytearray()
     try:
-        return zlib.decompressobj(bits).decompress(data, MOST_KEPT)
-    except (zlib.error, gzip.BadGzipFile) as error:
+        while data and len(found) < MOST_KEPT:  # gzip may have several members
+            unpacker = zlib.decompressobj(bits)
+            found += unpacker.decompress(data, MOST_KEPT - len(found))
+            data = unpacker.unused_data
+    except zlib.error as error:
+        if bits == _ZLIB and not found:
+            return _inflated(data, -_ZLIB)  # as some servers understand the name
         raise NotUnpacked(f"expected a packed body, found bytes that are none ({error})") from error
+    return bytes(found)
 
 
 def _from_brotli(data: bytes) -> bytes:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,7 +14,10 @@ from click.testing import CliRunner
 
 pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
+import eventctx
 from eventctx.cli.main import cli
+from tests.orchestrators.providers.server import Server, json_reply, serving, streamed
+from tests.proxy.recorded import answer, request, user
 from tests.scripted_apis import answering
 
 PROGRAM = """
@@ -63,3 +70,51 @@ def test_either_a_program_or_serve_is_expected(arguments: list[str]) -> None:
     result = CliRunner().invoke(cli, ["record", *arguments])
     assert result.exit_code == 2
     assert "--serve" in result.stderr
+
+
+async def test_serve_records_several_programs_until_it_is_stopped_in_an_answer(
+    tmp_path: Path,
+) -> None:
+    """SIGTERM ends it cleanly: what had come of the answer is recorded, too."""
+    store = str(tmp_path / "s.db")
+    async with serving(Server(lambda _: None)) as server:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "eventctx.cli", "--store", store),
+            *("record", "--serve", "--tapes", str(tmp_path / "tapes")),
+            env={**os.environ, "ANTHROPIC_BASE_URL": server.url},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        async with asyncio.timeout(60):
+            assert process.stdout is not None
+            line = (await process.stdout.readline()).decode()
+            assert line.startswith("export ANTHROPIC_BASE_URL=http://127.0.0.1:")
+            port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
+            begun = {"type": "message_start", "message": {**answer(""), "content": []}}
+            server.replies = [json_reply(answer("Bern.")), streamed([begun], "stalled")]
+            first, writer = await sent(port, "one")
+            assert b"Bern." in await first.read()
+            writer.close()
+            second, writer = await sent(port, "two")
+            await second.readuntil(b"message_start")
+            process.send_signal(signal.SIGTERM)
+            _, told = await process.communicate()
+            writer.close()
+    assert process.returncode == 0, told
+    assert told.decode().count("recorded 1 call: ") == 2
+    async with eventctx.open(store, read_only=True) as engine:
+        assert {one.stream for one in await engine.sessions()} == {"one.recorded", "two.recorded"}
+
+
+async def sent(port: int, session: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which a program asks its model in a session."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = json.dumps(request(user("capital of Switzerland"), stream=True)).encode()
+    writer.write(
+        b"POST /anthropic/v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+        b"x-claude-code-session-id: %s\r\n"
+        % session.encode()
+        + b"content-length: %d\r\n\r\n" % len(body)
+        + body
+    )
+    return reader, writer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -23,8 +24,6 @@ from eventctx.log.private_files import make_folder
 from eventctx.stores.location import ENVIRONMENT, default_path, in_users_folder
 
 _FOLDER: Final = "recordings"
-_SWITCH: Final = 0.0005
-"""Seconds after which a thread is asked to let another one run."""
 
 
 def folder_of(tapes: str | None) -> Path:
@@ -41,7 +40,7 @@ async def record(
     try:
         from eventctx.proxy.program import Upstreams, addresses
         from eventctx.proxy.relay import Relay
-        from eventctx.proxy.tapes import Tapes
+        from eventctx.proxy.tape_process import TapeProcess
     except ModuleNotFoundError as error:
         if error.name != "h11":
             raise
@@ -50,19 +49,18 @@ async def record(
         ) from error
 
     upstreams = Upstreams.of(os.environ)
+    relay = Relay(upstreams.choose(), lambda call: tapes.put(call), os.environ)
     make_folder(folder)
-    written = Tapes(folder, name, complain)
-    relay = Relay(upstreams.choose(), written.put)
+    tapes = TapeProcess(folder, name)
+    gc.freeze()  # what lives until the end is not looked through while tokens pass
     try:
         await relay.start(port)
     except OSError as error:
+        tapes.close()
         raise InvalidSetting(
             f"record: expected a free port of this machine, found {port} ({error.strerror})"
         ) from error
     url = f"http://127.0.0.1:{relay.port}"
-    # A tape's thread must not keep the relay waiting, as it would for 5 ms.
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH)
     code = 0
     try:
         async with _followed(folder, store):
@@ -74,11 +72,12 @@ async def record(
                 with stopped_by_signals() as stop:
                     await stop.wait()
     finally:
-        sys.setswitchinterval(before)
         await relay.close()
-        await asyncio.to_thread(written.close)
-    await _imported(list(written.paths), store)
-    if not written.calls and command:
+        written = await asyncio.to_thread(tapes.close)
+    if written.problem is not None:
+        complain(f"{plural(written.lost, 'call')} not recorded: {written.problem}")
+    await _imported([Path(one) for one in written.paths], store)
+    if not written.calls and not written.lost and command:
         complain(
             f"{PurePath(command[0]).name} asked no model here: a setting of its own may name the "
             "address of its model (`ANTHROPIC_BASE_URL` in Claude Code's settings.json)"

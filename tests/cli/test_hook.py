@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import eventctx
-from eventctx.adapters.command_hooks.hook import hook_answer, words_that_hold
+from eventctx.adapters.command_hooks.hook import hook_answer
 from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX
 from eventctx.adapters.command_hooks.payload import read_payload
-from eventctx.adapters.command_hooks.reminder import MOST, Words, reminder
+from eventctx.adapters.command_hooks.reminder import MOST, reminder
+from eventctx.adapters.command_hooks.words import Words, words_that_hold
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion

@@ -22,8 +22,8 @@ from eventctx.adapters.claude_agent_sdk.lines import (
     streams_of,
 )
 from eventctx.adapters.claude_agent_sdk.summaries import summary_of
-from eventctx.adapters.command_hooks.hook import words_that_hold
 from eventctx.adapters.command_hooks.reminder import reminder
+from eventctx.adapters.command_hooks.words import words_that_hold
 from eventctx.aio import KeyedLock
 from eventctx.errors import SessionWasDeleted, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventctx.adapters.command_hooks.hosts import HookHost
 from eventctx.adapters.command_hooks.payload import HookPayload
-from eventctx.adapters.command_hooks.reminder import ALL, LOST, Words, reminder
+from eventctx.adapters.command_hooks.reminder import ALL, LOST, reminder
+from eventctx.adapters.command_hooks.words import lost_words, words_that_hold
 from eventctx.errors import WrongExpectedVersion
 from eventctx.importers.load import import_file
 
@@ -38,35 +39,6 @@ async def hook_answer(
         return None
     told = {"hookEventName": payload.hook_event_name, "additionalContext": text}
     return {"hookSpecificOutput": told}
-
-
-async def words_that_hold(engine: Engine, session: str) -> list[Words]:
-    """The person's first sentence, which is the task, and the demands that hold.
-
-    Raises StreamNotFound.
-    """
-    said = [one for one in (await engine.lost(session)).items if one.kind == "instruction"]
-    found = (await engine.instructions(session)).instructions
-    holding = [one for one in found if one.taken_back is None and one.left is None]
-    first = min((Words(one.number, one.text) for one in said), default=None)
-    words = [Words(one.number, one.text) for one in holding]
-    return words if first is None or first in words else [first, *words]
-
-
-async def lost_words(engine: Engine, session: str) -> list[Words]:
-    """Of ``words_that_hold`` those that the view has in none of its messages and summaries.
-
-    Raises StreamNotFound.
-    """
-    items = (await engine.lost(session)).items
-    said = [one for one in items if one.kind == "instruction"]
-    found = (await engine.instructions(session)).instructions
-    words = [Words(one.number, one.text) for one in found if one.is_absent]
-    first = min(said, key=lambda one: one.number, default=None)
-    if first is None or first.state != "gone":
-        return words
-    task = Words(first.number, first.text)
-    return words if task in words else [task, *words]
 
 
 async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
+from eventctx.adapters.command_hooks.words import Words
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.naming import message_name
 from eventctx.log.session_id import MAX_SESSION_ID
@@ -27,13 +28,6 @@ LOST: Final = (
     "unless the person said otherwise:"
 )
 _ROOM_OF_FRAME: Final = max(len(ALL), len(LOST)) + 2 * MAX_SESSION_ID + 300
-
-
-class Words(NamedTuple):
-    """A sentence of a person, and the number of its message."""
-
-    number: int
-    text: str
 
 
 def reminder(

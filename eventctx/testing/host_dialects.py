@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from eventctx.errors import InvalidMessage
@@ -42,17 +42,27 @@ class HostDialect(Protocol[M]):
         ...
 
 
-def check_dialect(dialect: HostDialect[M], messages: Sequence[M], texts: Sequence[str]) -> None:
+def check_dialect(
+    dialect: HostDialect[M],
+    messages: Sequence[M],
+    texts: Sequence[str],
+    *,
+    compared: Callable[[M], object] = lambda message: message,
+) -> None:
     """Check a dialect on a conversation in which each of ``texts`` is said, called or returned.
 
     The rows go through the encoding of the log. They come back as the same messages; the engine
     reads every text and pairs calls with results; what is shortened or inserted by the engine comes
     back so; and a message is known again by its identity alone. Raises AssertionError, which says
     what was expected and found, and what to do.
+
+    ``compared`` makes of a message what it is compared by, for a host whose messages are equal only
+    to themselves.
     """
     made = dialect.rows_of(messages)
     rows = [_through_the_log(row, at) for at, row in enumerate(made)]
-    _check_same("messages changed in the log", messages, dialect.messages_of(rows))
+    back = dialect.messages_of(rows)
+    _check_same(list(map(compared, messages)), list(map(compared, back)))
     check_request(rows, "the conversation")
     read = "\n".join(str(part.value) for row in rows for part in _contents(row))
     unread = [text for text in texts if text not in read and repr(text)[1:-1] not in read]
@@ -117,15 +127,15 @@ def _check_inserted(dialect: HostDialect[M], rows: Sequence[Row]) -> None:
                 f"{type(error).__name__}: {error}. Its content is a text, and it has no fields of "
                 "the host's own"
             ) from error
-        said = [str(part.value) for part in _contents(back)]
+        said = " ".join(str(part.value) for part in _contents(back))
         wanted = [str(part.value) for part in _contents(row)]
-        assert said == wanted, (
-            f"a row that the engine inserts, {row}, came back as {_cut(back)}: expected the same "
-            "text"
+        assert all(one in said for one in wanted), (
+            f"a row that the engine inserts, {row}, came back as {_cut(back)}: expected its text"
         )
 
 
-def _check_same(what: str, messages: Sequence[Any], back: Sequence[Any]) -> None:
+def _check_same(messages: Sequence[Any], back: Sequence[Any]) -> None:
+    what = "messages changed in the log"
     assert len(back) == len(messages), (
         f"{what}: rows_of() and messages_of() made {len(back)} of {len(messages)}; a message may "
         "be several rows, but comes back as one"
@@ -133,7 +143,8 @@ def _check_same(what: str, messages: Sequence[Any], back: Sequence[Any]) -> None
     for at, (one, other) in enumerate(zip(messages, back, strict=True)):
         assert one == other, (
             f"{what}: message {at} was {_cut(one)} and came back as {_cut(other)}; a row has to "
-            "keep every field that the host reads, as JSON"
+            "keep every field that the host reads, as JSON. If the host's messages have no "
+            "equality of their own, give compared=, a function to data that has one"
         )
 
 

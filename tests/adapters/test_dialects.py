@@ -299,6 +299,29 @@ class LosesMadeResults(OpenAIItems):
         ]
 
 
+class Opaque:
+    """A message that is equal only to itself."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+
+
+class OfObjects(OpenAIItems):
+    def rows_of(self, messages: Sequence[Any]) -> list[Row]:
+        return [one.row for one in messages]
+
+    def messages_of(self, rows: Sequence[Row]) -> list[Any]:
+        return [Opaque(row) for row in rows]
+
+
+def test_messages_that_are_equal_only_to_themselves_are_compared_by_what_they_hold() -> None:
+    said, texts = [Opaque(one) for one in OfObjects().native(CONVERSATION)], texts_of(CONVERSATION)
+    dialect: Any = OfObjects()
+    with pytest.raises(AssertionError, match="give compared="):
+        check_dialect(dialect, said, texts)
+    check_dialect(dialect, said, texts, compared=lambda one: one.row)
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -308,7 +331,7 @@ class LosesMadeResults(OpenAIItems):
         (LeavesOutIds(), "message 1: a function_call item without a call_id"),
         (HasNoHashes(), "not hashable"),
         (KnowsOnlyItsOwnBlocks(), "does not take a row that the engine inserts"),
-        (LosesMadeResults(), "came back as .*expected the same text"),
+        (LosesMadeResults(), "came back as .*expected its text"),
         (KeepsACopy(), "shortened messages grew again"),
         (HidesResults(), "the engine does not read"),
         (TakesAllForOne(), "messages that say different things have one identity"),

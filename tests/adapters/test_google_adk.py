@@ -7,7 +7,7 @@ adk/bin/python -m pytest --noconftest tests/adapters/test_google_adk.py
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,49 @@ from google.genai import types
 
 import eventctx
 from eventctx.adapters.google_adk import EventctxPlugin
-from eventctx.adapters.google_adk.rows import CallIds, contents_of, rows_of, tool_definitions
+from eventctx.adapters.google_adk.rows import (
+    CallIds,
+    contents_of,
+    identity,
+    rows_of,
+    tool_definitions,
+)
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
-from eventctx.testing import AdapterContract, Reply
+from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
 
 
 class TestTheContract(AdapterContract):
     driver = GoogleAdkDriver
     retries = "none"
+
+
+class Genai:
+    """The plugin's dialect, with a log that names each call."""
+
+    def rows_of(self, messages: Sequence[types.Content]) -> list[dict[str, Any]]:
+        ids = CallIds([])
+        return [ids.named(row) for row in rows_of(messages)]
+
+    def messages_of(self, rows: Sequence[dict[str, Any]]) -> list[types.Content]:
+        return contents_of(rows, [], [])
+
+    identity = staticmethod(identity)
+
+
+def test_parts_of_genai_are_a_dialect() -> None:
+    page, near = "A page. " * 60, "near " * 60
+    call = types.FunctionCall(name="look", args={"at": near})
+    answer = types.FunctionResponse(name="look", response={"result": page})
+    signed = types.Part(text="Where?", thought=True, thought_signature=b"signed")
+    said = [
+        types.Content(role="user", parts=[types.Part(text="What is there?")]),
+        types.Content(role="model", parts=[signed, types.Part(function_call=call)]),
+        types.Content(role="user", parts=[types.Part(function_response=answer)]),
+        types.Content(role="model", parts=[types.Part(text=page)]),
+    ]
+    check_dialect(Genai(), said, ["What is there?", "Where?", near, page])
 
 
 @pytest.fixture

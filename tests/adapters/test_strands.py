@@ -17,22 +17,24 @@ import pytest
 pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[strands]")
 
 from pydantic import BaseModel
-from strands import Agent, tool
-from strands.agent import SlidingWindowConversationManager, SummarizingConversationManager
+from strands import tool
 from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent
 from strands.multiagent import GraphBuilder, Swarm
-from strands.types.exceptions import ContextWindowOverflowException
-from strands.vended_plugins.context_injector import ContextInjector
 
 import eventctx
 from eventctx.adapters.strands import EventctxAgentPlugin
-from eventctx.adapters.strands.rows import row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import Usage
-from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply
-from tests.adapters.drivers.strands import Scripted, StrandsDriver, shown
+from tests.adapters.drivers.strands import (
+    Scripted,
+    StrandsDriver,
+    agent,
+    calls,
+    check_requests,
+    types,
+)
 
 
 class TestTheContract(AdapterContract):
@@ -45,41 +47,10 @@ async def engine() -> AsyncIterator[Engine]:
         yield opened
 
 
-def agent(plugin: EventctxAgentPlugin, *script: Any, **named: Any) -> Agent:
-    model = named.pop("model", None) or Scripted(list(script))
-    plugins = [*named.pop("before", []), plugin]
-    watch = named.pop("watch", None)
-    made = Agent(model=model, plugins=plugins, callback_handler=None, **{"name": "lead", **named})
-    if watch is not None:
-        made.add_hook(watch, BeforeToolCallEvent)
-    return made
-
-
-def calls(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
-    return Reply(calls=[ToolRequest(call_id, name, arguments)])
-
-
-async def types(engine: Engine, session: str) -> list[str]:
-    return [one.type async for one in engine.records(session)]
-
-
 async def payload(engine: Engine, session: str, kind: str) -> Any:
     """The last payload of a kind."""
     found = [one.payload async for one in engine.records(session) if one.type == kind]
     return json.loads(found[-1])
-
-
-async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
-    """Each request that the model received is the verified view."""
-    views = [
-        await engine.request_view(session, position=one.position)
-        async for one in engine.records(session)
-        if one.type == "context:request_prepared"
-    ]
-    assert all(one.verified for one in views)
-    bare = [[row for row in one.messages if row["role"] != "system"] for one in views]
-    received = [[shown(row_of(one)) for one in sent] for _, sent, _ in model.seen]
-    assert [[shown(row) for row in one] for one in bare] == received
 
 
 @tool
@@ -204,97 +175,6 @@ async def test_the_agents_of_a_swarm_have_a_session_each(engine: Engine) -> None
     await check_requests(engine, "s.second", second.model)
 
 
-# -- what else changes a conversation ------------------------------------------------------------
-
-
-async def test_what_a_sliding_window_takes_out_is_recorded(engine: Engine) -> None:
-    window = SlidingWindowConversationManager(window_size=2)
-    answers = [Reply(f"Answer {number}.") for number in range(3)]
-    talks = agent(EventctxAgentPlugin(engine, "s"), *answers, conversation_manager=window)
-    for number in range(3):
-        await talks.invoke_async(f"Question {number}?")
-    await check_requests(engine, "s", talks.model)
-    assert len(await engine.transcript("s")) == len(talks.messages) == 2
-    assert (await types(engine, "s")).count("context:messages_set") == 2
-    before = await engine.transcript("s", at=await first_set(engine) - 1)
-    assert "Question 0?" in str([one.message for one in before])
-
-
-async def first_set(engine: Engine) -> int:
-    return (await types(engine, "s")).index("context:messages_set")
-
-
-async def test_a_summary_of_strands_is_recorded_and_the_repeated_call_sends_it(
-    engine: Engine,
-) -> None:
-    talks = agent(
-        EventctxAgentPlugin(engine, "s"),
-        *[Reply(f"Answer {number}.") for number in range(4)],
-        ContextWindowOverflowException("too long"),
-        *(Reply("In short: questions."), Reply("Answer 4.")),
-        conversation_manager=SummarizingConversationManager(
-            summary_ratio=0.5, preserve_recent_messages=2
-        ),
-    )
-    for number in range(5):
-        await talks.invoke_async(f"Question {number}?")
-    sent = [str(one) for _, one, _ in talks.model.seen]
-    assert "In short: questions." in sent[-1]
-    assert "Question 0?" not in sent[-1]
-    made = await types(engine, "s")
-    assert [made.count(one) for one in ("provider:request", "provider:error")] == [6, 1]
-    assert made.count("context:messages_set") == 1
-    last = await engine.request_view("s", 5)
-    assert last.verified
-    assert "In short: questions." in str(last.messages)
-
-
-async def test_what_an_injector_puts_behind_the_last_message_is_sent_with_the_view(
-    engine: Engine,
-) -> None:
-    pages = [calls("look", f"call_{n}", place="x" * 3_000) for n in range(8)]
-    talks = agent(
-        EventctxAgentPlugin(engine, "s", max_tokens=4_000, reserve_tokens=0),
-        *(*pages, Reply("Seen.")),
-        tools=[look],
-        before=[ContextInjector(lambda context: "It rains.", trigger="everyTurn")],
-    )
-    await talks.invoke_async("Look.")
-    assert "context:post_compact" in await types(engine, "s")
-    last = [sent[-1]["content"][-1]["text"] for _, sent, _ in talks.model.seen]
-    assert {one.strip() for one in last} == {"It rains."}
-    assert len(talks.model.seen[-1][1]) < len(talks.messages)
-    rows = (await engine.audit("s")).requests
-    assert {(row.additions, row.missing) for row in rows} == {(1, 1)}
-
-
-async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engine) -> None:
-    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."), Reply("No."))
-    await talks.invoke_async("My number is 7.")
-    talks.messages[0]["content"][0]["text"] = "[redacted]"
-    await talks.invoke_async("Still?")
-    await check_requests(engine, "s", talks.model)
-    assert "context:messages_set" in await types(engine, "s")
-
-
-async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_compacted(
-    engine: Engine,
-) -> None:
-    class Kept(Scripted):
-        stateful = True
-
-    model = Kept([Reply("x" * 9_000), Reply("Yes."), Reply("Yes.")])
-    plugin = EventctxAgentPlugin(engine, "s", max_tokens=2_000, reserve_tokens=0)
-    talks = agent(plugin, model=model)
-    for text in ("There?", "There?", "There?"):
-        await talks.invoke_async(text)
-    assert [len(sent) for _, sent, _ in model.seen] == [1, 1, 1]
-    assert len(await engine.transcript("s")) == 6
-    rows = (await engine.audit("s")).requests
-    assert [(row.additions, row.missing) for row in rows] == [(0, 0), (0, 2), (0, 4)]
-    assert "context:post_compact" not in await types(engine, "s")
-
-
 # -- what is recorded beside the messages --------------------------------------------------------
 
 
@@ -312,6 +192,15 @@ async def test_the_models_name_usage_and_finish_reason_are_recorded(engine: Engi
     assert row.reported == 310
     view = await engine.request_view("s", 1)
     assert view.messages[0] == {"role": "system", "content": "Be brief."}
+
+
+async def test_a_model_that_says_nothing_of_itself_is_asked_all_the_same(engine: Engine) -> None:
+    class Silent(Scripted):
+        get_config = None
+
+    talks = agent(EventctxAgentPlugin(engine, "s"), model=Silent([Reply("Yes.")]))
+    assert str(await talks.invoke_async("There?")) == "Yes.\n"
+    assert "model" not in await payload(engine, "s", "provider:request")
 
 
 async def test_a_tool_that_failed_and_one_that_was_refused(engine: Engine) -> None:

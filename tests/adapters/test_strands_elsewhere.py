@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "EVENTCTX_STRANDS"
+FILES = ("strands", "strands_conversations", "strands_rows", "faults")
 
 
 @pytest.mark.skipif(
@@ -24,8 +25,7 @@ def test_the_plugin_passes_its_tests_where_strands_is_installed() -> None:
     ran = subprocess.run(
         [
             *(os.environ[VARIABLE], "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"),
-            "tests/adapters/test_strands.py",
-            *("tests/adapters/test_strands_rows.py", "tests/adapters/test_faults.py"),
+            *[f"tests/adapters/test_{name}.py" for name in FILES],
         ],
         cwd=ROOT,
         capture_output=True,

@@ -171,7 +171,8 @@ def _text_of(result: Any) -> str | None:
 
 
 def _model_name(model: Any) -> str | None:
-    config = model.get_config()
+    configured = getattr(model, "get_config", None)  # which a class of one's own may lack
+    config = configured() if callable(configured) else None
     name = config.get("model_id") if isinstance(config, dict) else None
     return name if isinstance(name, str) and name else None
 

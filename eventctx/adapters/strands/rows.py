@@ -288,7 +288,7 @@ def tool_definitions(specs: Sequence[Mapping[str, Any]]) -> list[Row]:
     return [
         {
             "name": one["name"],
-            "description": one.get("description", ""),
+            "description": str(one.get("description") or ""),
             "input_schema": _plain(one["inputSchema"].get("json", one["inputSchema"])),
         }
         for one in specs

@@ -10,6 +10,7 @@ from typing import Any
 
 from strands import Agent, ModelRetryStrategy, tool
 from strands.agent import NullConversationManager
+from strands.hooks import BeforeToolCallEvent
 from strands.middleware import InvokeModelStage
 from strands.models import Model
 from strands.session import FileSessionManager
@@ -17,6 +18,7 @@ from strands.session import FileSessionManager
 from eventctx.adapters.strands import EventctxAgentPlugin
 from eventctx.adapters.strands.rows import message_of, row_of
 from eventctx.engine import Engine
+from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
 
 
@@ -139,3 +141,37 @@ def events_of(reply: Reply) -> list[dict[str, Any]]:
         used = {"inputTokens": prompt, "outputTokens": output, "totalTokens": prompt + output}
         made.append({"metadata": {"usage": used, "metrics": {"latencyMs": 0}}})
     return made
+
+
+# -- agents that no contract asks for -------------------------------------------------------------
+
+
+def agent(plugin: EventctxAgentPlugin, *script: Any, **named: Any) -> Agent:
+    model = named.pop("model", None) or Scripted(list(script))
+    plugins = [*named.pop("before", []), plugin]
+    watch = named.pop("watch", None)
+    made = Agent(model=model, plugins=plugins, callback_handler=None, **{"name": "lead", **named})
+    if watch is not None:
+        made.add_hook(watch, BeforeToolCallEvent)
+    return made
+
+
+def calls(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
+    return Reply(calls=[ToolRequest(call_id, name, arguments)])
+
+
+async def types(engine: Engine, session: str) -> list[str]:
+    return [one.type async for one in engine.records(session)]
+
+
+async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
+    """Each request that the model received is the verified view."""
+    views = [
+        await engine.request_view(session, position=one.position)
+        async for one in engine.records(session)
+        if one.type == "context:request_prepared"
+    ]
+    assert all(one.verified for one in views)
+    bare = [[row for row in one.messages if row["role"] != "system"] for one in views]
+    received = [[shown(row_of(one)) for one in sent] for _, sent, _ in model.seen]
+    assert [[shown(row) for row in one] for one in bare] == received

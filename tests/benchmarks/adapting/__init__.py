@@ -9,10 +9,13 @@ call and the tool. Of that, a part is the framework's own: what it takes for sea
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,8 +29,6 @@ from tests.benchmarks.timing import Samples
 from tests.benchmarks.workload import draft, message
 
 FIGURE = "a model call of an adapter"
-GOOGLE_ADK = "Google ADK"
-VARIABLE = "EVENTCTX_GOOGLE_ADK_PYTHON"
 ALLOWED = 1_000.0
 """Microseconds that an adapter may take for a model call, beyond one durable append."""
 HERE: dict[str, Callable[[], Pair]] = {
@@ -40,25 +41,46 @@ HERE: dict[str, Callable[[], Pair]] = {
 }
 
 
+class Elsewhere(NamedTuple):
+    """A framework in an environment of its own, whose Python a variable names."""
+
+    variable: str
+    extra: str
+    module: str
+
+
+ELSEWHERE = {
+    "Google ADK": Elsewhere("EVENTCTX_GOOGLE_ADK_PYTHON", "google-adk", "google_adk"),
+    "Strands": Elsewhere("EVENTCTX_STRANDS_PYTHON", "strands", "strands"),
+}
+
+
 async def measure(place: Place) -> list[Row]:
     here = [row for name, made in HERE.items() for row in await measured(place, name, made)]
-    return [*here, *elsewhere(place)]
+    return [*here, *[row for name in ELSEWHERE for row in elsewhere(place, name)]]
 
 
-def elsewhere(place: Place) -> list[Row]:
-    """The rows of Google ADK, which asks for an environment of its own."""
-    python = os.environ.get(VARIABLE)
+def elsewhere(place: Place, name: str) -> list[Row]:
+    """The rows of a framework that asks for an environment of its own."""
+    variable, extra, module = ELSEWHERE[name]
+    python = os.environ.get(variable)
     if python is None:
-        return [
-            missing(FIGURE, GOOGLE_ADK, f"{VARIABLE} names no Python with eventctx[google-adk]")
-        ]
-    command = [python, "-m", "tests.benchmarks.adapting.google_adk", str(place.path("elsewhere"))]
+        return [missing(FIGURE, name, f"{variable} names no Python with eventctx[{extra}]")]
+    command = [python, "-m", f"{__name__}.{module}", str(place.path(module))]
     ran = subprocess.run(
         [*command, "quick" if place.quick else "full"], stdout=subprocess.PIPE, check=False
     )
     if ran.returncode:
-        return [missing(FIGURE, GOOGLE_ADK, f"{python} failed; has it eventctx and google-adk?")]
+        return [missing(FIGURE, name, f"{python} failed; has it eventctx[{extra}]?")]
     return msgspec.json.decode(ran.stdout.splitlines()[-1], type=list[Row])
+
+
+def print_rows(folder: Path, how: str, name: str, made: Callable[[], Pair]) -> None:
+    """Print the rows of a framework, for the process that started this one."""
+    folder.mkdir()
+    with Place(folder, how == "quick") as place:
+        rows = asyncio.run(measured(place, name, made))
+    print(msgspec.json.encode(rows).decode())
 
 
 async def measured(place: Place, name: str, made: Callable[[], Pair]) -> list[Row]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import warnings
@@ -14,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.models import BaseLlm
@@ -26,9 +24,8 @@ from google.genai import types
 
 from eventctx.adapters.google_adk import EventctxPlugin
 from eventctx.engine import Engine
-from tests.benchmarks.adapting import GOOGLE_ADK, measured
+from tests.benchmarks.adapting import print_rows
 from tests.benchmarks.adapting.runs import ROUNDS, TEXT, Pair, RunOnce
-from tests.benchmarks.place import Place
 
 
 class Scripted(BaseLlm):
@@ -93,8 +90,4 @@ async def _run(runner: Runner, session: str) -> None:
 if __name__ == "__main__":
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    folder = Path(sys.argv[1])
-    folder.mkdir()
-    with Place(folder, sys.argv[2] == "quick") as place:
-        rows = asyncio.run(measured(place, GOOGLE_ADK, google_adk))
-    print(msgspec.json.encode(rows).decode())
+    print_rows(Path(sys.argv[1]), sys.argv[2], "Google ADK", google_adk)

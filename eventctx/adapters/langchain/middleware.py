@@ -18,9 +18,9 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from eventctx.adapters.kit.failures import call_failed, tool_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.adapters.kit.nested import begin_nested
+from eventctx.adapters.kit.nested import ToolAround, begin_turn, inside_tool, tool_around
 from eventctx.adapters.kit.open_sessions import OpenSessions
-from eventctx.adapters.langchain.places import GraphPlace, agent_name, inside_tool, place_of
+from eventctx.adapters.langchain.places import agent_name, session_of, tool_of
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
 from eventctx.engine import Engine
 from eventctx.log.usage import LANGCHAIN, Usage, read_usage
@@ -73,20 +73,21 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
         """A turn begins."""
-        begun = self._begun(self._place(), agent_name(), state["messages"])
+        begun = self._begun(self._name(), agent_name(), tool_around(), state["messages"])
         await self._given.run(begun)
 
     def before_agent(self, state: Any, runtime: Any) -> None:
         """As ``abefore_agent``."""
-        self._given.wait(self._begun(self._place(), agent_name(), state["messages"]))
+        begun = self._begun(self._name(), agent_name(), tool_around(), state["messages"])
+        self._given.wait(begun)
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """The turn is over."""
-        await self._given.run(self._over(self._place().session, state["messages"]))
+        await self._given.run(self._over(self._name(), state["messages"]))
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """As ``aafter_agent``."""
-        self._given.wait(self._over(self._place().session, state["messages"]))
+        self._given.wait(self._over(self._name(), state["messages"]))
 
     async def awrap_model_call(
         self,
@@ -94,7 +95,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Send the view instead of the state's messages."""
-        name = self._place().session
+        name = self._name()
         messages = await self._given.run(self._decided(name, request))
         try:
             response = await handler(request.override(messages=messages))
@@ -110,7 +111,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """As ``awrap_model_call``."""
-        name = self._place().session
+        name = self._name()
         messages = self._given.wait(self._decided(name, request))
         try:
             response = handler(request.override(messages=messages))
@@ -124,11 +125,10 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Record a tool call."""
-        place = self._place()
-        name = place.session
+        name = self._name()
         await self._given.run(self._tool_began(name, request))
         try:
-            with inside_tool(place, request.tool_call["id"], self._session):
+            with inside_tool(tool_of(name, request.tool_call["id"], self._session)):
                 result = await handler(request)
         except BaseException as error:
             await self._given.run(self._tool_failed(name, request, error))
@@ -140,11 +140,10 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> Any:
         """As ``awrap_tool_call``."""
-        place = self._place()
-        name = place.session
+        name = self._name()
         self._given.wait(self._tool_began(name, request))
         try:
-            with inside_tool(place, request.tool_call["id"], self._session):
+            with inside_tool(tool_of(name, request.tool_call["id"], self._session)):
                 result = handler(request)
         except BaseException as error:
             self._given.wait(self._tool_failed(name, request, error))
@@ -154,8 +153,8 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
     # -- in the engine's loop --------------------------------------------------------------------
 
-    def _place(self) -> GraphPlace:
-        return place_of(self._session)
+    def _name(self) -> str:
+        return session_of(self._session)
 
     async def _thread(self, name: str) -> _Thread:
         async def opened() -> _Thread:
@@ -164,14 +163,10 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
         return await self._open.of(name, opened)
 
     async def _begun(
-        self, place: GraphPlace, agent: str | None, messages: list[AnyMessage]
+        self, name: str, agent: str | None, around: ToolAround | None, messages: list[AnyMessage]
     ) -> None:
-        thread = await self._thread(place.session)
-        if place.parent is None or place.call_id is None:
-            await thread.turns.turn_began(agent=agent)
-        else:
-            engine, parent, call_id = self._given.engine, place.parent, place.call_id
-            await begin_nested(engine, thread.host, parent, call_id, agent)
+        thread = await self._thread(name)
+        await begin_turn(self._given.engine, thread.host, agent, around)
         await thread.host.mirror(thread.rows.of(messages))
 
     async def _over(self, name: str, messages: list[AnyMessage]) -> None:

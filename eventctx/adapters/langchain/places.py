@@ -6,60 +6,30 @@ own. LangGraph numbers the graphs that one task runs in their ``checkpoint_ns``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 from langgraph.config import get_config
 
-from eventctx.adapters.kit.nested import nested_session_id
+from eventctx.adapters.kit.nested import ToolAround, nested_session_id, tool_around
 from eventctx.errors import InvalidSetting
 
 
-class GraphPlace(NamedTuple):
-    """The session of a run; ``parent`` and ``call_id`` are those of the tool that runs it."""
-
-    session: str
-    parent: str | None = None
-    call_id: str | None = None
-
-
-class _Tool(NamedTuple):
-    """A recorded tool call under way: of which session and thread, and where in the graph."""
-
-    session: str
-    thread: str
-    call_id: str
-    path: list[str]
-
-
-_tool: ContextVar[_Tool | None] = ContextVar("eventctx_langchain_tool", default=None)
-
-
-def place_of(default: str | None) -> GraphPlace:
-    """The place of the run that calls; ``default`` is the session of one without a thread.
+def session_of(default: str | None) -> str:
+    """The session of the run that calls; ``default`` is that of one without a thread.
 
     Raises InvalidSetting where there is neither.
     """
-    thread, tool = _thread(default), _tool.get()
-    if tool is None or tool.thread != thread:
-        return GraphPlace(thread)
-    inside = _path()[len(tool.path) :]
+    thread, around = _thread(default), tool_around()
+    if around is None or around.name != thread:
+        return thread
+    inside = _path()[len(around.path) :]
     number = int(inside[0]) + 1 if inside and inside[0].isdecimal() else 1
-    session = nested_session_id(tool.session, tool.call_id, number)
-    return GraphPlace(session, tool.session, tool.call_id)
+    return nested_session_id(around.session, around.call_id, number)
 
 
-@contextmanager
-def inside_tool(place: GraphPlace, call_id: str | None, default: str | None) -> Iterator[None]:
-    """A block in which a tool of the run at ``place`` runs, and graphs that it runs."""
-    made = _Tool(place.session, _thread(default), call_id or "call", _path())
-    token = _tool.set(made)
-    try:
-        yield
-    finally:
-        _tool.reset(token)
+def tool_of(session: str, call_id: str | None, default: str | None) -> ToolAround:
+    """The tool call that the run of this session is about to make."""
+    return ToolAround(session, call_id or "call", _thread(default), _path())
 
 
 def agent_name() -> str | None:
@@ -78,10 +48,10 @@ def _thread(default: str | None) -> str:
     return str(thread)
 
 
-def _path() -> list[str]:
+def _path() -> tuple[str, ...]:
     """Where in its graphs a task is, outermost first."""
     name = _config().get("configurable", {}).get("checkpoint_ns")
-    return str(name).split("|") if name else []
+    return tuple(str(name).split("|")) if name else ()
 
 
 def _config() -> Any:

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from eventctx.adapters.kit.host_session import HostSession, Row
-from eventctx.adapters.kit.nested import begin_nested, nested_session_id
+from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -81,7 +81,8 @@ class NestedRuns:
     async def _begun(self, engine: Engine, call: _ToolCall, agent: str) -> HostSession:
         session = nested_session_id(self._parent, call.call_id, len(call.runs) + 1)
         host = HostSession(await engine.session(session, **self._settings))
-        await begin_nested(engine, host, self._parent, call.call_id, agent)
+        around = ToolAround(self._parent, call.call_id, self._parent)
+        await begin_turn(engine, host, agent, around)
         call.runs.append(host)
         return host
 

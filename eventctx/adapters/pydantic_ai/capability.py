@@ -28,6 +28,7 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.nested import ToolAround, begin_turn, inside_tool, tool_around
 from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.pydantic_ai.rows import (
     MessageRows,
@@ -36,6 +37,7 @@ from eventctx.adapters.pydantic_ai.rows import (
     rows_of,
     tool_definitions,
 )
+from eventctx.adapters.pydantic_ai.runs import RunSessions
 from eventctx.engine import Engine
 from eventctx.log.usage import PYDANTIC_AI, read_usage
 from eventctx.search.tool import DESCRIPTION, TOOL_NAME, parameters
@@ -77,7 +79,7 @@ class Eventctx(AbstractCapability[Any]):
     ) -> None:
         super().__init__()
         self._given = GivenEngine(engine, "pydantic-ai")
-        self._session = session
+        self._runs = RunSessions(session)
         self._recall = recall
         self._settings = settings
         self._open: OpenSessions[_Conversation] = OpenSessions()
@@ -110,7 +112,7 @@ class Eventctx(AbstractCapability[Any]):
             return None
 
         async def recall(context: RunContext[Any], **arguments: Any) -> str:
-            return await self._given.run(self._recalled(self._name(context), arguments))
+            return await self._given.run(self._recalled(self._runs.session_of(context), arguments))
 
         tool = Tool.from_schema(recall, TOOL_NAME, DESCRIPTION, parameters(), takes_ctx=True)
         return FunctionToolset([tool])
@@ -119,15 +121,15 @@ class Eventctx(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
         """Record the run as a turn."""
-        name = self._name(ctx)
         agent = None if ctx.agent is None else ctx.agent.name
-        await self._given.run(self._began(name, agent))
-        try:
-            result = await handler()
-        except BaseException as error:
-            await self._given.run(self._failed(name, error))
-            raise
-        await self._given.run(self._over(name, result.all_messages()))
+        with self._runs.under_way(ctx) as name:
+            await self._given.run(self._began(name, agent, tool_around()))
+            try:
+                result = await handler()
+            except BaseException as error:
+                await self._given.run(self._failed(name, error))
+                raise
+            await self._given.run(self._over(name, result.all_messages()))
         return result
 
     async def prepare_model_request(
@@ -135,7 +137,7 @@ class Eventctx(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Send the view instead of the run's messages."""
         messages = await self._given.run(
-            self._decided(self._name(ctx), list(ctx.messages), request_context)
+            self._decided(self._runs.session_of(ctx), list(ctx.messages), request_context)
         )
         return replace(request_context, messages=messages)
 
@@ -147,14 +149,14 @@ class Eventctx(AbstractCapability[Any]):
         response: ModelResponse,
     ) -> ModelResponse:
         """Record the answer before its tools run, whose crash would take it along."""
-        await self._given.run(self._answered(self._name(ctx), response))
+        await self._given.run(self._answered(self._runs.session_of(ctx), response))
         return response
 
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
         """Record that the model call failed."""
-        await self._given.run(self._model_failed(self._name(ctx), error))
+        await self._given.run(self._model_failed(self._runs.session_of(ctx), error))
         raise error
 
     async def wrap_tool_execute(
@@ -167,10 +169,11 @@ class Eventctx(AbstractCapability[Any]):
         handler: WrapToolExecuteHandler,
     ) -> Any:
         """Record a tool call."""
-        name = self._name(ctx)
+        name = self._runs.session_of(ctx)
         await self._given.run(self._tool_began(name, call))
         try:
-            result = await handler(args)
+            with inside_tool(ToolAround(name, call.tool_call_id, self._runs.own_name(ctx))):
+                result = await handler(args)
         except BaseException as error:
             await self._given.run(self._tool_failed(name, call, error))
             raise
@@ -178,9 +181,6 @@ class Eventctx(AbstractCapability[Any]):
         return result
 
     # -- in the engine's loop --------------------------------------------------------------------
-
-    def _name(self, context: RunContext[Any]) -> str:
-        return str(self._session or context.conversation_id or context.run_id)
 
     async def _conversation(self, name: str) -> _Conversation:
         async def opened() -> _Conversation:
@@ -192,8 +192,9 @@ class Eventctx(AbstractCapability[Any]):
         context = (await self._conversation(name)).context
         return await context.recall_tool()(arguments)
 
-    async def _began(self, name: str, agent: str | None) -> None:
-        await (await self._conversation(name)).turns.turn_began(agent=agent)
+    async def _began(self, name: str, agent: str | None, around: ToolAround | None) -> None:
+        host = (await self._conversation(name)).host
+        await begin_turn(self._given.engine, host, agent, around)
 
     async def _over(self, name: str, messages: list[ModelMessage]) -> None:
         found = await self._conversation(name)

@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import ClearToolUsesEdit, ContextEditingMiddleware
 from langchain_core.language_models.fake_chat_models import (
     FakeMessagesListChatModel,
 )
@@ -27,6 +28,7 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
 from pydantic import Field
 
 import eventctx
@@ -36,7 +38,7 @@ from eventctx.adapters.langchain.rows import KnownRows, row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.events import PromptSubmit
+from eventctx.log.events import PromptSubmit, ToolError
 from eventctx.log.record import Record
 from eventctx.testing import AdapterContract
 from tests.adapters.drivers.langchain import LangChainDriver
@@ -117,6 +119,11 @@ async def ask(agent: Any, text: str) -> list[AnyMessage]:
 
 async def records_of(engine: Engine) -> list[Record]:
     return [one async for one in engine.records("t")]
+
+
+async def transcript(engine: Engine, session: str) -> list[str]:
+    rows = await (await engine.session(session)).get_messages()
+    return [row["content"] for row in rows]
 
 
 async def types_of(engine: Engine) -> list[str]:
@@ -250,6 +257,38 @@ async def test_who_goes_back_in_time_goes_on_from_there(
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
+async def test_a_list_that_another_middleware_edited_under_the_same_ids_is_sent_as_it_is(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    """``ContextEditingMiddleware`` clears old results in copies that keep their ids."""
+    model = scripted(*[reads(page) for page in range(8)], AIMessage("All read."))
+    clears = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1_500, keep=1)])
+    await ask(agent_of(model, clears), "Read all.")
+    cleared = [sum(one.content == "[cleared]" for one in request) for request in model.seen]
+    assert max(cleared) == 7
+    rows = (await engine.audit("t")).requests
+    assert [(row.additions, row.missing) for row in rows] == [(n, n) for n in cleared]
+
+
+async def test_a_tool_that_asks_a_person_has_not_failed(
+    engine: Engine, agent_of: Callable[..., Any]
+) -> None:
+    @tool
+    def confirm() -> str:
+        """Ask whether to go on."""
+        return str(interrupt("Go on?"))
+
+    call = {"name": "confirm", "args": {}, "id": "call_c"}
+    model = scripted(AIMessage("", tool_calls=[call]), AIMessage("Done."))
+    agent = agent_of(model, tools=[confirm])
+    await ask(agent, "Do it.")
+    await agent.ainvoke(Command(resume="yes"), RUN)
+    assert await views(engine) == received(model)
+    assert (await transcript(engine, "t"))[2:] == ["yes", "Done."]
+    ends = [decode_event(one) for one in await records_of(engine) if one.type == "tool:error"]
+    assert [one.status for one in ends if isinstance(one, ToolError)] == ["cancelled"]
+
+
 async def test_a_turn_begins_with_the_agents_name_before_its_messages(engine: Engine) -> None:
     ours = EventctxMiddleware(engine)
     await ask(create_agent(scripted(AIMessage("a")), [], middleware=[ours], name="clerk"), "a")
@@ -307,3 +346,12 @@ def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
     known.of([message])
     message.content = "after"
     assert known.of([message])[0]["content"] == "after"
+
+
+def test_a_call_that_was_changed_in_its_place_is_read_again() -> None:
+    """So does ``HumanInTheLoopMiddleware`` in LangChain 1.2 where a person edits a call."""
+    known, message = KnownRows(), reads(1)
+    (before,) = known.of([message])
+    message.tool_calls = reads(2).tool_calls
+    (after,) = known.of([message])
+    assert [row["tool_calls"][0]["args"] for row in (before, after)] == [{"page": 1}, {"page": 2}]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from eventctx.adapters.kit.failures import call_failed, tool_failed
@@ -40,7 +41,13 @@ class _Thread:
         self.host.close()
 
 
-class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
+if TYPE_CHECKING:
+    Middleware = AgentMiddleware[Any, Any, Any]
+else:
+    Middleware = AgentMiddleware  # which has two parameters in LangChain 1.2, and three later
+
+
+class EventctxMiddleware(Middleware):
     """Records each thread of an agent as a session, and sends the session's view.
 
     ``engine``: an engine, for ``ainvoke`` and ``astream`` in its event loop or another one, and for
@@ -186,7 +193,7 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
             tools=tool_definitions(request.tools),
             model=model,
         )
-        if [one.id for one in request.messages] == [one.id for one in held]:
+        if request.messages == held:  # the same objects, mostly: those are not looked into
             return thread.rows.messages_of(rows)
         await thread.host.sent(rows, [row_of(one) for one in request.messages])
         return request.messages
@@ -224,7 +231,9 @@ class EventctxMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def _tool_failed(self, name: str, request: ToolCallRequest, error: BaseException) -> None:
         turns, call = (await self._thread(name)).turns, request.tool_call
-        await tool_failed(turns, call["id"], error, name=call["name"])
+        # A tool that asks a person is left so, and begun again with the answer.
+        left = isinstance(error, GraphBubbleUp)
+        await tool_failed(turns, call["id"], error, name=call["name"], cancelled=left)
 
 
 def _messages_with(request: ToolCallRequest) -> list[AnyMessage]:

@@ -53,8 +53,7 @@ class KnownRows:
         found: dict[int, tuple[BaseMessage, Row]] = {}
         for one in messages:
             known = self._made.get(id(one))
-            # The content is looked at again, as a middleware may have changed it in its place.
-            if known is None or known[0] is not one or known[1]["content"] != one.content:
+            if known is None or known[0] is not one or _changed(one, known[1]):
                 known = (one, row_of(one))
             found[id(one)] = known
         self._made = found
@@ -77,6 +76,12 @@ class KnownRows:
             found.append(_made(row) if place is None else known[place][0])
             start = start if place is None else place + 1
         return found
+
+
+def _changed(message: BaseMessage, row: Row) -> bool:
+    """Whether a middleware changed the message in its place, as a person's edit of a call does."""
+    calls: Any = getattr(message, "tool_calls", None)
+    return row["content"] != message.content or (row.get("tool_calls") or []) != (calls or [])
 
 
 def _made(row: Row) -> AnyMessage:

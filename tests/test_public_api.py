@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import eventctx
+import eventctx.adapters.kit as kit
 import eventctx.orchestrators
 import eventctx.testing
 from eventctx.engine import Engine
@@ -17,14 +19,18 @@ PACKAGE = Path(eventctx.__file__).parent
 GOLDEN = Path(__file__).parent / "golden" / "public-api.txt"
 
 
+KIT = (kit.HostSession, kit.Following, kit.GivenEngine, kit.OpenSessions)
+"""The classes of the kit, whose methods an adapter calls."""
+
+
 def described() -> str:
     lines = sorted(name for name in eventctx.__all__ if name != "__version__")
-    for owner in (Engine, eventctx.Context, eventctx.Turn, eventctx.Iteration):
+    for owner in (Engine, eventctx.Context, eventctx.Turn, eventctx.Iteration, *KIT):
         lines.append("")
         for name, member in sorted(vars(owner).items()):
             if not name.startswith("_") and callable(member):
                 lines.append(f"{owner.__name__}.{name}{inspect.signature(member)}")
-    for package in (eventctx.orchestrators, eventctx.testing):
+    for package in (eventctx.orchestrators, eventctx.testing, kit):
         lines += ["", *(f"{package.__name__}.{name}" for name in sorted(package.__all__))]
     lines += ["", f"open{inspect.signature(eventctx.open)}"]
     return "\n".join(lines) + "\n"
@@ -53,6 +59,23 @@ def test_every_name_of_orchestrators_and_testing_can_be_had_and_is_documented() 
         for name in package.__all__:
             assert inspect.getdoc(getattr(package, name)), name
             assert f"`{name}`" in written, name
+
+
+def test_every_name_method_and_argument_of_the_kit_is_documented() -> None:
+    page = (GOLDEN.parents[2] / "docs" / "reference" / "adapter-kit.md").read_text(encoding="utf-8")
+    for name in kit.__all__:
+        assert inspect.getdoc(getattr(kit, name)), name
+        assert f"`{name}" in page or f" {name}(" in page, name
+    called = [
+        (f"{owner.__name__}.{name}", name, member)
+        for owner in KIT
+        for name, member in vars(owner).items()
+        if not name.startswith("_") and inspect.isfunction(member)
+    ] + [(name, name, getattr(kit, name)) for name in kit.__all__ if name.islower()]
+    for whole, name, member in called:
+        entries = [one for one in page.split("`") if re.search(rf"\b{name}\(", one)]
+        arguments = [one for one in inspect.signature(member).parameters if one != "self"]
+        assert any(all(one in entry for one in arguments) for entry in entries), (whole, arguments)
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:

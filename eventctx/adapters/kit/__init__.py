@@ -12,8 +12,10 @@ from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.loops import context_in_loop, engine_in_loop, run_in, wait_in
 from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.log.usage import Usage
+from eventctx.session.host_turns import Following
 
 __all__ = [
+    "Following",
     "GivenEngine",
     "HostList",
     "HostSession",

@@ -40,7 +40,8 @@ _NONE: Final = _Waiting(())
 class HostSession:
     """The session that a host's conversation is recorded in.
 
-    ``identity`` recognises a message that the host gives back. One task after the other uses it.
+    ``identity`` recognises a message that the host gives back. ``turns`` takes the host's reports
+    of turns, calls and tools. One task after the other uses it.
     """
 
     def __init__(self, context: Context, identity: Identity = plain_identity) -> None:

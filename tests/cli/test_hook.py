@@ -5,6 +5,7 @@ Those of Codex 0.169 have the same fields of which we read any.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -176,14 +177,20 @@ def test_what_is_no_payload_is_a_line_on_stderr(given: str | bytes, store: Path)
 def test_no_failure_is_more_than_a_line_on_stderr(transcript: Path, tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("this is no store, but a text of some length" * 100)
     (tmp_path / "other.jsonl").write_text('{"type":"what is this"}\n')
+    assert hook(tmp_path / "half.db", payload("stop", transcript)).err == ""
+    whole = (tmp_path / "half.db").read_bytes()
+    (tmp_path / "half.db").write_bytes(whole[: len(whole) // 2])
     for store, file in [
         (tmp_path / "text.db", transcript),
+        (tmp_path / "half.db", transcript),
+        (tmp_path / "hooks.db", tmp_path / ("x" * 5_000)),
         (tmp_path / "no" / "such" / "folder" / "x.db", transcript),
         (tmp_path / "hooks.db", tmp_path / "other.jsonl"),
     ]:
         done = hook(store, payload("compact", file))
         assert (done.code, done.out) == (0, ""), store
         assert done.err.count("\n") <= 1, done.err
+        assert "bug" not in done.err
 
 
 def test_wrong_usage_vetoes_nothing(store: Path) -> None:
@@ -223,6 +230,21 @@ async def test_an_import_that_another_process_overtook_is_repeated(transcript: P
             await hook_answer(
                 engine, CLAUDE_CODE, read_payload(payload("stop", transcript).encode())
             )
+
+
+async def test_hooks_that_are_called_at_once_for_one_session_all_answer(
+    transcript: Path, store: Path
+) -> None:
+    async def called() -> Any:
+        async with eventctx.open(store) as engine:
+            given = read_payload(payload("compact", transcript).encode())
+            return await hook_answer(engine, CLAUDE_CODE, given)
+
+    answers = await asyncio.gather(*[called() for _ in range(4)])
+    assert len({json.dumps(one) for one in answers}) == 1
+    assert "Never touch the file legacy.py." in str(answers[0])
+    async with eventctx.open(store, read_only=True) as engine:
+        assert len(await engine.transcript(SESSION)) == 3
 
 
 class _Overtaken:

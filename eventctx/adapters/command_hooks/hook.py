@@ -6,13 +6,14 @@ is (docs/decisions/0066-a-hook-tells-what-holds.md).
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventctx.adapters.command_hooks.hosts import HookHost
 from eventctx.adapters.command_hooks.payload import HookPayload
 from eventctx.adapters.command_hooks.reminder import ALL, LOST, reminder
 from eventctx.adapters.command_hooks.words import lost_words, words_that_hold
-from eventctx.errors import WrongExpectedVersion
+from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.importers.load import import_file
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str
     """The session of the file, as far as it is written."""
     path = payload.transcript
     for attempt in range(_ATTEMPTS):
-        if path is None or not path.is_file():
+        if path is None or not _is_there(path):
             return None
         try:
             return (await import_file(engine.store, path, format=host.name))[0].session
@@ -54,3 +55,14 @@ async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str
             if attempt == _ATTEMPTS - 1:
                 raise
     return None
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is a file. Raises InvalidSetting where that cannot be told."""
+    try:
+        return path.is_file()
+    except OSError as error:  # no right to look into the folder, a name that is too long
+        raise InvalidSetting(
+            f"transcript: expected the path of a file that can be read, found {str(path)[:200]!r}: "
+            f"{error.strerror}"
+        ) from error

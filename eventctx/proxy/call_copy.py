@@ -12,6 +12,8 @@ from eventctx.proxy.dialing import MOST_HEAD
 MOST_KEPT: Final = 64 * 2**20
 """Bytes of a body beyond which a call is passed on and not recorded."""
 
+_SWITCHING: Final = 101
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -38,9 +40,9 @@ class CallCopy:
     """The copy of a call that is under way. None of its methods raises for what it is given."""
 
     def __init__(self, request: h11.Request, host: str, path: str, began: int) -> None:
-        self._request = request
-        self._host = host
-        self._path = path
+        self.request = request
+        self.host = host
+        self.path = path
         self._began = began
         self._sent: list[bytes] = []
         self._answered: list[bytes] = []
@@ -50,6 +52,8 @@ class CallCopy:
         self.answer_ended = self.reusable = False
         self.blind = self._parser is None
         """Whether the rest can only be passed on, as it is not understood."""
+        self.switched: tuple[h11.InformationalResponse, bytes] | None = None
+        """The answer that changes the protocol, and the bytes that came behind it."""
 
     def take_sent(self, parser: h11.Connection) -> bool:
         """Take what the program's parser has read; whether the request is complete."""
@@ -73,8 +77,9 @@ class CallCopy:
             while True:
                 event = self._parser.next_event()
                 if isinstance(event, h11.InformationalResponse):
-                    self.blind = event.status_code == 101
+                    self.blind = event.status_code == _SWITCHING
                     if self.blind:
+                        self.switched = event, self._parser.trailing_data[0]
                         return
                 elif isinstance(event, h11.Response):
                     self._answer = event
@@ -87,7 +92,7 @@ class CallCopy:
                         and self._parser.our_state is h11.DONE
                         and not any(
                             name == b"connection" and b"close" in value.lower()
-                            for name, value in self._request.headers
+                            for name, value in self.request.headers
                         )
                     )
                     return
@@ -107,10 +112,10 @@ class CallCopy:
         if self._answer is None or self.blind or self._kept > MOST_KEPT:
             return None
         return SeenCall(
-            self._request.method.decode("latin-1"),
-            self._host,
-            self._path,
-            list(self._request.headers),
+            self.request.method.decode("latin-1"),
+            self.host,
+            self.path,
+            list(self.request.headers),
             b"".join(self._sent),
             self._answer.status_code,
             list(self._answer.headers),

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 import h11
@@ -19,6 +19,9 @@ import h11
 from eventctx.errors import InvalidSetting
 from eventctx.proxy.call_copy import CallCopy, Headers, SeenCall
 from eventctx.proxy.dialing import MOST_HEAD, Dialer, Streams
+
+if TYPE_CHECKING:
+    from eventctx.proxy.websocket import WebSocketCopy
 
 _PIECE: Final = 64 * 1024
 
@@ -65,6 +68,8 @@ class Relay:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self.port = 0
+        self.unread = 0
+        """Connections that were passed on without a call that could be read, as WebSockets are."""
 
     async def start(self, port: int = 0) -> None:
         """Listen; ``port`` 0 takes a free one. Raises OSError."""
@@ -81,11 +86,14 @@ class Relay:
             task.cancel()
         await asyncio.gather(*self._open, return_exceptions=True)
 
+    def _miss(self) -> None:
+        self.unread += 1
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a callback of the server is one
         self._open.add(task)
-        connection = _Connection(reader, writer, self._choose, self._seen, self._dialer)
+        connection = _Connection(reader, writer, self._choose, self._seen, self._miss, self._dialer)
         try:
             await connection.run()
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
@@ -104,12 +112,14 @@ class _Connection:
         writer: asyncio.StreamWriter,
         choose: Choose,
         seen: Callable[[SeenCall], None],
+        unread: Callable[[], None],
         dialer: Dialer,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._choose = choose
         self._seen = seen
+        self._unread = unread
         self._dialer = dialer
         self._origin: tuple[str, str, int] | None = None
         self._up: Streams | None = None
@@ -240,32 +250,61 @@ class _Connection:
             finally:
                 copy.take_answer(piece)
             if copy.blind:
-                await self._splice(up_reader, sending)
+                await self._splice(up_reader, sending, copy)
                 return False
         return copy.reusable
 
-    async def _splice(self, up_reader: asyncio.StreamReader, sending: asyncio.Task[None]) -> None:
+    async def _splice(
+        self, up_reader: asyncio.StreamReader, sending: asyncio.Task[None], copy: CallCopy
+    ) -> None:
         """Pass everything on in both directions, until one side closes."""
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         assert self._up is not None  # noqa: S101 - the answer came from there
         up_writer = self._up[1]
         up_writer.write(self._rest)
+        messages = _websocket(copy, self._seen)
+        if messages is not None:
+            messages.take_sent(self._rest)
+        sent = None if messages is None else messages.take_sent
+        answered = None if messages is None else messages.take_answer
         both = {
-            asyncio.ensure_future(_pump(up_reader, self._writer)),
-            asyncio.ensure_future(_pump(self._reader, up_writer)),
+            asyncio.ensure_future(_pump(up_reader, self._writer, answered)),
+            asyncio.ensure_future(_pump(self._reader, up_writer, sent)),
         }
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            if messages is not None:
+                messages.end()
+            if messages is None or not messages.calls:
+                self._unread()
             for one in both:
                 one.cancel()
             await asyncio.gather(*both, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _websocket(copy: CallCopy, seen: Callable[[SeenCall], None]) -> WebSocketCopy | None:
+    """The copy of the WebSocket that a connection has become; None for anything else."""
+    upgrades = [value.lower() for name, value in copy.request.headers if name == b"upgrade"]
+    if copy.switched is None or b"websocket" not in upgrades:
+        return None
+    try:
+        from eventctx.proxy.websocket import WebSocketCopy
+    except ModuleNotFoundError:  # of an extra that was installed before WebSockets were read
+        return None
+    return WebSocketCopy(copy, seen)
+
+
+async def _pump(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    taken: Callable[[bytes], None] | None,
+) -> None:
     while piece := await reader.read(_PIECE):
         writer.write(piece)
+        if taken is not None:
+            taken(piece)
         await writer.drain()
 
 

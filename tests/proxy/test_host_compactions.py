@@ -13,6 +13,7 @@ pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.importers.formats.cassettes.rows import plain_form, rows_of
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from tests.orchestrators.providers.server import json_reply
@@ -52,7 +53,10 @@ async def recorded(
     headers: dict[str, str] = CLAUDE,
     path: str = "/anthropic/v1/messages",
 ) -> str:
-    """The session of these requests and answers; each request is observed as it was sent."""
+    """The session of these requests and answers.
+
+    Each request is observed as it was sent, and the transcript's view shows the same.
+    """
     async with recording(folder) as made:
         for body, reply in calls:
             await made.ask(body, json_reply(reply), headers, path)
@@ -63,7 +67,10 @@ async def recorded(
             view = await engine.request_view(summary.session, position=record.position)
             assert view.verified
             assert view.sent is not None
-            sent.append(view.sent.body())
+            body = view.sent.body()
+            sent.append(body)
+            shown = [plain_form(one) for one in view.derived]
+            assert shown == [plain_form(one) for one in rows_of(body)]
     assert sent == [body for body, _ in calls]
     return str(summary.session)
 
@@ -85,7 +92,7 @@ async def last_view(engine: Engine, session: str) -> list[Body]:
     """The messages of the last request, as the transcript and its compactions show them."""
     found = [one async for one in engine.store.read(session)]
     last = max(one.position for one in found if one.type == "context:request_prepared")
-    return list((await engine.request_view(session, position=last)).messages)
+    return list((await engine.request_view(session, position=last)).derived)
 
 
 def claude() -> list[tuple[Body, Body]]:
@@ -170,7 +177,7 @@ async def test_what_changes_behind_a_compaction_leaves_the_rest_to_it(
     assert "context:messages_set" in await types(engine, session)  # the person went back
     why = await engine.why(session, 1)
     assert [one.message for one in why.stands_in] == [user(SUMMARY)]
-    assert len(await last_view(engine, session)) == len(rows)
+    assert len(await last_view(engine, session)) == 1 + len(rows)
 
 
 CODEX = {"session-id": SESSION, "thread-id": SESSION}
@@ -295,7 +302,7 @@ async def test_a_second_compaction_stands_for_what_the_first_summary_stood_for(
     assert (await types(engine, session)).count("context:post_compact") == 2
     why = await engine.why(session, 1)
     assert [one.message for one in why.stands_in] == [later]
-    assert await last_view(engine, session) == [later, user("And d.py.")]
+    assert (await last_view(engine, session))[1:] == [later, user("And d.py.")]
 
 
 async def test_a_text_and_a_block_of_this_text_are_told_apart_in_what_was_sent(

@@ -76,6 +76,9 @@ async def record(
         written = await asyncio.to_thread(tapes.close)
     if written.problem is not None:
         complain(f"{plural(written.lost, 'call')} not recorded: {written.problem}")
+    if relay.unread:
+        what = f"{plural(relay.unread, 'connection')} with calls that are in no session"
+        complain(f"{what}: a WebSocket, or HTTP in another form, was passed on and not read")
     await _imported([Path(one) for one in written.paths], store)
     if not written.calls and not written.lost and command:
         complain(

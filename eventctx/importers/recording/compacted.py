@@ -162,7 +162,9 @@ def _runs(
     view: ViewState, stays: Callable[[MessageRef], str | None], went: Disposition
 ) -> tuple[list[Run], list[tuple[int, int]]]:
     """The runs of a plan over all messages so far, and the runs of messages that went."""
-    staying = [(ref.number, why) for ref in view.layout.refs if (why := stays(ref)) is not None]
+    # A set may have put a later message first, and runs are by number.
+    found = [(ref.number, why) for ref in view.layout.refs if (why := stays(ref)) is not None]
+    staying = sorted(found)
     runs: list[Run] = []
     gone: list[tuple[int, int]] = []
     start = 0

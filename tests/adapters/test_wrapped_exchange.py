@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import UserDict
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.adapters.clients.exchange import asked, with_rows
+from eventctx.adapters.clients.exchange import Identities, asked, with_rows
 
 PATH = "/v1/messages"
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -95,3 +97,21 @@ def test_a_text_is_the_words_of_a_person() -> None:
     request = asked("/v1/responses", b'{"model": "m", "input": "Say \\"cache_control\\"."}')
     assert request is not None
     assert request.rows == [{"role": "user", "content": 'Say "cache_control".'}]
+
+
+def test_the_identity_of_a_row_is_computed_once_while_requests_hold_it() -> None:
+    computed = []
+
+    class Row(UserDict[str, str]):
+        def __iter__(self) -> Iterator[str]:
+            computed.append(self["content"])
+            return super().__iter__()
+
+    identities = Identities()
+    held, left = Row(role="user", content="a"), Row(role="user", content="b")
+    first = [identities(held), identities(left)]
+    for _ in range(3):
+        identities.next_request()
+        assert identities(held) == first[0]
+    assert identities(left) == first[1] != first[0]
+    assert (computed.count("a"), computed.count("b")) == (1, 2)

@@ -194,3 +194,26 @@ def answered(content: bytes) -> Answered:
 def identity(row: Any) -> bytes:
     """What a message says, whether as an API answered it or as its client sends it back."""
     return digest_of(plain_form(dict(row)))
+
+
+class Identities:
+    """``identity`` of rows that stay the same objects; each is computed once.
+
+    ``next_request`` forgets those that neither the last request nor this one asked for.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[Any, bytes]] = {}
+        self._now: dict[int, tuple[Any, bytes]] = {}
+
+    def next_request(self) -> None:
+        """Begin another request."""
+        self._last, self._now = self._now, {}
+
+    def __call__(self, row: Any) -> bytes:
+        """The identity of a row."""
+        known = self._now.get(id(row)) or self._last.get(id(row))
+        if known is None or known[0] is not row:
+            known = row, identity(row)
+        self._now[id(row)] = known
+        return known[1]

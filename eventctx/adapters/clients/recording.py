@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.clients.exchange import ReadRequest, answered, asked, identity, with_rows
+from eventctx.adapters.clients.exchange import Identities, ReadRequest, answered, asked, with_rows
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
 from eventctx.importers.formats.provider_answers import usage_of
@@ -59,12 +59,13 @@ class CallRecorder:
         self._host: HostSession | None = None
         self._rows: list[Row] = []
         self._last: ReadRequest | None = None
+        self._identities = Identities()
         self._in_background: tuple[str, CallUnderWay] | None = None
 
     async def _opened(self) -> HostSession:
         if self._host is None:
             context = await self.engine.session(self._calls.session, **self._calls.settings)
-            self._host = HostSession(context, identity)
+            self._host = HostSession(context, self._identities)
             self._rows = await self._host.messages()
         return self._host
 
@@ -76,6 +77,7 @@ class CallRecorder:
         """Record a request before it leaves."""
         self._in_background = None
         self._last = request
+        self._identities.next_request()
         host = await self._opened()
         sent = request.rows
         rows = [*self._rows, *sent] if request.partial else sent

@@ -59,6 +59,9 @@ def _head(
 ) -> int:
     """How many messages both begin with."""
     head, shorter = 0, min(len(transcript), len(messages))
+    # A whole conversation is held against the transcript with each call, and mostly is the same.
+    if transcript[:shorter] == messages[:shorter]:
+        return shorter
     while head < shorter and _same(transcript[head], messages[head], identity):
         head += 1
     return head

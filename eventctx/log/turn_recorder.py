@@ -22,7 +22,8 @@ process left open gets a presumed end (``outcomes.LOST``) from the next one to b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -119,6 +120,17 @@ class TurnSpan(Generic[Of_co]):
         self.of = of
         self.began = False
         self.ended = False
+        self.beginning = False
+        """Whether the record of its beginning is on its way to the disk."""
+
+    @contextmanager
+    def beginning_on_disk(self) -> Iterator[None]:
+        """Around the append of its beginning, which no other request may bring, too."""
+        self.beginning = True
+        try:
+            yield
+        finally:
+            self.beginning = False
 
     def enter(self) -> None:
         """Note that the span begins, for a caller that makes its first record itself."""

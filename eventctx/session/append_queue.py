@@ -328,11 +328,12 @@ class AppendQueue:
             raise
         publish, timed, lend = self._listener
         with self._lock:
-            if timed is not None and pending.awaited and pending.records is None:
-                timed(perf_counter() - pending.submitted, len(appended.records))
-            if pending.then is not None and pending.records is None:
-                pending.then()
-            pending.records = appended.records
+            if pending.records is None:
+                pending.records = appended.records  # also if what follows raises: it is on disk
+                if timed is not None and pending.awaited:
+                    timed(perf_counter() - pending.submitted, len(appended.records))
+                if pending.then is not None:
+                    pending.then()
             done: list[PendingAppend] = []
             while self._in_flight and self._in_flight[0].records is not None:
                 done.append(self._in_flight.popleft())

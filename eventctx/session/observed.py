@@ -93,6 +93,8 @@ class ObservedRequests:
                 wire=form,
             )
             drafts = [*made.drafts, self._session.drafts.make(event)]
+            if call is not None and (call.began or call.beginning):
+                call = None  # another request, made at the same time, is the one that it sends
             if call is not None:
                 call.of.prepared = position
                 own(call)
@@ -100,7 +102,8 @@ class ObservedRequests:
                 drafts.append(self._session.drafts.make(beginning_of(call.of), scope=scope))
             enter = None if call is None else call.enter
             # When another process wrote in between, look at its records and try again.
-            with contextlib.suppress(WrongExpectedVersion):
+            beginning = contextlib.nullcontext() if call is None else call.beginning_on_disk()
+            with contextlib.suppress(WrongExpectedVersion), beginning:
                 append = self._session.appends.append_exactly
                 if await append(version, *drafts, then=enter) is not None:
                     self._contents.update(made.contents)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from hashlib import sha256
 from typing import Any
 
@@ -284,6 +285,8 @@ class RequestHandler:
         drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
         position = at + len(drafts) - 1
+        if call is not None and (call.began or call.beginning):
+            call = None  # another request, prepared at the same time, is the one that it sends
         if call is not None:
             call.of.prepared = position
             scope = self._session.drafts.scope.at(call.ids)
@@ -294,9 +297,11 @@ class RequestHandler:
             folded = preview(after, self._session.stream, drafts, at)
             if folded.estimator != after.estimator:
                 folded = None  # the call's model counts otherwise: not the view that is requested
-        records = await self._session.appends.append_exactly(
-            frame.version, *before, *drafts, after=folded, then=None if call is None else call.enter
-        )
+        with nullcontext() if call is None else call.beginning_on_disk():
+            enter = None if call is None else call.enter
+            records = await self._session.appends.append_exactly(
+                frame.version, *before, *drafts, after=folded, then=enter
+            )
         if records is None:
             return None
         self._emitter.remember(self._session.drafts.scope, position)

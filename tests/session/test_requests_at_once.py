@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
-from eventctx.engine import Engine
+from eventctx.engine import open_engine
 from eventctx.session.observed import OwnRequest
-from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER
 
 
-async def test_one_of_two_requests_at_once_begins_the_call_and_both_return() -> None:
-    async with Engine(MemoryStore()) as engine:
+async def test_one_of_two_requests_at_once_begins_the_call_and_both_return(tmp_path: Path) -> None:
+    async with open_engine(tmp_path / "log.db") as engine:
         ctx = await engine.session("s")
         host = ctx.following()
         await ctx.add_message(USER)
@@ -27,8 +27,10 @@ async def test_one_of_two_requests_at_once_begins_the_call_and_both_return() -> 
         assert made.count("provider:request") == made.count("provider:response") == 1
 
 
-async def test_one_of_two_requests_that_the_program_made_begins_the_call() -> None:
-    async with Engine(MemoryStore()) as engine:
+async def test_one_of_two_requests_that_the_program_made_begins_the_call(
+    tmp_path: Path,
+) -> None:
+    async with open_engine(tmp_path / "log.db") as engine:
         ctx = await engine.session("s")
         host = ctx.following()
         await ctx.add_message(USER)

@@ -19,6 +19,7 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
+from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
 
 import eventctx
@@ -31,6 +32,8 @@ from eventctx.adapters.google_adk.rows import (
     tool_definitions,
 )
 from eventctx.engine import Engine
+from eventctx.log.codec import decode_event
+from eventctx.log.events import SessionLinked
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply, check_dialect
 from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
@@ -106,6 +109,26 @@ async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) 
         ]
     linked = [one.type async for one in engine.records("s.helper")].count("session:linked")
     assert linked == 1
+
+
+@pytest.mark.filterwarnings("ignore:The `plugins` argument")  # ADK warns of its own tool
+async def test_an_agent_that_is_a_tool_has_a_session_that_is_linked_to_the_call(
+    engine: Engine,
+) -> None:
+    asks = [ToolRequest(one, "helper", {"request": f"{one}?"}) for one in ("a", "b")]
+    helps = Scripted(model="helps", script=[Reply("One."), Reply("Two.")])
+    leads = Scripted(model="leads", script=[Reply(calls=asks), Reply("Done.")])
+    helper = LlmAgent(name="helper", model=helps, description="Helps.")
+    root = LlmAgent(name="root", model=leads, tools=[AgentTool(helper)])
+    await run(root, EventctxPlugin(engine), "Help.")
+    linked = [one async for one in engine.records("s") if one.type == "session:linked"]
+    children = [decode_event(one) for one in linked]
+    assert {"s", *[one.session for one in children if isinstance(one, SessionLinked)]} == {
+        one.stream for one in await engine.sessions()
+    }
+    assert len(linked) == 2
+    types_of_root = [one.type async for one in engine.records("s")]
+    assert types_of_root.count("tool:post") == 2
 
 
 async def test_the_definitions_of_tools_count(engine: Engine) -> None:

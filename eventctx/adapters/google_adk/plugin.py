@@ -27,6 +27,13 @@ from eventctx.adapters.google_adk.rows import (
 from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_session import HostSession
+from eventctx.adapters.kit.nested import (
+    ToolAround,
+    begin_turn,
+    tool_around,
+    tool_entered,
+    tool_left,
+)
 from eventctx.engine import Engine
 from eventctx.log.usage import Usage
 
@@ -47,11 +54,12 @@ MAX_RUNS: Final = 1_024
 
 
 class _Run:
-    """An invocation: its root agent, and the sessions in which it began a turn."""
+    """An invocation: its root agent, the tool that runs it, the sessions where it began a turn."""
 
     def __init__(self, session: str, root: str) -> None:
         self.session = session
         self.root = root
+        self.around = tool_around()
         self.begun: list[str] = []
 
 
@@ -127,10 +135,13 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         """Record that a tool call began."""
         call_id = tool_context.function_call_id
 
-        async def began() -> None:
-            await (await self._host(tool_context)).turns.tool_began(tool.name, call_id, call_id)
+        async def began() -> str:
+            host = await self._host(tool_context)
+            await host.turns.tool_began(tool.name, call_id, call_id)
+            return host.context.session_id
 
-        await self._given.run(began())
+        session = await self._given.run(began())
+        tool_entered(ToolAround(session, str(call_id), session))
 
     async def after_tool_callback(
         self,
@@ -141,6 +152,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         result: Any,
     ) -> None:
         """Record that a tool call ended."""
+        tool_left()
         answer = result.get("result") if isinstance(result, dict) and len(result) == 1 else result
 
         async def ended() -> None:
@@ -159,6 +171,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         error: BaseException,
     ) -> None:
         """Record that a tool call failed, or was cancelled."""
+        tool_left()
 
         async def failed() -> None:
             turns = (await self._host(tool_context)).turns
@@ -186,7 +199,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         self._open.move_to_end(name)
         if run is not None and name not in run.begun:
             run.begun.append(name)
-            await host.turns.turn_began(context.invocation_id, agent=agent)
+            await begin_turn(self._given.engine, host, agent, run.around, context.invocation_id)
             if new and name != session:
                 await self._given.engine.link(session, name)
         return host

@@ -22,13 +22,15 @@ class ToolAround(NamedTuple):
     """The recorded tool call that the running code is inside of, in whichever framework.
 
     ``session`` is that of the run which called the tool, ``name`` the one that a run inside
-    inherits, and ``path`` where in its graphs the tool runs, for a host that says it.
+    inherits, and ``path`` where in its graphs the tool runs, for a host that says it. ``outer`` is
+    the call around this one.
     """
 
     session: str
     call_id: str
     name: str
     path: tuple[str, ...] = ()
+    outer: ToolAround | None = None
 
 
 _around: ContextVar[ToolAround | None] = ContextVar("eventctx_tool_around", default=None)
@@ -42,11 +44,22 @@ def tool_around() -> ToolAround | None:
 @contextmanager
 def inside_tool(call: ToolAround) -> Iterator[None]:
     """A block in which a tool runs, and agents that it runs."""
-    token = _around.set(call)
+    tool_entered(call)
     try:
         yield
     finally:
-        _around.reset(token)
+        tool_left()
+
+
+def tool_entered(call: ToolAround) -> None:
+    """As the beginning of ``inside_tool``, for a host that only calls back; in the tool's task."""
+    _around.set(call._replace(outer=_around.get()))
+
+
+def tool_left() -> None:
+    """As the end of ``inside_tool``."""
+    around = _around.get()
+    _around.set(None if around is None else around.outer)
 
 
 def nested_session_id(parent: str, call_id: str, number: int = 1) -> str:
@@ -56,7 +69,11 @@ def nested_session_id(parent: str, call_id: str, number: int = 1) -> str:
 
 
 async def begin_turn(
-    engine: Engine, host: HostSession, agent: str | None, around: ToolAround | None
+    engine: Engine,
+    host: HostSession,
+    agent: str | None,
+    around: ToolAround | None,
+    turn_id: str | None = None,
 ) -> None:
     """Begin a run's turn. Inside a tool, its session is linked to the call where it is new.
 
@@ -64,6 +81,6 @@ async def begin_turn(
     """
     session = host.context.session_id
     info = None if around is None else await engine.store.head(session)
-    await host.turns.turn_began(agent=agent)
+    await host.turns.turn_began(turn_id, agent)
     if around is not None and info is not None and info.head == 0:  # nothing but its beginning
         await engine.link(around.session, session, call_id=around.call_id)

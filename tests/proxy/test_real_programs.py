@@ -6,6 +6,7 @@ claude-agent-sdk holds the first, npm's @openai/codex is the second.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -20,6 +21,8 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.engine import Engine
+from eventctx.importers.formats.cassettes.rows import plain_form, rows_of
 from tests.orchestrators.providers.server import streamed
 
 PROGRAMS = {
@@ -29,23 +32,25 @@ PROGRAMS = {
 
 USAGE = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
 TEXT = {"type": "text", "text": ""}
-MESSAGE = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "m",
-    "content": [],
-    "stop_reason": None,
-    "usage": USAGE,
-}
-CLAUDES: list[dict[str, Any]] = [
-    {"type": "message_start", "message": MESSAGE},
-    {"type": "content_block_start", "index": 0, "content_block": TEXT},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Bern."}},
-    {"type": "content_block_stop", "index": 0},
-    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
-    {"type": "message_stop"},
-]
+MESSAGE = {"type": "message", "role": "assistant", "content": [], "stop_reason": None}
+
+
+def claudes(body: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """The events of an answer: the summary that Claude Code asks for, or else some words."""
+    asked = json.dumps(body["messages"][-1])
+    said = "<summary>All was read.</summary>" if "<summary>" in asked else "Bern."
+    delta = {"type": "text_delta", "text": said}
+    begun = {**MESSAGE, "id": f"msg_{number}", "model": body["model"], "usage": USAGE}
+    return [
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", "index": 0, "content_block": TEXT},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": USAGE},
+        {"type": "message_stop"},
+    ]
+
+
 ITEM = {
     "type": "message",
     "id": "m_1",
@@ -53,13 +58,22 @@ ITEM = {
     "status": "completed",
     "content": [{"type": "output_text", "text": "Bern.", "annotations": []}],
 }
-RESPONSE = {"id": "r_1", "object": "response", "status": "completed", "usage": USAGE}
-CODEXES: list[dict[str, Any]] = [
-    {"type": "response.created", "response": RESPONSE | {"status": "in_progress", "output": []}},
-    {"type": "response.output_item.added", "output_index": 0, "item": ITEM},
-    {"type": "response.output_item.done", "output_index": 0, "item": ITEM},
-    {"type": "response.completed", "response": RESPONSE | {"output": [ITEM]}},
-]
+SEALED = {"type": "compaction", "id": "c_1", "encrypted_content": "x7Gh"}
+RESPONSE = {"id": "r_1", "object": "response", "status": "completed"}
+LARGE = {"input_tokens": 9_000, "output_tokens": 3, "total_tokens": 9_003}
+
+
+def codexes(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The events of an answer: the sealed record that Codex asks for, or else some words."""
+    sealed = body["input"][-1].get("type") == "compaction_trigger"
+    item, usage = (SEALED, USAGE) if sealed else (ITEM, LARGE)
+    begun = RESPONSE | {"status": "in_progress", "output": []}
+    return [
+        {"type": "response.created", "response": begun},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": RESPONSE | {"output": [item], "usage": usage}},
+    ]
 
 
 @contextmanager
@@ -73,7 +87,10 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
             content = b"{}"
             if path.endswith(("/messages", "/responses")):
                 received.append(json.loads(body))
-                content = b"".join(streamed(CLAUDES if "messages" in path else CODEXES).pieces)
+                asked = received[-1]
+                claude = "messages" in path
+                events = claudes(asked, len(received)) if claude else codexes(asked)
+                content = b"".join(streamed(events).pieces)
             self.send_response(200)
             self.send_header("content-type", "text/event-stream")
             self.send_header("content-length", str(len(content)))
@@ -92,42 +109,135 @@ def serving(received: list[dict[str, Any]]) -> Iterator[str]:
         server.server_close()
 
 
+def command_in(folder: Path, url: str, program: str) -> tuple[list[str], dict[str, str]]:
+    """The command that records a program in a folder, and its environment."""
+    environment = {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "k",
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": "k",
+        "HOME": str(folder),
+        "PATH": os.environ["PATH"],
+        "CODEX_API_KEY": "k",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    }
+    ours = [sys.executable, "-m", "eventctx.cli", "--store", str(folder / "s.db"), "record"]
+    return [*ours, "--tapes", str(folder / "tapes"), "--", program], environment
+
+
+def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
+    """What a command prints."""
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Bern." in done.stdout, done.stderr
+    return done.stdout
+
+
+async def check_observed(engine: Engine, received: list[dict[str, Any]]) -> None:
+    """Each request that the server received is observed, and the view shows the same."""
+    found = []
+    for session in await engine.sessions():
+        async for record in engine.store.read(session.stream):
+            if record.type == "context:request_prepared":
+                view = await engine.request_view(session.stream, position=record.position)
+                assert view.verified
+                assert view.sent is not None
+                body = view.sent.body()
+                shown = [plain_form(one) for one in view.derived]
+                assert shown == [plain_form(one) for one in rows_of(body)]
+                found.append(json.dumps(body, sort_keys=True))
+    assert sorted(found) == sorted(json.dumps(one, sort_keys=True) for one in received)
+
+
 @pytest.mark.parametrize("variable", PROGRAMS)
 async def test_the_requests_of_a_real_program_are_observed(tmp_path: Path, variable: str) -> None:
+    received: list[dict[str, Any]] = []
+    with serving(received) as url:
+        command, environment = command_in(tmp_path, url, named(variable))
+        await asyncio.to_thread(run, [*command, *PROGRAMS[variable]], environment, tmp_path)
+    async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
+        await check_observed(engine, received)
+
+
+async def test_claude_codes_compaction_is_one_event_that_explains_what_left(
+    tmp_path: Path,
+) -> None:
+    received: list[dict[str, Any]] = []
+    streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    prompts = ["Never touch main.py.", "Read b.py.", "/compact", "Go on."]
+    with serving(received) as url:
+        command, environment = command_in(tmp_path, url, named("EVENTCTX_CLAUDE"))
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            *("-p", *streams),
+            env=environment,
+            cwd=tmp_path,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=2**24,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        async with asyncio.timeout(120):
+            for prompt in prompts:
+                message = {"role": "user", "content": prompt}
+                process.stdin.write(json.dumps({"type": "user", "message": message}).encode())
+                process.stdin.write(b"\n")
+                while json.loads(await process.stdout.readline())["type"] != "result":
+                    pass
+            process.stdin.close()
+            await process.wait()
+    async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
+        await check_observed(engine, received)
+        (session,) = await engine.sessions()
+        await check_compacted(engine, session.stream)
+        lost = await engine.lost(session.stream)
+        gone = {one.text for one in lost.items if one.state == "gone"}
+        assert {"Never touch main.py.", "Read b.py."} <= gone
+        assert "Go on." not in gone
+        first = next(one for one in lost.items if one.text == "Never touch main.py.")
+        why = await engine.why(session.stream, first.number)
+        assert "This session is being continued" in json.dumps(why.stands_in[0].message)
+
+
+async def test_codexs_compaction_is_one_event_that_keeps_a_persons_words(tmp_path: Path) -> None:
+    received: list[dict[str, Any]] = []
+    often = ["-c", "model_auto_compact_token_limit=5000"]
+    plainly = ["--skip-git-repo-check", *often]
+    with serving(received) as url:
+        command, environment = command_in(tmp_path, url, named("EVENTCTX_CODEX"))
+        first = [*command, "exec", *plainly, "Never touch main.py."]
+        await asyncio.to_thread(run, first, environment, tmp_path)
+        again = [*command, "exec", "resume", "--last", *plainly, "Go on."]
+        await asyncio.to_thread(run, again, environment, tmp_path)
+    async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
+        await check_observed(engine, received)
+        (session,) = await engine.sessions()
+        await check_compacted(engine, session.stream)
+        lost = await engine.lost(session.stream)
+        words = {one.text: one.state for one in lost.items if one.kind == "instruction"}
+        assert words == {"Never touch main.py.": "whole", "Go on.": "whole"}
+
+
+async def check_compacted(engine: Engine, session: str) -> None:
+    """One compaction explains all that left, and the log holds."""
+    types = [record.type async for record in engine.store.read(session)]
+    assert types.count("context:post_compact") == 1
+    assert "context:messages_set" not in types
+    assert (await engine.verify(session)).ok
+
+
+def named(variable: str) -> str:
+    """The program that a variable names; else the test is passed over."""
     program = os.environ.get(variable)
     if program is None:
         pytest.skip(f"{variable} names no program")
-    received: list[dict[str, Any]] = []
-    with serving(received) as url:
-        environment = {
-            "ANTHROPIC_BASE_URL": url,
-            "ANTHROPIC_API_KEY": "k",
-            "OPENAI_BASE_URL": f"{url}/v1",
-            "OPENAI_API_KEY": "k",
-            "HOME": str(tmp_path),
-            "PATH": os.environ["PATH"],
-            "CODEX_API_KEY": "k",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
-        ours = [sys.executable, "-m", "eventctx.cli", "--store", str(tmp_path / "s.db"), "record"]
-        command = [*ours, "--tapes", str(tmp_path / "tapes"), "--", program, *PROGRAMS[variable]]
-        done = subprocess.run(  # noqa: ASYNC221 - nothing else runs here
-            command,
-            env=environment,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-    assert "Bern." in done.stdout, done.stderr
-    found = []
-    async with eventctx.open(tmp_path / "s.db", read_only=True) as engine:
-        for session in await engine.sessions():
-            async for record in engine.store.read(session.stream):
-                if record.type == "context:request_prepared":
-                    view = await engine.request_view(session.stream, position=record.position)
-                    assert view.verified
-                    assert view.sent is not None
-                    found.append(json.dumps(view.sent.body(), sort_keys=True))
-    assert sorted(found) == sorted(json.dumps(one, sort_keys=True) for one in received)
+    return program

@@ -132,6 +132,10 @@ class TurnSpan(Generic[Of_co]):
         finally:
             self.beginning = False
 
+    def begun(self) -> None:
+        """Note that its beginning was recorded, by who brings it with other records."""
+        self.began = True
+
     def enter(self) -> None:
         """Note that the span begins, for a caller that makes its first record itself."""
         if self.began:

@@ -228,6 +228,8 @@ class Following:
         await self._record(call.end(outcome))
 
     async def _begin(self, call: TurnSpan[ModelRequest]) -> None:
+        if call.beginning:
+            call.begun()  # its record goes to the disk before that of its end
         if not call.began:
             call.of.prepared = self._emitter.prepared_in(self._at(call.ids))
             own(call)

@@ -100,7 +100,7 @@ class ObservedRequests:
                 own(call)
                 scope = self._session.drafts.scope.at(call.ids)
                 drafts.append(self._session.drafts.make(beginning_of(call.of), scope=scope))
-            enter = None if call is None else call.enter
+            enter = None if call is None else call.begun
             # When another process wrote in between, look at its records and try again.
             beginning = contextlib.nullcontext() if call is None else call.beginning_on_disk()
             with contextlib.suppress(WrongExpectedVersion), beginning:

@@ -298,7 +298,7 @@ class RequestHandler:
             if folded.estimator != after.estimator:
                 folded = None  # the call's model counts otherwise: not the view that is requested
         with nullcontext() if call is None else call.beginning_on_disk():
-            enter = None if call is None else call.enter
+            enter = None if call is None else call.begun
             records = await self._session.appends.append_exactly(
                 frame.version, *before, *drafts, after=folded, then=enter
             )

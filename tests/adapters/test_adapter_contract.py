@@ -80,6 +80,19 @@ class HidesAFailedCall(Adapter):
         await self.turns.model_answered()
 
 
+class SaysNotWhyACallFailed(Adapter):
+    async def model_failed(self, error: BaseException) -> None:
+        await self.turns.model_failed("Error", "")
+
+
+class SaysNotWhyAToolFailed(Adapter):
+    async def tool_ended(self, call_id: str, error: BaseException | None) -> None:
+        await self.turns.tool_failed(call_id, "Error", "")
+
+    async def turn_ended(self, messages: Sequence[Row]) -> None:
+        await self.turns.turn_ended()
+
+
 class KnowsNoUsage(Adapter):
     async def model_answered(self, messages: Sequence[Row], usage: Usage | None) -> None:
         await super().model_answered(messages, None)
@@ -156,6 +169,8 @@ WRONG: Mapping[type[Seams], tuple[str, str]] = {
     ChangesWhatIsSent: (TALK, "message by message"),
     RecordsAnAnswerWithItsResults: ("test_a_run_that_was_interrupted_in_a_tool", "answered"),
     TakesAttemptsForOneCall: ("test_a_call_that_failed_and_was_repeated", "found 3"),
+    SaysNotWhyACallFailed: ("test_a_run_whose_call_failed", "the words of the error"),
+    SaysNotWhyAToolFailed: ("test_a_tool_that_failed", "nothing in the log says why"),
     HidesAFailedCall: ("test_a_run_whose_call_failed", "expected 1 of provider:error, found 0"),
     KnowsNoUsage: (TURN, "model_known"),
     SeesNoTools: (TURN, "expected 2 of tool:pre, found 0: HostSession.turns.tool_began"),
@@ -244,6 +259,7 @@ async def test_a_wrong_driver_is_told_what_to_do(
     [
         ({}, "names no driver"),
         ({"driver": PlainDriver, "retries": "never"}, "expected one of"),
+        ({"driver": PlainDriver, "untold": {"all"}}, "expected some of"),
         ({"driver": type("Local", (), {"__qualname__": "f.<locals>.L"})}, "top of its module"),
     ],
 )

@@ -14,13 +14,16 @@ from tests.adapters.drivers.clients import ChatDriver, MessagesDriver, Responses
 class TestAnthropicMessages(AdapterContract):
     driver = MessagesDriver
     trims = False  # the caller's list is the conversation
+    untold = frozenset(("tools",))  # the caller runs them, and may tell the model
 
 
 class TestOpenAIChat(AdapterContract):
     driver = ChatDriver
     trims = False
+    untold = frozenset(("tools",))
 
 
 class TestOpenAIResponses(AdapterContract):
     driver = ResponsesDriver
     trims = False
+    untold = frozenset(("tools",))

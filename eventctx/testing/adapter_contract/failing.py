@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,37 @@ class FailingContract(HostTraits):
             await run.check_counts({"prompt:submit": 2, "prompt:complete": 2})
             await run.check_counts(
                 {"provider:request": 3, "provider:response": 2, "provider:error": 1}
+            )
+            if "calls" not in self.untold:
+                failed = [one for one in await run.records() if one.type == "provider:error"]
+                assert b"unplugged" in failed[0].payload, (
+                    f"expected the words of the error, 'unplugged', found {failed[0].payload!r}: "
+                    "call_failed() gets the exception of the call. A host that hides it: "
+                    'untold = {"calls"}'
+                )
+
+    async def test_a_tool_that_failed(self, tmp_path: Path) -> None:
+        async def tear(page: int) -> str:
+            """Tear a page."""
+            raise ValueError("page-is-torn.")
+
+        call = ToolRequest("call_t", "tear", {"page": 1})
+        agent = ScriptedAgent([Reply(calls=[call]), *answers("sorry.", "yes.")], [tear])
+        async with self.run_of(tmp_path, agent) as run:
+            with suppress(Exception):  # some hosts raise it, others tell the model
+                await run.driver.ask("tear-one.")
+            assert await run.driver.ask("goes-on?") in ("sorry.", "yes.")
+            await run.check_received()
+            begun, returned, failed = await run.count("tool:pre", "tool:post", "tool:error")
+            assert begun == returned + failed == 1, (
+                f"expected one tool call and its end, found {begun} began, {returned} returned, "
+                f"{failed} failed: tool_ended() or tool_failed(), with the key of tool_began()"
+            )
+            said = [one.payload for one in await run.records()]
+            told = "page-is-torn." in str([await run.transcript(), said])
+            assert told or "tools" in self.untold, (
+                "nothing in the log says why the tool failed: tool_failed() gets its exception. A "
+                'host that hides it: untold = {"tools"}'
             )
 
     async def test_a_run_that_was_interrupted_in_a_tool(self, tmp_path: Path) -> None:

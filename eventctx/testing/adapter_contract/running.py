@@ -38,6 +38,8 @@ class HostTraits:
     """Whether each attempt of the host to call the model is a call, or all of them are one."""
     says_again: ClassVar[bool] = False
     """Whether the host's own messages say an answer again, as a ``final_answer`` tool does."""
+    untold: ClassVar[frozenset[str] | set[str]] = frozenset()
+    """Of what the host does not say why it failed: ``calls``, ``tools``."""
 
     @pytest.fixture(autouse=True)
     def _traits_are_sound(self) -> None:
@@ -54,6 +56,11 @@ class HostTraits:
         if self.retries not in get_args(Retries):
             pytest.fail(
                 f"{name}.retries: expected one of {get_args(Retries)}, found {self.retries!r}",
+                pytrace=False,
+            )
+        if not self.untold <= {"calls", "tools"}:
+            pytest.fail(
+                f"{name}.untold: expected some of 'calls' and 'tools', found {self.untold!r}",
                 pytrace=False,
             )
         if "<locals>" in driver.__qualname__:

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("google.adk", reason="an extra that is not in dev: eventctx[google-adk]")
 
-from google.adk.agents import LlmAgent
+from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
@@ -41,7 +41,7 @@ from tests.adapters.drivers.google_adk import GoogleAdkDriver, Scripted
 
 class TestTheContract(AdapterContract):
     driver = GoogleAdkDriver
-    retries = "none"
+    retries = "one call"
 
 
 class Genai:
@@ -77,7 +77,7 @@ async def engine() -> AsyncIterator[Engine]:
         yield opened
 
 
-async def run(agent: LlmAgent, plugin: EventctxPlugin, *texts: str) -> None:
+async def run(agent: BaseAgent, plugin: EventctxPlugin, *texts: str, user: str = "user") -> None:
     runner = Runner(
         app=App(name="tests", root_agent=agent, plugins=[plugin]),
         session_service=InMemorySessionService(),
@@ -85,7 +85,7 @@ async def run(agent: LlmAgent, plugin: EventctxPlugin, *texts: str) -> None:
     )
     for text in texts:
         message = types.Content(role="user", parts=[types.Part(text=text)])
-        async for _ in runner.run_async(user_id="user", session_id="s", new_message=message):
+        async for _ in runner.run_async(user_id=user, session_id="s", new_message=message):
             pass
 
 
@@ -98,15 +98,7 @@ async def test_each_agent_of_a_session_has_a_session_of_its_own(engine: Engine) 
     await run(root, EventctxPlugin(engine), "Help.", "More.")
     assert [one.stream for one in await engine.sessions()] == ["s", "s.helper"]
     for session, model in (("s", leads), ("s.helper", helps)):
-        requests = [
-            await engine.request_view(session, position=one.position)
-            async for one in engine.records(session)
-            if one.type == "context:request_prepared"
-        ]
-        assert all(one.verified for one in requests)
-        assert [len(one.messages) - 1 for one in requests] == [
-            len(one.contents) for one in model.seen
-        ]
+        await check_requests(engine, session, model)
     linked = [one.type async for one in engine.records("s.helper")].count("session:linked")
     assert linked == 1
 
@@ -129,6 +121,46 @@ async def test_an_agent_that_is_a_tool_has_a_session_that_is_linked_to_the_call(
     assert len(linked) == 2
     types_of_root = [one.type async for one in engine.records("s")]
     assert types_of_root.count("tool:post") == 2
+
+
+async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
+    """As many verified views as requests, each as long as what the model received."""
+    requests = [
+        await engine.request_view(session, position=one.position)
+        async for one in engine.records(session)
+        if one.type == "context:request_prepared"
+    ]
+    assert all(one.verified for one in requests)
+    lengths = [len(one.messages) - (one.messages[0]["role"] == "system") for one in requests]
+    assert lengths == [len(one.contents) for one in model.seen]
+    assert model.seen
+
+
+async def test_agents_in_parallel_and_in_a_loop_are_each_recorded(engine: Engine) -> None:
+    async def look(place: str) -> str:
+        """Look somewhere."""
+        return f"{place} " * 300
+
+    steps = [Reply(calls=[ToolRequest("c", "look", {"place": "there"})]), Reply("Nothing there.")]
+    models = [Scripted(model="m", script=steps * 6) for _ in range(3)]
+    looking = [LlmAgent(name=f"a{at}", model=one, tools=[look]) for at, one in enumerate(models)]
+    with pytest.warns(DeprecationWarning):  # ADK 2.13 would rather have a Workflow
+        together = ParallelAgent(name="both", sub_agents=looking[:2])
+        again = LoopAgent(name="again", sub_agents=looking[2:], max_iterations=3)
+        root = SequentialAgent(name="root", sub_agents=[together, again])
+    await run(root, EventctxPlugin(engine, max_tokens=2_000, reserve_tokens=0), "Go.", "Again.")
+    assert [len(one.seen) for one in models] == [4, 4, 12]
+    for at, one in enumerate(models):
+        await check_requests(engine, f"s.a{at}", one)
+
+
+async def test_users_whose_sessions_have_one_id_can_be_told_apart(engine: Engine) -> None:
+    model = Scripted(model="m", script=[Reply("One."), Reply("Two.")])
+    plugin = EventctxPlugin(engine, session_name=lambda one: f"{one.user_id}-{one.id}")
+    for user in ("ann", "ben"):
+        await run(LlmAgent(name="a", model=model), plugin, f"I am {user}.", user=user)
+    assert [one.stream for one in await engine.sessions()] == ["ann-s", "ben-s"]
+    assert [len(await engine.transcript(f"{user}-s")) for user in ("ann", "ben")] == [2, 2]
 
 
 async def test_the_definitions_of_tools_count(engine: Engine) -> None:

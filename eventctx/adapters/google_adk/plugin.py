@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from google.adk.plugins.base_plugin import BasePlugin
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from google.adk.agents.invocation_context import InvocationContext
     from google.adk.models.llm_request import LlmRequest
     from google.adk.models.llm_response import LlmResponse
+    from google.adk.sessions import Session
     from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
@@ -68,14 +70,22 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
 
     ``engine``: an engine, for runs in its event loop or another one; or the path or URL of a store,
     which the plugin opens in a thread of its own. The root agent's session has the id of ADK's, any
-    other agent's that id, a dot and the agent's name. ``settings`` are those of ``engine.session``.
-    Put it last among the plugins.
+    other agent's that id, a dot and the agent's name. ``session_name`` gives another one of ADK's
+    session, where its ids are not unique in the store. ``settings`` are those of
+    ``engine.session``. Put it last among the plugins.
 
     Raises InvalidSetting for an engine outside of its loop, and what opening a store raises.
     """
 
-    def __init__(self, engine: Engine | str | os.PathLike[str], **settings: Any) -> None:
+    def __init__(
+        self,
+        engine: Engine | str | os.PathLike[str],
+        *,
+        session_name: Callable[[Session], str] = attrgetter("id"),
+        **settings: Any,
+    ) -> None:
         super().__init__(name="eventctx")
+        self._session_name = session_name
         self._given = GivenEngine(engine, "google-adk")
         self._settings = settings
         self._open: OrderedDict[str, HostSession] = OrderedDict()
@@ -90,7 +100,8 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Note the invocation; its turns begin with the first request of each agent."""
-        run = _Run(invocation_context.session.id, invocation_context.agent.root_agent.name)
+        session = self._session_name(invocation_context.session)
+        run = _Run(session, invocation_context.agent.root_agent.name)
         self._runs[invocation_context.invocation_id] = run
         while len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
@@ -184,7 +195,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
     async def _host(self, context: CallbackContext) -> HostSession:
         """The session of the agent that calls, in which a turn is begun."""
         run = self._runs.get(context.invocation_id)
-        session, agent = context.session.id, context.agent_name
+        session, agent = self._session_name(context.session), context.agent_name
         name = session if run is None or agent == run.root else f"{session}.{agent}"
         new = name not in self._open
         if new:

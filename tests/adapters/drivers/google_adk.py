@@ -34,6 +34,8 @@ class GoogleAdkDriver:
         self._session = agent.session
         self._model = Scripted(model="scripted", script=list(agent.script))
         plugins: list[Any] = [] if agent.keep_last is None else [KeepLast(agent.keep_last)]
+        if agent.retries:
+            plugins.append(AsksAgain(self._model))
         self._ours = EventctxPlugin(engine, **agent.settings)
         root = LlmAgent(
             name="agent",
@@ -115,6 +117,21 @@ class KeepLast(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         llm_request.contents = llm_request.contents[-self._number :]
+
+
+class AsksAgain(BasePlugin):
+    """Answers for a call that failed, by asking the model once more: ADK goes on with that."""
+
+    def __init__(self, model: BaseLlm) -> None:
+        super().__init__(name="asks_again")
+        self._model = model
+
+    async def on_model_error_callback(
+        self, *, callback_context: Any, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        async for response in self._model.generate_content_async(llm_request):
+            return response
+        return None
 
 
 def answer(reply: Reply) -> LlmResponse:

@@ -1,4 +1,4 @@
-"""Agents of Microsoft Agent Framework with our middleware."""
+"""Agents of Microsoft Agent Framework with our middleware: their runs, tools and history."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from agent_framework import (
     Agent,
     AgentMiddleware,
     AgentSession,
+    ChatMiddleware,
     Content,
-    ContextProvider,
     FunctionMiddleware,
-    InMemoryHistoryProvider,
     Message,
     MiddlewareTermination,
-    SlidingWindowStrategy,
+    UserInputRequiredException,
     WorkflowBuilder,
     tool,
 )
@@ -31,20 +30,24 @@ from agent_framework import (
 import eventctx
 from eventctx.adapters.agent_framework import EventctxAgents
 from eventctx.adapters.agent_framework.rows import (
-    KnownContents,
-    messages_of,
-    rows_of,
     tool_definitions,
 )
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.log.record import Record
 from eventctx.log.usage import Usage
-from eventctx.messages.encoding import decode_body, encode_plain
-from eventctx.messages.parts import read_parts
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import AdapterContract, Reply
-from tests.adapters.drivers.agent_framework import AgentFrameworkDriver, ScriptedChat
+from tests.adapters.drivers.agent_framework import AgentFrameworkDriver
+from tests.adapters.drivers.agent_framework_runs import (
+    agent_of,
+    count,
+    read,
+    reads,
+    records,
+    script,
+    sent,
+    texts,
+)
 
 
 class TestTheContract(AdapterContract):
@@ -55,53 +58,6 @@ class TestTheContract(AdapterContract):
 async def engine() -> AsyncIterator[Engine]:
     async with eventctx.open("memory://") as opened:
         yield opened
-
-
-def agent_of(client: ScriptedChat, ours: EventctxAgents, **more: Any) -> Agent[Any]:
-    given = {"name": "agent", "middleware": ours.middleware, **more}
-    return Agent(client, "Be brief.", **given)
-
-
-def script(*steps: Reply | Exception | str, **more: Any) -> ScriptedChat:
-    replies = [Reply(one) if isinstance(one, str) else one for one in steps]
-    return ScriptedChat(script=replies, **more)
-
-
-def read(page: int) -> str:
-    """Read a page."""
-    return f"page {page}: " + "words " * 400
-
-
-def reads(page: int) -> Reply:
-    return Reply(calls=[ToolRequest(f"call_{page}", "read", {"page": page})])
-
-
-async def records(engine: Engine, session: str = "s") -> list[Record]:
-    return [one async for one in engine.records(session)]
-
-
-async def count(engine: Engine, *types: str, session: str = "s") -> list[int]:
-    made = [one.type for one in await records(engine, session)]
-    return [made.count(one) for one in types]
-
-
-async def texts(engine: Engine, session: str = "s") -> list[str]:
-    rows = [one.message for one in await engine.transcript(session)]
-    return [str(row["content"][0].get("text", row["content"][0]["type"])) for row in rows]
-
-
-def sent(client: ScriptedChat) -> list[list[str]]:
-    return [[one.text or one.role for one in messages] for messages, _ in client.seen]
-
-
-async def ask(agent: Agent[Any], text: str, session: AgentSession, stream: bool) -> str:
-    if stream:
-        running = agent.run(text, session=session, stream=True)
-        return (await running.get_final_response()).text
-    return (await agent.run(text, session=session)).text
-
-
-HOW = pytest.mark.parametrize("stream", [False, True], ids=["run", "stream"])
 
 
 # -- the framework's own history -----------------------------------------------------------------
@@ -148,6 +104,7 @@ async def test_a_later_run_that_failed_is_forgotten_too(engine: Engine) -> None:
     again = agent_of(client, EventctxAgents(engine), tools=[read])  # as another process would
     await again.run("Third?", session=session)
     assert await texts(engine) == ["First?", "One.", "Third?", "Three."]
+    assert not any("agent_framework" in one.message for one in await engine.transcript("s"))
     assert await count(engine, "context:messages_set", "context:request_sent") == [1, 0]
 
 
@@ -222,124 +179,6 @@ async def test_agents_of_a_workflow_have_sessions_that_are_not_linked(engine: En
     assert [await count(engine, "session:linked", session=one) for one in sessions] == [[0], [0]]
 
 
-# -- what the framework decides itself -----------------------------------------------------------
-
-
-class Memory(ContextProvider):
-    def __init__(self) -> None:
-        super().__init__("memory")
-        self.number = 0
-
-    async def before_run(self, *, agent: Any, session: Any, context: Any, state: Any) -> None:
-        self.number += 1
-        context.extend_messages(self, [Message("user", [f"memory {self.number}"])])
-
-
-async def test_what_a_context_provider_adds_is_in_the_request_alone(engine: Engine) -> None:
-    client, session = script("One.", reads(1), "Two."), AgentSession(session_id="s")
-    providers = [InMemoryHistoryProvider(), Memory()]
-    agent = agent_of(client, EventctxAgents(engine), context_providers=providers, tools=[read])
-    await agent.run("First?", session=session)
-    await agent.run("Second?", session=session)
-    assert sent(client) == [
-        ["memory 1", "First?"],
-        ["First?", "One.", "memory 2", "Second?"],
-        ["First?", "One.", "memory 2", "Second?", "assistant", "tool"],
-    ]
-    assert (await texts(engine))[:3] == ["First?", "One.", "Second?"]
-    audit = await engine.audit("s")
-    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 1)] * 3
-
-
-@HOW
-async def test_a_compaction_of_the_framework_is_recorded_not_fought(
-    engine: Engine, stream: bool
-) -> None:
-    client, session = script("One.", "Two.", "Three."), AgentSession(session_id="s")
-    window = SlidingWindowStrategy(keep_last_groups=1)
-    agent = agent_of(client, EventctxAgents(engine), compaction_strategy=window)
-    for number in range(3):
-        await ask(agent, f"Question {number}?", session, stream)
-    assert sent(client) == [["Question 0?"], ["Question 1?"], ["Question 2?"]]
-    audit = await engine.audit("s")
-    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0), (2, 0), (4, 0)]
-    assert (await texts(engine))[-2:] == ["Question 2?", "Three."]
-    assert await count(engine, "context:messages_set") == [0]
-
-
-@HOW
-async def test_a_conversation_on_a_server_is_observed_and_never_compacted(
-    engine: Engine, stream: bool
-) -> None:
-    client, session = script(reads(1), "One.", "Two."), AgentSession(session_id="s")
-    client.conversation = "conversation_1"
-    agent = agent_of(
-        client,
-        EventctxAgents(engine, max_tokens=500, reserve_tokens=0),
-        tools=[read],
-        default_options={"store": True},
-    )
-    await ask(agent, "Again?", session, stream)
-    await ask(agent, "Again?", session, stream)
-    assert sent(client) == [["Again?"], ["tool"], ["Again?"]]
-    assert await texts(engine) == ["Again?", "tool_use", "tool_result", "One.", "Again?", "Two."]
-    assert await count(engine, "context:post_compact", "context:messages_set") == [0, 0]
-    views = [
-        await engine.request_view("s", position=one.position)
-        for one in (await engine.audit("s")).requests
-    ]
-    assert [len(one.messages) for one in views] == [1, 1, 1]
-    assert all(one.verified and one.known == "observed" for one in views)
-
-
-@HOW
-async def test_our_history_for_each_call_is_the_view(engine: Engine, stream: bool) -> None:
-    client, session = script(reads(1), "One.", reads(2), "Two."), AgentSession(session_id="s")
-    ours = EventctxAgents(engine, max_tokens=2_000, reserve_tokens=0)
-    agent = agent_of(
-        client,
-        ours,
-        tools=[read],
-        context_providers=[ours.history],
-        require_per_service_call_history_persistence=True,
-    )
-    await ask(agent, "Again?", session, stream)
-    await ask(agent, "Again?", session, stream)
-    round_ = ["assistant", "tool"]
-    assert sent(client) == [
-        ["Again?"],
-        ["Again?", *round_],
-        ["Again?", *round_, "One.", "Again?"],
-        ["Again?", "One.", "Again?", *round_],
-    ]
-    read_once = ["Again?", "tool_use", "tool_result"]
-    assert await texts(engine) == [*read_once, "One.", *read_once, "Two."]
-    audit = await engine.audit("s")
-    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 4
-
-
-@HOW
-async def test_a_history_of_the_framework_for_each_call_is_recorded(
-    engine: Engine, stream: bool
-) -> None:
-    client, session = script(reads(1), "One.", "Two."), AgentSession(session_id="s")
-    agent = agent_of(
-        client,
-        EventctxAgents(engine),
-        tools=[read],
-        context_providers=[InMemoryHistoryProvider()],
-        require_per_service_call_history_persistence=True,
-    )
-    await ask(agent, "Again?", session, stream)
-    await ask(agent, "Again?", session, stream)
-    round_ = ["assistant", "tool"]
-    assert sent(client)[1:] == [["Again?", *round_], ["Again?", *round_, "One.", "Again?"]]
-    read_once = ["Again?", "tool_use", "tool_result"]
-    assert await texts(engine) == [*read_once, "One.", "Again?", "Two."]
-    audit = await engine.audit("s")
-    assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 3
-
-
 # -- tools ---------------------------------------------------------------------------------------
 
 
@@ -357,6 +196,20 @@ async def test_a_tool_that_failed_is_recorded_with_its_error(engine: Engine) -> 
     assert (said["error_type"], said["message"]) == ("OSError", "no attic")
     (result,) = (await engine.transcript("s"))[2].message["content"]
     assert result["is_error"] is True
+
+
+async def test_a_tool_that_waits_for_a_person_did_not_fail(engine: Engine) -> None:
+    asks = Content.from_oauth_consent_request("https://example.org/consent")
+
+    def look(place: str) -> str:
+        """Look somewhere."""
+        raise UserInputRequiredException(contents=[asks])
+
+    call = ToolRequest("c", "look", {"place": "attic"})
+    agent = agent_of(script(Reply(calls=[call])), EventctxAgents(engine), tools=[look])
+    await agent.run("Look.", session=AgentSession(session_id="s"))
+    (left,) = [one for one in await records(engine) if one.type == "tool:error"]
+    assert json.loads(left.payload)["status"] == "cancelled"
 
 
 async def test_a_call_that_waits_for_approval_goes_on_when_it_has_it(engine: Engine) -> None:
@@ -418,11 +271,20 @@ async def test_an_answer_that_a_middleware_changed_is_the_one_that_stays(engine:
 
 
 async def test_a_stream_that_nobody_reads_to_its_end_is_a_cancelled_turn(engine: Engine) -> None:
-    agent = agent_of(script("A long answer."), EventctxAgents(engine))
+    class Behind(ChatMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+            context.result.with_cleanup_hook(lambda: closed.append("closed"))
+
+    closed: list[str] = []
+    ours = EventctxAgents(engine)
+    middleware = [*ours.middleware, Behind()]
+    agent = agent_of(script("A long answer."), ours, middleware=middleware)
     running = agent.run("Tell.", session=AgentSession(session_id="s"), stream=True)
     async for _ in running:
         break
     await running.close()
+    assert closed == ["closed"]
     ends = [
         json.loads(one.payload) for one in await records(engine) if one.type == "prompt:complete"
     ]
@@ -465,67 +327,3 @@ async def test_the_history_alone_stores_the_conversation(engine: Engine) -> None
 async def test_a_history_without_a_session_says_what_to_do(engine: Engine) -> None:
     with pytest.raises(InvalidSetting, match="run the agent with session="):
         await EventctxAgents(engine).history.get_messages(None)
-
-
-# -- messages ------------------------------------------------------------------------------------
-
-
-async def test_messages_that_the_view_shows_whole_are_the_frameworks_own(engine: Engine) -> None:
-    client, session = script(reads(1), "Read."), AgentSession(session_id="s")
-    agent = agent_of(client, EventctxAgents(engine), tools=[read])
-    mine = Message("user", [Content.from_text("Read.", raw_representation=object())])
-    await agent.run(mine, session=session)
-    for messages, _ in client.seen:
-        assert messages[0].contents[0] is mine.contents[0]
-
-
-async def test_what_the_framework_adds_behind_an_answer_is_in_no_row(engine: Engine) -> None:
-    client, session = script(reads(1), "Read."), AgentSession(session_id="s")
-    agent = agent_of(client, EventctxAgents(engine), tools=[read])
-    await agent.run("Read page 1.", session=session)
-    held = session.state["in_memory"]["messages"]
-    assert [one.author_name for one in held] == [None, "agent", "agent", "agent"]
-    assert held[1].contents[0].id is not None
-    known = KnownContents()
-    known.agent = "agent"
-    rows = [one.message for one in await engine.transcript("s")]
-    assert known.of(held) == rows
-
-
-async def test_every_kind_of_content_comes_back_from_its_row() -> None:
-    call = Content.from_function_call("c", "look", arguments={"at": "attic"})
-    image = "data:image/png;base64,iVBORw0KGgo="
-    contents = [
-        Content.from_text("Hm.", annotations=[{"type": "citation", "title": "t"}]),
-        Content.from_text_reasoning(text="Hm.", protected_data="sealed"),
-        Content.from_text_reasoning(protected_data="sealed alone"),
-        Content.from_uri(image, media_type="image/png"),
-        Content.from_data(b"words", media_type="text/plain"),
-        Content.from_uri("https://example.org/a.pdf", media_type="application/pdf"),
-        Content.from_error(message="broken", error_code="500"),
-        call,
-        Content.from_function_result("c", result=[Content.from_text("a"), call]),
-        Content.from_function_approval_request("r", call),
-        Content.from_function_approval_response(True, "r", call),
-        Content.from_usage({"input_token_count": 3}),
-        Content.from_hosted_file("file_1"),
-        Content.from_hosted_vector_store("store_1"),
-        Content.from_mcp_server_tool_call("m", "search", server_name="wiki", arguments={"q": 1}),
-        Content.from_mcp_server_tool_result("m", output=[Content.from_text("found")]),
-        Content.from_code_interpreter_tool_call(call_id="i", inputs=[Content.from_text("1+1")]),
-        Content.from_code_interpreter_tool_result(call_id="i", outputs=[Content.from_text("2")]),
-        Content.from_shell_tool_call(call_id="h", commands=["ls"]),
-    ]
-    given = Message("assistant", contents, author_name="bob", additional_properties={"a": 1})
-    (row,) = rows_of([given])
-    (back,) = messages_of([decode_body(encode_plain(row))])
-    assert [one.to_dict() for one in back.contents] == [one.to_dict() for one in contents]
-    assert (back.role, back.author_name, back.additional_properties) == (
-        "assistant",
-        "bob",
-        {"a": 1},
-    )
-    kinds = {part.type: part.kind for part in read_parts(row)}
-    assert kinds["thinking"] == "thinking"
-    assert kinds["image_url"] == "image"
-    assert kinds["mcp_server_tool_result"] == "hosted"

@@ -162,6 +162,17 @@ async def test_counting_tokens_on_vertex_is_no_call_of_a_model(engine: Engine) -
     assert (await types_of(engine)).count("provider:request") == 1
 
 
+async def test_a_call_that_took_too_long_is_a_failed_call(engine: Engine) -> None:
+    def late(request: Any) -> Any:
+        raise httpx2.ReadTimeout("late", request=request)
+
+    async with eventctx.wrap(claude_client(late), engine, "s") as client:
+        with pytest.raises(anthropic.APITimeoutError):
+            await client.messages.create(**CLAUDE)
+    failed = [one async for one in engine.records("s") if one.type == "provider:error"]
+    assert b"ReadTimeout" in failed[0].payload
+
+
 async def test_a_wrapped_client_is_not_wrapped_again(engine: Engine) -> None:
     async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
         with pytest.raises(InvalidSetting, match="expected a client that is not wrapped"):
@@ -211,21 +222,34 @@ async def test_a_signed_request_is_recorded_and_never_replaced(engine: Engine) -
 # -- conversations that the provider keeps --------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", ["previous_response_id", "conversation"])
+@pytest.mark.parametrize("state", ["previous_response_id", "conversation", "thread"])
 async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     engine: Engine, state: str
 ) -> None:
-    server = ScriptedServer()
-    given: Body = {**RESPONSE, "input": "And c.py?", state: "resp_1"}
-    async with eventctx.wrap(openai_client(server), engine, "s", compact=True) as client:
-        await client.responses.create(**RESPONSE)
-        await client.responses.create(**given)
-    assert server.received[1] == given
+    answers = ScriptedServer()
+    failing = [False, True, False]
+
+    def server(request: httpx2.Request) -> httpx2.Response:
+        answer = answers(request)
+        error = httpx2.Response(500, json={}, headers={"retry-after-ms": "1"})
+        return error if failing.pop(0) else answer
+
+    made, first = (claude_client, CLAUDE) if state == "thread" else (openai_client, RESPONSE)
+    field = "messages" if state == "thread" else "input"
+    kept = {"type": "continue", "previous_message_id": "m"} if state == "thread" else "resp_1"
+    more = {**first, field: [{"role": "user", "content": "And c.py?"}]}
+    async with eventctx.wrap(made(server), engine, "s", compact=True) as client:
+        calls = client.messages if state == "thread" else client.responses
+        await calls.create(**first)
+        again = client.with_options(max_retries=1)
+        calls = again.messages if state == "thread" else again.responses
+        await calls.create(**more, extra_body={state: kept})
+    assert answers.received[1:] == [{**more, state: kept}] * 2
     assert (await engine.request_view("s", turn=1)).known == "prepared"
     assert (await engine.request_view("s", turn=2)).known == "observed"
     rows = await (await engine.session("s")).get_messages()
-    assert len(rows) == 4
-    assert rows[2] == {"role": "user", "content": "And c.py?"}
+    assert [row["role"] for row in rows] == ["user", "assistant", "user", "assistant"]
+    assert "context:messages_set" not in await types_of(engine)
 
 
 def in_background(*later: httpx2.Response) -> Callable[[httpx2.Request], httpx2.Response]:

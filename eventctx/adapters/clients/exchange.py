@@ -108,8 +108,14 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
         marks,
         model if isinstance(model, str) else None,
     )
-    partial = any(body.get(key) is not None for key in _STATE)
-    return ReadRequest(sent, fields, messages, partial, body.get("background") is True)
+    background = body.get("background") is True
+    return ReadRequest(sent, fields, messages, _goes_on_from_there(body), background)
+
+
+def _goes_on_from_there(body: Row) -> bool:
+    """Whether the provider keeps the messages before those in the body."""
+    thread = object_or_empty(body.get("thread"))
+    return thread.get("type") == "continue" or any(body.get(key) is not None for key in _STATE)
 
 
 def _messages(raw: msgspec.Raw | None) -> list[msgspec.Raw]:

@@ -57,7 +57,8 @@ class CallRecorder:
         self.under_way: CallUnderWay | None = None
         self._calls = calls
         self._host: HostSession | None = None
-        self._rows: list[Row] = []
+        self._sent: list[Row] = []
+        self._answered: list[Row] = []
         self._last: ReadRequest | None = None
         self._identities = Identities()
         self._in_background: tuple[str, CallUnderWay] | None = None
@@ -66,7 +67,7 @@ class CallRecorder:
         if self._host is None:
             context = await self.engine.session(self._calls.session, **self._calls.settings)
             self._host = HostSession(context, self._identities)
-            self._rows = await self._host.messages()
+            self._sent = self._answered = await self._host.messages()
         return self._host
 
     def read(self, path: str, content: bytes) -> ReadRequest | None:
@@ -80,11 +81,11 @@ class CallRecorder:
         self._identities.next_request()
         host = await self._opened()
         sent = request.rows
-        rows = [*self._rows, *sent] if request.partial else sent
+        rows = [*self._answered, *sent] if request.partial else sent
         await self._turn(host, rows)
         prepared = self.compacts and replaceable and not request.partial
         await host.mirror(rows, with_request=prepared)
-        self._rows = call.rows = rows
+        self._sent = call.rows = rows
         call.background = request.background
         await host.turns.iteration_began(None, request.sent.model)
         if prepared:
@@ -110,7 +111,7 @@ class CallRecorder:
         """Begin a turn where the person spoke last, and end the tools whose results are sent."""
         last = read_facts(rows[-1]) if rows else None
         person = last is not None and by_person(rows[-1], last)
-        again = rows == self._rows  # an attempt after one that failed
+        again = rows == self._sent  # an attempt after one that failed
         if not host.turns.in_turn or (person and not again):
             await host.turns.turn_began()
             return
@@ -139,7 +140,7 @@ class CallRecorder:
         )
         await host.turns.model_answered()
         await host.mirror([*call.rows, *said])
-        self._rows = [*call.rows, *said]
+        self._sent = self._answered = [*call.rows, *said]
         calls = [item for row in said for item in call_names(row).items()]
         for call_id, name in calls:
             await host.turns.tool_began(name, call_id, call_id)

@@ -40,6 +40,16 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "eventctx.cli", *arguments]
 
 
+def write_hooks(settings: Path, store: Path) -> None:
+    """The file of our documentation, with our program of this checkout."""
+    line = " ".join(command("hook", "codex", "--store", str(store)))
+    hooks = {
+        one: [{"hooks": [{"type": "command", "command": line}]}]
+        for one in ("PreCompact", "PostCompact", "SessionStart", "Stop")
+    }
+    (settings / "hooks.json").write_text(json.dumps({"hooks": hooks}))
+
+
 async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
     binary: Path, tmp_path: Path
 ) -> None:
@@ -50,13 +60,8 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
             return said("We talked about a parser.")
         return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
 
-    line = " ".join(command("hook", "codex", "--store", str(store)))
-    hooks = {
-        one: [{"hooks": [{"type": "command", "command": line}]}]
-        for one in ("PreCompact", "PostCompact", "SessionStart", "Stop")
-    }
     with installed(binary, tmp_path, script) as program:
-        (program.settings / "hooks.json").write_text(json.dumps({"hooks": hooks}))
+        write_hooks(program.settings, store)
         program.ask("Never touch the file legacy.py, please.")
         program.ask("resume", "--last", "Always answer in French.")
         program.ask("resume", "--last", f"Read this report. {FILLER}")
@@ -73,6 +78,27 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
     async with eventctx.open(store, create=False) as engine:
         found = (await engine.instructions(session)).instructions
     assert [one.text for one in found][:1] == ["Never touch the file legacy.py, please."]
+
+
+async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_lost_demands(
+    binary: Path, tmp_path: Path
+) -> None:
+    def script(body: Body) -> Answer:
+        last = said_by_persons(body)[-1]
+        if "CONTEXT CHECKPOINT" in last:
+            return said("We talked about a parser.")
+        if "report" in last and len(program.api.received) == 2:
+            return Answer(code("call_1", "1 + 1").item, LARGE)
+        return said("Understood.")
+
+    with installed(binary, tmp_path, script) as program:
+        write_hooks(program.settings, tmp_path / "agent.db")
+        program.ask("Never touch the file legacy.py, please.")
+        program.ask("resume", "--last", f"Read this report. {FILLER}")
+        kinds = [one["type"] for one in program.api.received[2]["input"]]
+        told = [one for one in program.api.received[3]["input"] if "(eventctx)" in str(one)]
+    assert "custom_tool_call_output" in kinds  # of the request for a summary
+    assert "Never touch the file legacy.py, please." in str(told)
 
 
 async def test_the_model_asks_for_what_was_said(binary: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from eventctx.adapters.command_hooks.hook import hook_answer
 from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX
 from eventctx.adapters.command_hooks.payload import read_payload
 from eventctx.adapters.command_hooks.reminder import MOST, reminder
-from eventctx.adapters.command_hooks.words import Words, words_that_hold
+from eventctx.adapters.command_hooks.words import Words, lost_words, words_that_hold
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion
@@ -139,6 +139,7 @@ def input_text(words: str) -> dict[str, str]:
 async def test_codex_is_told_the_words_that_its_compaction_took(tmp_path: Path) -> None:
     async with eventctx.open("memory://") as engine:
         told = await codex_told(engine, tmp_path, "Always answer in French.") or ""
+    assert "are no longer, word by word, in what is left" in told
     assert told.splitlines()[1:3] == [
         "- #1: Write a parser.",
         "- #3: Never use the key [redacted:api-key].",
@@ -271,6 +272,23 @@ async def test_a_demand_that_was_taken_back_is_not_repeated() -> None:
         await ctx.withdraw_instruction(1, 1)
         found = await words_that_hold(engine, "s")
     assert found == [Words(0, "Write a parser."), Words(2, "Never touch the file store.py.")]
+
+
+async def test_the_task_is_the_first_sentence_of_a_person_that_holds(tmp_path: Path) -> None:
+    rows = (
+        ClaudeCode().user("Read this first.", isMeta=True).user("<command-name>/x</command-name>")
+    )
+    rows.user("Never touch a.py. Be quick.").answer("m1", {"type": "text", "text": "Yes."})
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(rows.data())
+    async with eventctx.open("memory://") as engine:
+        await hook_answer(engine, CLAUDE_CODE, read_payload(payload("stop", path).encode()))
+        assert await words_that_hold(engine, SESSION) == [Words(2, "Never touch a.py.")]
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "Never touch a.py. Be quick."})
+        assert await lost_words(engine, "s") == []  # all of it is in view
+        await ctx.withdraw_instruction(0, 1)
+        assert await words_that_hold(engine, "s") == [Words(0, "Be quick.")]
 
 
 def test_a_reminder_keeps_the_task_and_the_last_demands(store: Path) -> None:

@@ -57,9 +57,10 @@ async def _task(engine: Engine, session: str, demands: tuple[Instruction, ...]) 
         if message is None or origin == "harness" or role_of(message) != "user":
             continue
         taken_back = [one.text for one in demands if one.number == number and one.taken_back]
-        sentences = instructions(words_of_person(message), None, taken_back)
+        text = words_of_person(message)
+        sentences = [_line(one) for one in instructions(text, None, taken_back)]
         if sentences:
-            return Words(number, _line(sentences[0]))
+            return Words(number, min(sentences, key=_line(text).find))
     return None
 
 

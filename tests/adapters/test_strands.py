@@ -17,12 +17,13 @@ import pytest
 pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[strands]")
 
 from pydantic import BaseModel
-from strands import tool
+from strands import ToolContext, tool
 from strands.hooks import BeforeModelCallEvent, BeforeToolCallEvent
 from strands.multiagent import GraphBuilder, Swarm
 
 import eventctx
 from eventctx.adapters.strands import EventctxAgentPlugin
+from eventctx.adapters.strands.agent_session import usage_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import Usage
@@ -126,7 +127,9 @@ async def test_a_direct_call_of_a_tool_is_in_the_transcript(engine: Engine) -> N
     await asyncio.to_thread(talks.tool.look, place="here")
     await talks.invoke_async("There?")
     await check_requests(engine, "s", talks.model)
-    assert "seen here" in str([one.message for one in await engine.transcript("s")])
+    rows = [one.message for one in await engine.transcript("s")]
+    assert "seen here" in str(rows)
+    assert [row.get("metadata") for row in rows] == [{"source": "hook"}, *[None] * 5]
 
 
 # -- several agents ------------------------------------------------------------------------------
@@ -147,6 +150,7 @@ async def test_an_agent_as_a_tool_has_a_linked_session_of_its_own(engine: Engine
     await check_requests(engine, "s", leads.model)
     await check_requests(engine, "s.the_helper", helps.model)
     assert (await types(engine, "s.the_helper")).count("session:linked") == 1
+    assert (await payload(engine, "s.the_helper", "session:linked"))["call_id"] == "call_1"
     told = await engine.transcript("s.the_helper")
     assert "first?" not in str([one.message for one in told])  # it begins anew for each call
     assert (await types(engine, "s.the_helper")).count("context:messages_set") == 1
@@ -240,6 +244,37 @@ async def test_a_run_that_waits_for_a_person_goes_on_with_the_answer(engine: Eng
     await check_requests(engine, "s", talks.model)
     made = await types(engine, "s")
     assert [made.count(one) for one in ("prompt:submit", "prompt:complete")] == [2, 2]
+
+
+async def test_a_tool_that_asks_a_person_is_called_again_with_the_answer(engine: Engine) -> None:
+    @tool(context=True)
+    async def ask(question: str, tool_context: ToolContext) -> str:
+        """Ask the person."""
+        return f"said {tool_context.interrupt('asked', reason=question)}"
+
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"),
+        *(calls("ask", question="really?"), Reply("Good.")),
+        tools=[ask],
+    )
+    (asked,) = (await talks.invoke_async("Ask.")).interrupts
+    waits = await payload(engine, "s", "tool:error")
+    assert waits["status"] == "cancelled"
+    answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
+    assert str(await talks.invoke_async([answer])) == "Good.\n"
+    await check_requests(engine, "s", talks.model)
+    made = await types(engine, "s")
+    assert [made.count(one) for one in ("tool:pre", "tool:post", "tool:error")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("total", "prompt"), [(112, 100), (142, 130)], ids=["counted as input", "counted beside it"]
+)
+def test_the_prompt_is_all_of_it_caches_included(total: int, prompt: int) -> None:
+    told = {"inputTokens": 100, "outputTokens": 12, "totalTokens": total}
+    told |= {"cacheReadInputTokens": 20, "cacheWriteInputTokens": 10}
+    assert usage_of(told) == Usage(prompt=prompt, output=12, cache_read=20, cache_write=10)
+    assert usage_of({"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}) is None
 
 
 async def test_a_run_that_was_cancelled_is_a_cancelled_turn(engine: Engine) -> None:

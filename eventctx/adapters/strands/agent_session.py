@@ -45,7 +45,8 @@ class AgentSession:
         self._turns = self._host.turns
         self._rows = AgentRows()
         self._stateful = stateful
-        self._asked = False
+        self._prompted = True
+        """Whether the person's words of the invocation were told; others are the program's."""
 
     def close(self) -> None:
         """Stop observing the session, which stays open."""
@@ -55,15 +56,17 @@ class AgentSession:
 
     async def began(self, agent: str) -> None:
         """An invocation began: a turn."""
-        self._asked = False
+        self._prompted = False
         await self._turns.turn_began(agent=agent)
 
     async def added(self, agent: Agent, message: Message) -> None:
         """A message was added to the agent's: an answer is in the log before its tools run."""
-        if self._asked and message["role"] == "user" and not _has_results(message):
-            self._rows.by_program(message)  # such as the prompt for an output of a given form
+        is_user = message["role"] == "user" and not _has_results(message)
+        by_program = is_user and self._prompted  # such as the prompt for an output of a given form
+        if by_program:
+            self._rows.by_program(message)
         if self._stateful:
-            await self._host.add([row_of(message)])
+            await self._host.add([row_of(message, by_program=by_program)])
         elif message["role"] == "assistant":
             await self._mirror(agent)
 
@@ -88,7 +91,7 @@ class AgentSession:
 
     async def decided(self, context: InvokeModelContext) -> list[Message]:
         """The messages to send: the view, or the host's own where it changed its list."""
-        self._asked = True
+        self._prompted = True
         held = context.agent.messages
         rows = [] if self._stateful else await self._mirror(context.agent, with_request=True)
         model = _model_name(context.model)
@@ -113,7 +116,7 @@ class AgentSession:
     async def answered(self, event: ModelStopReason) -> None:
         """The model answered."""
         await self._turns.model_known(
-            usage=_usage_of(event.usage), finish_reason=str(event.stop_reason)
+            usage=usage_of(event.usage), finish_reason=str(event.stop_reason)
         )
         await self._turns.model_answered()
 
@@ -177,7 +180,7 @@ def _model_name(model: Any) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _usage_of(found: Any) -> Usage | None:
+def usage_of(found: Any) -> Usage | None:
     """The counts of an answer. Providers count what was cached as input, or beside it."""
 
     def count(name: str) -> int:

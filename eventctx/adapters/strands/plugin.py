@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncGenerator, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from strands import Agent
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, MessageAddedEvent
 from strands.middleware import (
     ExecuteToolStage,
@@ -30,10 +31,16 @@ from eventctx.engine import Engine
 from eventctx.sync.proxy import SyncEngine
 
 if TYPE_CHECKING:
-    from strands import Agent
     from strands.middleware import ExecuteToolContext, InvokeModelContext
 
 T = TypeVar("T")
+
+
+class CalledFrom(NamedTuple):
+    """The session that an agent is called from, and the tool call of an agent that is a tool."""
+
+    session: str
+    call_id: str | None
 
 
 class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
@@ -64,6 +71,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         self._settings = settings
         self._first: str | None = None
         self._open: OpenSessions[AgentSession] = OpenSessions()
+        self._callers: dict[str, CalledFrom] = {}
 
     def close(self) -> None:
         """Close the store that the plugin opened. An engine that was given stays open."""
@@ -137,6 +145,11 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         """Record a tool call."""
         session = await self._run(self._of(context.agent))
         await self._run(session.tool_began(context.tool_use))
+        helper = getattr(context.tool, "agent", None)
+        called = self._name(helper) if isinstance(helper, Agent) else None
+        if called is not None:
+            place = CalledFrom(self._name(context.agent), context.tool_use["toolUseId"])
+            self._callers[called] = place
         try:
             result: ToolResultEvent | None = None
             async for event in next_fn(context):
@@ -146,6 +159,9 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         except BaseException as error:
             await self._run(session.tool_failed(context.tool_use, error))
             raise
+        finally:
+            if called is not None:
+                self._callers.pop(called, None)
         await self._run(session.tool_ended(context.tool_use, result))
 
     # -- in the engine's loop --------------------------------------------------------------------
@@ -155,19 +171,31 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
             self._loops.expect_free(work)
         return await self._given.run(work)
 
-    async def _of(self, agent: Agent) -> AgentSession:
+    def _name(self, agent: Agent) -> str:
         """The session of an agent."""
         whole = str(self._session or agent.session_id)
-        shared = self._session is not None and agent.name != self._first
-        name = name_in_session(whole, agent.name) if shared else whole
+        return name_in_session(whole, agent.name) if self._is_further(agent) else whole
+
+    def _is_further(self, agent: Agent) -> bool:
+        return self._session is not None and agent.name != self._first
+
+    async def _of(self, agent: Agent) -> AgentSession:
+        """What is held of an agent's session, which is linked to the one that called it."""
+        name = self._name(agent)
 
         async def opened() -> AgentSession:
+            engine = self._given.engine
+            known = await engine.store.head(name)
             stateful = bool(agent.model.stateful)
             # A conversation on a server cannot be compacted here.
             settings = {**self._settings, **({"max_tokens": None} if stateful else {})}
-            context = await self._given.engine.session(name, **settings)
-            if shared:
-                await self._given.engine.link(whole, name)
+            context = await engine.session(name, **settings)
+            if known is None:
+                caller = self._callers.get(name)
+                if caller is None and self._is_further(agent):
+                    caller = CalledFrom(str(self._session), None)
+                if caller is not None:
+                    await engine.link(caller.session, name, call_id=caller.call_id)
             return AgentSession(context, stateful)
 
         return await self._open.of(name, opened)

@@ -154,6 +154,13 @@ async def test_an_agent_as_a_tool_has_a_linked_session_of_its_own(engine: Engine
     told = await engine.transcript("s.the_helper")
     assert "first?" not in str([one.message for one in told])  # it begins anew for each call
     assert (await types(engine, "s.the_helper")).count("context:messages_set") == 1
+    elsewhere = EventctxAgentPlugin(engine, "s")
+    leads = agent(elsewhere, calls("helper", "call_3", input="third?"), Reply("So."))
+    leads.tool_registry.process_tools(
+        [agent(elsewhere, Reply("Three."), name="the helper").as_tool(name="helper")]
+    )
+    await leads.invoke_async("Once more.")
+    assert (await types(engine, "s.the_helper")).count("session:linked") == 1
 
 
 async def test_the_agents_of_a_graph_have_a_session_each(engine: Engine) -> None:
@@ -217,6 +224,7 @@ async def test_a_tool_that_failed_and_one_that_was_refused(engine: Engine) -> No
         *(calls("look", place="nowhere"), calls("look", "call_2", place="here"), Reply("Well.")),
         tools=[look],
         watch=refuse,
+        seam=BeforeToolCallEvent,
     )
     await talks.invoke_async("Look.")
     await check_requests(engine, "s", talks.model)
@@ -236,6 +244,7 @@ async def test_a_run_that_waits_for_a_person_goes_on_with_the_answer(engine: Eng
         *(calls("look", place="here"), Reply("Seen.")),
         tools=[look],
         watch=ask,
+        seam=BeforeToolCallEvent,
     )
     result = await talks.invoke_async("Look.")
     (asked,) = result.interrupts
@@ -277,11 +286,42 @@ def test_the_prompt_is_all_of_it_caches_included(total: int, prompt: int) -> Non
     assert usage_of({"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}) is None
 
 
+async def test_a_helper_that_asks_a_person_is_called_again_with_the_answer(engine: Engine) -> None:
+    @tool(context=True)
+    async def ask(question: str, tool_context: ToolContext) -> str:
+        """Ask the person."""
+        return f"said {tool_context.interrupt('asked', reason=question)}"
+
+    plugin = EventctxAgentPlugin(engine, "s")
+    leads = agent(plugin, calls("helper", input="Ask."), Reply("Good."))
+    asks = calls("ask", "call_2", question="really?")
+    helps = agent(plugin, asks, Reply("Said."), name="helper", tools=[ask])
+    leads.tool_registry.process_tools([helps.as_tool(name="helper")])
+    (asked,) = (await leads.invoke_async("Ask.")).interrupts
+    assert (await payload(engine, "s", "tool:error"))["status"] == "cancelled"
+    answer = {"interruptResponse": {"interruptId": asked.id, "response": "y"}}
+    assert str(await leads.invoke_async([answer])) == "Good.\n"
+    await check_requests(engine, "s", leads.model)
+    await check_requests(engine, "s.helper", helps.model)
+
+
+async def test_a_run_that_failed_says_why(engine: Engine) -> None:
+    def break_down(event: BeforeModelCallEvent) -> None:
+        raise OSError("unplugged")
+
+    talks = agent(EventctxAgentPlugin(engine, "s"), watch=break_down, seam=BeforeModelCallEvent)
+    with pytest.raises(Exception, match="unplugged"):
+        await talks.invoke_async("There?")
+    ended = await payload(engine, "s", "prompt:complete")
+    assert ended["status"] == "error"
+    assert "unplugged" in str(ended)
+
+
 async def test_a_run_that_was_cancelled_is_a_cancelled_turn(engine: Engine) -> None:
     def cancel(event: BeforeModelCallEvent) -> None:
         event.agent.cancel()
 
-    talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."))
-    talks.add_hook(cancel, BeforeModelCallEvent)
+    plugin = EventctxAgentPlugin(engine, "s")
+    talks = agent(plugin, Reply("Yes."), watch=cancel, seam=BeforeModelCallEvent)
     assert (await talks.invoke_async("There?")).stop_reason == "cancelled"
     assert (await payload(engine, "s", "prompt:complete"))["status"] == "cancelled"

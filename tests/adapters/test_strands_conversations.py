@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[str
 
 from strands import tool
 from strands.agent import SlidingWindowConversationManager, SummarizingConversationManager
+from strands.middleware import InvokeModelStage
 from strands.types.exceptions import ContextWindowOverflowException
 from strands.vended_plugins.context_injector import ContextInjector
 
@@ -93,6 +95,28 @@ async def test_what_an_injector_puts_behind_the_last_message_is_sent_with_the_vi
     assert {(row.additions, row.missing) for row in rows} == {(1, 1)}
 
 
+@pytest.mark.parametrize("injects", [False, True])
+async def test_a_middleware_behind_the_plugin_changes_its_request_alone(
+    engine: Engine, injects: bool
+) -> None:
+    async def shouts(context: Any, next_fn: Any) -> AsyncIterator[Any]:
+        for one in context.messages:
+            one["content"][0]["text"] += "!"
+        async for event in next_fn(context):
+            yield event
+
+    injector = ContextInjector(lambda context: "It rains.")
+    talks = agent(
+        EventctxAgentPlugin(engine, "s"), *[Reply("Yes.")] * 2, before=[injector] * injects
+    )
+    talks.add_middleware(InvokeModelStage, shouts)
+    for _ in range(2):
+        await talks.invoke_async("There?")
+    assert "There?!" in str(talks.model.seen[-1])
+    assert "There?!" not in str(talks.messages)
+    assert "There?!" not in str([one.message for one in await engine.transcript("s")])
+
+
 async def test_a_message_that_was_changed_in_its_place_is_recorded(engine: Engine) -> None:
     talks = agent(EventctxAgentPlugin(engine, "s"), Reply("Yes."), Reply("No."))
     await talks.invoke_async("My number is 7.")
@@ -109,8 +133,8 @@ async def test_a_conversation_that_a_server_keeps_is_recorded_whole_and_never_co
         stateful = True
 
     model = Kept([Reply("x" * 9_000), Reply("Yes."), Reply("Yes.")])
-    plugin = EventctxAgentPlugin(engine, "s", max_tokens=2_000, reserve_tokens=0)
-    talks = agent(plugin, model=model)
+    small = {"max_tokens": 2_000, "max_tokens_fallback": 2_000, "reserve_tokens": 0}
+    talks = agent(EventctxAgentPlugin(engine, "s", **small), model=model)
     for text in ("There?", "There?", "There?"):
         await talks.invoke_async(text)
     assert [len(sent) for _, sent, _ in model.seen] == [1, 1, 1]

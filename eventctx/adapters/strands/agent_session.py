@@ -105,13 +105,14 @@ class AgentSession:
         if not self._stateful and context.messages == held:
             return messages_of(view, context.messages, rows)
         added = None if self._stateful else _blocks_put_behind(context, held)
-        if added is None or view[-1]["role"] != rows[-1]["role"]:
+        if added is None:
             await self._host.sent(view, [row_of(one) for one in context.messages])
             return list(context.messages)
-        *before, last = messages_of(view, held, rows)
+        sent = [*context.messages[:-1], deepcopy(held[-1])]
+        *before, last = messages_of(view, sent, rows)
         last = {**last, "content": [*last["content"], *added]}
         await self._host.sent(view, [*view[:-1], row_of(last)])
-        return deepcopy([*before, last])
+        return [*before, last]
 
     async def answered(self, event: ModelStopReason) -> None:
         """The model answered."""

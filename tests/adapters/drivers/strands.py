@@ -10,7 +10,6 @@ from typing import Any
 
 from strands import Agent, ModelRetryStrategy, tool
 from strands.agent import NullConversationManager
-from strands.hooks import BeforeToolCallEvent
 from strands.middleware import InvokeModelStage
 from strands.models import Model
 from strands.session import FileSessionManager
@@ -149,10 +148,10 @@ def events_of(reply: Reply) -> list[dict[str, Any]]:
 def agent(plugin: EventctxAgentPlugin, *script: Any, **named: Any) -> Agent:
     model = named.pop("model", None) or Scripted(list(script))
     plugins = [*named.pop("before", []), plugin]
-    watch = named.pop("watch", None)
+    watch, seam = named.pop("watch", None), named.pop("seam", None)
     made = Agent(model=model, plugins=plugins, callback_handler=None, **{"name": "lead", **named})
     if watch is not None:
-        made.add_hook(watch, BeforeToolCallEvent)
+        made.add_hook(watch, seam)
     return made
 
 

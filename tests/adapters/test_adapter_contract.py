@@ -29,6 +29,10 @@ class SendsTheHostsList(Adapter):
         return sends
 
 
+class SendsAnOpenCall(SendsTheHostsList):
+    """The view has a result for a call that was interrupted, the host's list has none."""
+
+
 class SendsItsViewWhereTheHostCut(Adapter):
     async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
         return await super().before_call(messages, messages)
@@ -152,12 +156,14 @@ class LosesResultsOfParallelTools(Adapter):
 
 OUTGROWS = "test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on"
 CUT = "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded"
+INTERRUPTED = "test_a_run_that_was_interrupted_in_a_tool"
 TALK = "test_turns_of_talk"
 PARALLEL = "test_tools_in_parallel_whose_results_come_in_another_order"
 TURN = "test_a_run_is_a_turn_with_its_calls_usage_and_tools"
 
 WRONG: Mapping[type[Seams], tuple[str, str]] = {
     SendsTheHostsList: (OUTGROWS, "the host's own list was sent"),
+    SendsAnOpenCall: (INTERRUPTED, "the host's own list was sent"),
     SendsItsViewWhereTheHostCut: (CUT, "as the host cut them"),
     SaysNotWhatTheHostCut: (CUT, r"give sent\(\) what prepare\(\) returned"),
     TakesACutListForTheConversation: (CUT, "expected 0 of context:messages_set, found 6"),
@@ -167,7 +173,7 @@ WRONG: Mapping[type[Seams], tuple[str, str]] = {
     LosesResultsOfParallelTools: (PARALLEL, "the host sent less than the conversation"),
     EndsTheTurnOfTheNextRun: ("test_every_turn_has_requests_of_its_own", "once. A stream"),
     ChangesWhatIsSent: (TALK, "message by message"),
-    RecordsAnAnswerWithItsResults: ("test_a_run_that_was_interrupted_in_a_tool", "answered"),
+    RecordsAnAnswerWithItsResults: (INTERRUPTED, "answered"),
     TakesAttemptsForOneCall: ("test_a_call_that_failed_and_was_repeated", "found 3"),
     SaysNotWhyACallFailed: ("test_a_run_whose_call_failed", "the words of the error"),
     SaysNotWhyAToolFailed: ("test_a_tool_that_failed", "nothing in the log says why"),
@@ -243,7 +249,7 @@ class RepeatsNothing(PlainDriver):
         (ShowsAnotherForm, TALK, "no message is equal: shown"),
         (OpensAnotherSession, TALK, "nothing was recorded in session 's'"),
         (ForgetsTheSettings, OUTGROWS, "settings"),
-        (ForgetsTheTools, "test_a_run_that_was_interrupted_in_a_tool", "without calling its tool"),
+        (ForgetsTheTools, INTERRUPTED, "without calling its tool"),
         (RepeatsNothing, "test_a_call_that_failed_and_was_repeated", "did not repeat the call"),
     ],
     ids=lambda one: one.__name__ if isinstance(one, type) else "",

@@ -70,12 +70,15 @@ def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) 
 
 
 def of_requests(
-    views: Sequence[Sequence[Any]], received: Sequence[Sequence[Any]], transcript: Sequence[Any]
+    views: Sequence[Sequence[Any]],
+    received: Sequence[Sequence[Any]],
+    transcripts: Sequence[Sequence[Any]],
 ) -> str | None:
     """Where what the model received differs from the views of the log; None if it does not.
 
-    ``views`` are those of the last requests of the session, ``transcript`` what the model would be
-    shown of the whole of it.
+    ``views`` are those of the requests of the session, the last of which are this driver's;
+    ``transcripts`` are the messages of the log at the same places, as the model would be shown
+    them.
     """
     if not received:
         return (
@@ -87,7 +90,9 @@ def of_requests(
             f"the model was called {len(received)} times, and the log has {len(views)} requests: "
             "call HostSession.prepare() before each call"
         )
-    for number, (view, request) in enumerate(zip(views[-len(received) :], received, strict=True)):
+    last = slice(-len(received), None)
+    each = zip(views[last], received, transcripts[last], strict=True)
+    for number, (view, request, transcript) in enumerate(each):
         if list(view) != list(request):
             head = f"request {number} of {len(received)} is not the view that the log has for it"
             return "\n".join([head, *_differing(view, request, transcript)])
@@ -120,19 +125,19 @@ def _advice(view: Sequence[Any], request: Sequence[Any], transcript: Sequence[An
         )
     if list(view[1:]) == list(request):
         return "the driver's received() begins each request with its system prompt"
+    if len(view) == len(request) and not any(map(_pair_is_equal, zip(view, request, strict=True))):
+        return (
+            "no message is equal: shown() of the driver has to give a row in the form in which "
+            "received() gives messages (the system prompt is a row of role system)"
+        )
+    if list(request[1:]) == list(transcript):
+        return "the host's own list was sent: the model has to get what prepare() returned"
     if len(request) < len(view) and all(one in view for one in request):
         return (
             "the host sent less than the conversation: give it back what the log has, "
             "HostSession.messages(), when it starts; mirror() its list where it forgot a message; "
             "where it cut the list on purpose, tell sent()"
         )
-    if len(view) == len(request) and not any(map(_pair_is_equal, zip(view, request, strict=True))):
-        return (
-            "no message is equal: shown() of the driver has to give a row in the form in which "
-            "received() gives messages (the system prompt is a row of role system)"
-        )
-    if len(request) >= len(view) and list(request[1:]) == list(transcript[: len(request) - 1]):
-        return "the host's own list was sent: the model has to get what prepare() returned"
     return (
         "the model has to get what prepare() returned, message by message: messages_of() may lose "
         "or change nothing (check_dialect finds that), and nothing behind the adapter may. A list "

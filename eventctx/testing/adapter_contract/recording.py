@@ -31,6 +31,7 @@ class RecordingContract(HostTraits):
             await run.check_counts({"tool:pre": 2, "tool:post": 2, "tool:error": 0})
             records = await run.records()
             assert records[-1].type == "prompt:complete"
+            await run.check_counts({"context:request_prepared": 2})
             reported = (await run.engine.audit(SESSION)).requests[-1].reported
             assert reported == 310, (
                 f"expected a reported prompt of 310 tokens, found {reported}: give "

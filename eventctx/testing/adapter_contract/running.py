@@ -123,9 +123,13 @@ class DriverRun:
 
     async def check_received(self) -> None:
         """Check that each request of this driver was the view that the log derives for it."""
-        views, rows = await self.views(), await self.transcript()
-        shown = [self.driver.shown(row) for row in rows]
-        _raise_if(findings.of_requests(views, self.driver.received(), shown))
+        prepared = [one for one in await self.records() if one.type == "context:request_prepared"]
+        transcripts = [
+            [self.driver.shown(one.message) for one in rows if one.message is not None]
+            for rows in [await self.engine.transcript(SESSION, at=one.position) for one in prepared]
+        ]
+        views = await self.views()
+        _raise_if(findings.of_requests(views, self.driver.received(), transcripts))
 
     async def check_transcript(self, *texts: str) -> None:
         """Check that the log holds each text once, and all in this order."""

@@ -169,6 +169,17 @@ async def test_an_agent_as_a_tool_has_a_linked_session(engine: Engine, shared: b
     assert (link["session"], link["call_id"]) == ("s", "c")
 
 
+async def test_a_session_that_is_called_again_is_linked_once(engine: Engine) -> None:
+    ours = EventctxAgents(engine)
+    helper = agent_of(script("Helped.", "Again."), ours, name="helper")
+    calls = [Reply(calls=[ToolRequest(f"c{n}", "helper", {"task": f"Help {n}."})]) for n in (1, 2)]
+    tool = helper.as_tool(propagate_session=True)
+    leader = agent_of(script(*calls, "Done."), ours, name="leader", tools=[tool])
+    await leader.run("Lead.", session=AgentSession(session_id="s"))
+    assert await count(engine, "session:linked", "prompt:submit", session="s.helper") == [1, 2]
+    assert await count(engine, "session:linked") == [1]
+
+
 async def test_agents_of_a_workflow_have_sessions_that_are_not_linked(engine: Engine) -> None:
     ours = EventctxAgents(engine)
     first, second = (agent_of(script(one), ours, name=one) for one in ("a", "b"))

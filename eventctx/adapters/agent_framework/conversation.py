@@ -82,12 +82,13 @@ class Conversation:
 
     # -- a run -----------------------------------------------------------------------------------
 
-    async def began(self, agent: str | None) -> None:
-        """A run began: a turn."""
+    async def began(self, agent: str | None) -> bool:
+        """A run began: a turn. Whether the conversation begins with it."""
         self._begun = self._asked = None
         self.decides = False
         self._known.agent = agent
         await self.turns.turn_began(agent=agent)
+        return not self._rows
 
     async def over(self, messages: Sequence[Message]) -> None:
         """The run ended with these messages of the model and its tools, which the framework keeps.

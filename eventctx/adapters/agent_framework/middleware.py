@@ -56,8 +56,8 @@ class AgentRuns(_Seam, AgentMiddleware):
         """Record the run around it; a streamed one ends with its stream."""
         caller = CALLER.get()
         run = self._conversations.run(context.agent, context.session, caller)
-        await self._in(run.session, lambda found: found.began(run.name))
-        if caller is not None:
+        new = await self._in(run.session, lambda found: found.began(run.name))
+        if new and caller is not None:
             await self._conversations.given.run(self._conversations.link(caller, run.session))
 
         async def ended(result: AgentResponse[Any] | None) -> None:

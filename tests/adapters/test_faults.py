@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
@@ -181,3 +182,22 @@ async def test_a_conversation_goes_on_behind_arguments_that_are_no_json(
         await run.driver.ask("question-1.")
         await run.check_received()
         await run.check_transcript("question-0.", "question-1.")
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "name"),
+    [
+        ("pydantic_ai", "pydantic_ai", "Eventctx"),
+        ("langchain", "langchain", "EventctxMiddleware"),
+        ("google.adk", "google_adk", "EventctxPlugin"),
+        ("agents", "openai_agents", "AgentsSession"),
+    ],
+)
+async def test_a_copy_of_an_agent_records_with_the_same_adapter(
+    package: str, module: str, name: str
+) -> None:
+    pytest.importorskip(package, reason="an extra")
+    adapter = getattr(import_module(f"eventctx.adapters.{module}"), name)
+    async with open_engine("memory://") as engine:
+        ours = adapter(await engine.session("s") if name == "AgentsSession" else engine)
+        assert copy.deepcopy([ours])[0] is ours

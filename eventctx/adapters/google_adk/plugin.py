@@ -92,6 +92,10 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         self._ids: dict[str, CallIds] = {}
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
+    def __deepcopy__(self, memo: object) -> EventctxPlugin:
+        """Itself: an agent that was copied records with the same adapter."""
+        return self
+
     async def close(self) -> None:
         """Close the store that the plugin opened; ADK calls it. A given engine stays open."""
         await asyncio.to_thread(self._given.close)

@@ -7,8 +7,10 @@ for each run, the engine is one of ``eventctx.sync``, whose loop runs in a threa
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from eventctx.aio import finish
 from eventctx.engine import Engine
@@ -18,6 +20,20 @@ from eventctx.sync.proxy import SyncContext, SyncEngine, in_its_loop
 
 T = TypeVar("T")
 
+_of_engines: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
+_of_parent: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
+"""Loops that a fork left to this process. They say that they run, and run no more."""
+
+
+def noted(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    """The loop of an engine, known from now on to a process that is forked off."""
+    _of_engines.add(loop)
+    return loop
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _of_parent.update(_of_engines))
+
 
 def engine_in_loop(
     engine: Engine | SyncEngine, whose: str
@@ -26,19 +42,25 @@ def engine_in_loop(
 
     Raises InvalidSetting, in the name of ``whose``, where no loop runs for an async engine.
     """
-    return in_its_loop(engine) if isinstance(engine, SyncEngine) else (engine, _own_loop(whose))
+    if not isinstance(engine, SyncEngine):
+        return engine, _own_loop(whose)
+    own, loop = in_its_loop(engine)
+    return own, noted(loop)
 
 
 def context_in_loop(
     context: Context | SyncContext, whose: str
 ) -> tuple[Context, asyncio.AbstractEventLoop]:
     """As ``engine_in_loop``, of a session's context."""
-    return in_its_loop(context) if isinstance(context, SyncContext) else (context, _own_loop(whose))
+    if not isinstance(context, SyncContext):
+        return context, _own_loop(whose)
+    own, loop = in_its_loop(context)
+    return own, noted(loop)
 
 
 def _own_loop(whose: str) -> asyncio.AbstractEventLoop:
     try:
-        return asyncio.get_running_loop()
+        return noted(asyncio.get_running_loop())
     except RuntimeError:
         raise InvalidSetting(
             f"{whose}: expected an engine in its event loop, found no loop that runs: "
@@ -81,6 +103,12 @@ def wait_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
 
 
 def _expect_running(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> None:
+    if loop in _of_parent:
+        work.close()
+        raise InvalidSetting(
+            "expected an engine that this process opened, found one that it inherited by a fork: "
+            "open the store, and make the adapter, in the process that runs the agent"
+        )
     if not loop.is_running():
         work.close()
         raise InvalidSetting(

@@ -72,6 +72,10 @@ class EventctxMiddleware(Middleware):
         self._open: OpenSessions[_Thread] = OpenSessions()
         self._given = GivenEngine(engine, "langchain")
 
+    def __deepcopy__(self, memo: object) -> EventctxMiddleware:
+        """Itself: an agent that was copied records with the same adapter."""
+        return self
+
     def close(self) -> None:
         """Close the store that the middleware opened. An engine that was given stays open."""
         self._given.close()

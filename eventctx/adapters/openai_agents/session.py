@@ -76,6 +76,10 @@ class AgentsSession:
         made._use(NestedRuns(engine, session_id, settings))
         return made
 
+    def __deepcopy__(self, memo: object) -> AgentsSession:
+        """Itself: an agent that was copied records with the same adapter."""
+        return self
+
     # -- the SDK's Session -----------------------------------------------------------------------
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:

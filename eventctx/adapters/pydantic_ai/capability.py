@@ -84,6 +84,10 @@ class Eventctx(AbstractCapability[Any]):
         self._settings = settings
         self._open: OpenSessions[_Conversation] = OpenSessions()
 
+    def __deepcopy__(self, memo: object) -> Eventctx:
+        """Itself: an agent that was copied records with the same adapter."""
+        return self
+
     def close(self) -> None:
         """Close the store that the capability opened. An engine that was given stays open."""
         self._given.close()

@@ -61,6 +61,11 @@ def said_by_persons(body: Body) -> list[str]:
     ]
 
 
+def encrypted() -> Answer:
+    """The answer to a ``compaction_trigger``."""
+    return Answer({"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VjcmV0"})
+
+
 class Api(ThreadingHTTPServer):
     """Answers requests of the Responses API by a script, and keeps their bodies."""
 
@@ -123,12 +128,15 @@ class Program(NamedTuple):
         """The folder of its settings and sessions."""
         return self.home / ".codex"
 
-    def run(self, *arguments: str) -> str:
-        """Run it once and return what it printed, on both outputs."""
+    def run(self, *arguments: str, **settings: str) -> str:
+        """Run it once and return what it printed, on both outputs.
+
+        ``settings`` are environment variables.
+        """
         done = subprocess.run(
             [self.binary, *arguments],
             cwd=self.project,
-            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"},
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", **settings},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -139,18 +147,25 @@ class Program(NamedTuple):
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def ask(self, *arguments: str) -> str:
-        """Run a turn: ``words`` of a new session, or ``"resume", "--last", words``."""
+    def ask(self, *arguments: str, openai: bool = False) -> str:
+        """Run a turn: ``words`` of a new session, or ``"resume", "--last", words``.
+
+        With ``openai`` the server is one of OpenAI's, which make a compaction themselves: the
+        request for it ends with a ``compaction_trigger``.
+        """
+        url = f"http://127.0.0.1:{self.api.server_port}/v1"
         provider = {
             "model_provider": "scripted",
             "model_providers.scripted.name": "scripted",
-            "model_providers.scripted.base_url": f"http://127.0.0.1:{self.api.server_port}/v1",
+            "model_providers.scripted.base_url": url,
             "model_providers.scripted.wire_api": "responses",
         }
-        settings = [f'-c{name}="{value}"' for name, value in provider.items()]
+        chosen = {"openai_base_url": url} if openai else provider
+        settings = [f'-c{name}="{value}"' for name, value in chosen.items()]
         line = ["exec", *settings, "-c", _SMALL, "--skip-git-repo-check"]
+        plain = ["--disable", "enable_request_compression"]
         trusted = ["--dangerously-bypass-hook-trust", "--dangerously-bypass-approvals-and-sandbox"]
-        return self.run(*line, *trusted, *arguments)
+        return self.run(*line, *plain, *trusted, *arguments, CODEX_API_KEY="no-key")
 
     @property
     def session(self) -> Path:

@@ -16,6 +16,7 @@ from tests.services.codex import (
     Answer,
     Body,
     code,
+    encrypted,
     installed,
     said,
     said_by_persons,
@@ -78,6 +79,28 @@ async def test_after_a_compaction_the_model_is_told_the_demands_that_it_lost(
     async with eventctx.open(store, create=False) as engine:
         found = (await engine.instructions(session)).instructions
     assert [one.text for one in found][:1] == ["Never touch the file legacy.py, please."]
+
+
+async def test_after_a_compaction_by_openais_servers_the_model_is_told_the_lost_demands(
+    binary: Path, tmp_path: Path
+) -> None:
+    def script(body: Body) -> Answer:
+        if body["input"][-1]["type"] == "compaction_trigger":
+            return encrypted()
+        return said("Understood.", LARGE if "report" in said_by_persons(body)[-1] else 10)
+
+    with installed(binary, tmp_path, script) as program:
+        write_hooks(program.settings, tmp_path / "agent.db")
+        program.ask("Never touch the file legacy.py, please.", openai=True)
+        for _ in range(2):  # more than the about 64,000 tokens of a person's words that are kept
+            words = f"Read this report. {FILLER} {FILLER[:31_000]}"
+            program.ask("resume", "--last", words, openai=True)
+        program.ask("resume", "--last", "Go on.", openai=True)
+        sent = program.api.received[-1]
+    assert "compaction" in [one["type"] for one in sent["input"]]
+    told = [one for one in sent["input"] if "(eventctx)" in str(one)]
+    assert "Never touch the file legacy.py, please." in str(told)
+    assert "Never touch the file legacy.py" not in "".join(said_by_persons(sent))
 
 
 async def test_in_the_middle_of_a_tool_loop_the_next_request_has_the_lost_demands(

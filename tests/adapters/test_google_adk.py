@@ -28,6 +28,7 @@ from eventctx.adapters.google_adk.rows import (
     CallIds,
     contents_of,
     identity,
+    named,
     rows_of,
     tool_definitions,
 )
@@ -227,12 +228,27 @@ EVERY = [
 
 
 def test_every_content_comes_back_whole_from_its_row() -> None:
-    ids = CallIds([])
-    named = [ids.named(row) for row in rows_of(EVERY)]
-    back = contents_of(named, [], [])
+    back = contents_of(named(rows_of(EVERY)), [], [])
     assert [one.model_dump(exclude_none=True) for one in back] == [
         one.model_dump(exclude_none=True) for one in EVERY
     ]
+
+
+@pytest.mark.parametrize("calls_before", [0, 3])
+def test_rows_of_a_request_are_its_own_contents(calls_before: int) -> None:
+    """Each once and in order, also where the ids in the log are others."""
+    asked = content("user", {"text": "again"})
+    sent = [*EVERY, asked, content("user", {"text": "again"})]
+    ids = CallIds([])
+    for _ in range(calls_before):
+        ids.named(rows_of([content("model", {"function_call": {"name": "f", "args": {}}})])[0])
+    view = [ids.named(row) for row in rows_of(sent)]
+    back = contents_of(view, sent, named(rows_of(sent)))
+    assert [one is other for one, other in zip(back, sent, strict=True)] == [True] * len(sent)
+    shortened = {"role": "user", "content": "h…"}
+    back = contents_of([shortened, *view[1:-1]], sent, named(rows_of(sent)))
+    assert back[0].parts[0].text == "h…"  # type: ignore[index]
+    assert [one is other for one, other in zip(back[1:], sent[1:-1], strict=True)] == [True] * 3
 
 
 def test_calls_without_ids_are_paired_with_their_results_in_order() -> None:

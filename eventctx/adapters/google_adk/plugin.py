@@ -22,6 +22,7 @@ from eventctx.adapters.google_adk.rows import (
     contents_of,
     identity,
     instructions_of,
+    named,
     rows_of,
     tool_definitions,
 )
@@ -233,7 +234,9 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
     async def _decided(self, context: CallbackContext, request: LlmRequest) -> list[types.Content]:
         host = await self._host(context)
         sends = rows_of(request.contents)
-        found = await host.held(sends)
+        # With the log's ids most rows are equal, which is told without their identities.
+        whole = named(sends)
+        found = await host.held(whole)
         await host.add(await self._named(host, found.new), with_request=True)
         await host.turns.iteration_began(None, request.model)
         rows = await host.prepare(
@@ -242,7 +245,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
             model=request.model,
         )
         if found.whole and request.previous_interaction_id is None:
-            return contents_of(rows, request.contents, sends)
+            return contents_of(rows, request.contents, whole)
         await host.sent(rows, sends)
         return list(request.contents)
 

@@ -53,6 +53,12 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
+def named(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the ids that they have in the log, if they are all that is in it."""
+    ids = CallIds(())
+    return [ids.named(row) for row in rows]
+
+
 class CallIds:
     """Gives the calls of new rows ids in the log, and their results the same.
 
@@ -110,9 +116,7 @@ def contents_of(
     rows: Sequence[Row], sent: Sequence[types.Content], sent_rows: Sequence[Row]
 ) -> list[types.Content]:
     """Rows of a view as contents; those that the request held are the request's own."""
-    own: dict[Hashable, list[types.Content]] = defaultdict(list)
-    for content, row in zip(reversed(sent), reversed(sent_rows), strict=True):
-        own[identity(row)].append(content)
+    places: dict[Hashable, deque[int]] | None = None
     names = {
         one.get("id"): one["name"]
         for row in rows
@@ -121,9 +125,24 @@ def contents_of(
         if one.get("type") == "tool_use"
     }
     found = []
+    start = 0
     for row in rows:
-        same = own.get(identity(row))
-        found.append(same.pop() if same else _content(row, names))
+        # Views keep the order: mostly the next row is the next content, which costs no digest.
+        place = next((at for at in range(start, len(sent)) if sent_rows[at] == row), None)
+        if place is None:
+            places = _by_identity(sent_rows) if places is None else places
+            same = places.get(identity(row), deque())
+            while same and place is None:
+                place = at if (at := same.popleft()) >= start else None
+        found.append(_content(row, names) if place is None else sent[place])
+        start = start if place is None else place + 1
+    return found
+
+
+def _by_identity(rows: Sequence[Row]) -> dict[Hashable, deque[int]]:
+    found: dict[Hashable, deque[int]] = defaultdict(deque)
+    for place, row in enumerate(rows):
+        found[identity(row)].append(place)
     return found
 
 

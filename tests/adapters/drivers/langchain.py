@@ -68,7 +68,7 @@ class LangChainDriver:
         pass
 
 
-class KeepLast(AgentMiddleware[Any, Any, Any]):
+class KeepLast(AgentMiddleware):  # type: ignore[type-arg]  # two parameters in 1.2, then three
     """Sends the last messages of the state only."""
 
     def __init__(self, number: int) -> None:

@@ -15,7 +15,6 @@ pytest.importorskip("agent_framework", reason="an extra: eventctx[agent-framewor
 
 from agent_framework import (
     Agent,
-    AgentMiddleware,
     AgentSession,
     ChatMiddleware,
     Content,
@@ -266,19 +265,6 @@ async def test_a_middleware_may_answer_in_the_tools_place(engine: Engine) -> Non
     assert sent(client)[1] == ["Read.", "assistant", "tool", "Now?"]
     audit = await engine.audit("s")
     assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 2
-
-
-async def test_an_answer_that_a_middleware_changed_is_the_one_that_stays(engine: Engine) -> None:
-    class Redacts(AgentMiddleware):
-        async def process(self, context: Any, call_next: Any) -> None:
-            await call_next()
-            context.result.messages[-1].contents = [Content.from_text("[redacted]")]
-
-    client, session = script("Secret.", "Yes."), AgentSession(session_id="s")
-    ours = EventctxAgents(engine)
-    agent = agent_of(client, ours, middleware=[*ours.middleware, Redacts()])
-    await agent.run("First?", session=session)
-    assert await texts(engine) == ["First?", "[redacted]"]
 
 
 async def test_a_stream_that_nobody_reads_to_its_end_is_a_cancelled_turn(engine: Engine) -> None:

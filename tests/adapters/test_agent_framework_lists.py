@@ -10,11 +10,14 @@ import pytest
 pytest.importorskip("agent_framework", reason="an extra: eventctx[agent-framework]")
 
 from agent_framework import (
+    AgentMiddleware,
     AgentSession,
     ChatMiddleware,
+    Content,
     ContextProvider,
     InMemoryHistoryProvider,
     Message,
+    MiddlewareTermination,
     SlidingWindowStrategy,
 )
 
@@ -238,3 +241,30 @@ async def test_a_history_of_the_framework_for_each_call_is_recorded(
     assert await texts(engine) == [*read_once, "One.", "Again?", "Two."]
     audit = await engine.audit("s")
     assert [(one.missing, one.additions) for one in audit.requests] == [(0, 0)] * 3
+
+
+async def test_an_answer_that_a_middleware_changed_is_the_one_that_stays(engine: Engine) -> None:
+    class Redacts(AgentMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+            context.result.messages[-1].contents = [Content.from_text("[redacted]")]
+
+    client, session = script("Secret.", "Yes."), AgentSession(session_id="s")
+    ours = EventctxAgents(engine)
+    agent = agent_of(client, ours, middleware=[*ours.middleware, Redacts()])
+    await agent.run("First?", session=session)
+    assert await texts(engine) == ["First?", "[redacted]"]
+
+
+async def test_a_run_that_a_middleware_ended_keeps_its_answer(engine: Engine) -> None:
+    class Ends(AgentMiddleware):
+        async def process(self, context: Any, call_next: Any) -> None:
+            await call_next()
+            context.result = None
+            raise MiddlewareTermination
+
+    ours = EventctxAgents(engine)
+    agent = agent_of(script("Yes."), ours, middleware=[*ours.middleware, Ends()])
+    await agent.run("There?", session=AgentSession(session_id="s"))
+    assert await texts(engine) == ["There?", "Yes."]
+    assert await count(engine, "prompt:complete", "context:messages_set") == [1, 0]

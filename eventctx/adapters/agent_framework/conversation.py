@@ -90,12 +90,13 @@ class Conversation:
         await self.turns.turn_began(agent=agent)
         return not self._rows
 
-    async def over(self, messages: Sequence[Message]) -> None:
+    async def over(self, messages: Sequence[Message] | None) -> None:
         """The run ended with these messages of the model and its tools, which the framework keeps.
 
         They are what was recorded, but for an answer that a middleware or an approval changed.
+        None: the framework does not say.
         """
-        if self._asked is not None:
+        if messages is not None and self._asked is not None:
             asked, produced = self._rows[: self._asked], self._known.read(messages)
             rows = [*asked, *produced[_overlap(asked, produced) :]]  # a call held approved results
             found = held_against(self._rows, rows, identity)
@@ -201,16 +202,21 @@ class Conversation:
 
         A list that was cut at its beginning or in its middle ends as the transcript does.
         """
-        known = [identity(one) for one in self._rows]
-        given = [identity(one) for one in rows]
+        beside = zip(self._rows, rows, strict=False)
         head = next(
-            (at for at, (one, other) in enumerate(zip(known, given, strict=False)) if one != other),
-            min(len(known), len(given)),
+            (
+                at
+                for at, (one, other) in enumerate(beside)
+                if one != other and identity(one) != identity(other)
+            ),
+            min(len(self._rows), len(rows)),
         )
         talk = any(one["role"] != "system" for one in self._rows[:head])
         if not talk and (self._failed is None or head < self._failed):
             return False
-        return all(place is None for place in match_in_order(known[head:], given[head:]))
+        left = [identity(one) for one in self._rows[head:]]
+        goes_on = [identity(one) for one in rows[head:]]
+        return all(place is None for place in match_in_order(left, goes_on))
 
     async def _add(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:

@@ -60,8 +60,8 @@ class AgentRuns(_Seam, AgentMiddleware):
         if new and caller is not None:
             await self._conversations.given.run(self._conversations.link(caller, run.session))
 
-        async def ended(result: AgentResponse[Any] | None) -> None:
-            messages: Sequence[Message] = [] if result is None else result.messages
+        async def ended(result: Any) -> None:
+            messages = result.messages if isinstance(result, AgentResponse) else None
             await self._in(run.session, lambda found: found.over(messages))
 
         async def failed(error: BaseException) -> None:
@@ -71,7 +71,7 @@ class AgentRuns(_Seam, AgentMiddleware):
             with within(run):
                 await call_next()
         except MiddlewareTermination:
-            await ended(None)
+            await ended(context.result)
             raise
         except BaseException as error:
             await failed(error)

@@ -107,6 +107,10 @@ class SeesNoTools(Adapter):
     async def tool_ended(self, call_id: str, error: BaseException | None) -> None: ...
 
 
+class SeesNoToolThatFails(SeesNoTools):
+    """The same, in a run whose tool fails."""
+
+
 class SeesNoTurns(Adapter):
     async def turn_begins(self, messages: Sequence[Row]) -> None:
         await self.session.mirror(messages)
@@ -180,6 +184,7 @@ WRONG: Mapping[type[Seams], tuple[str, str]] = {
     HidesAFailedCall: ("test_a_run_whose_call_failed", "expected 1 of provider:error, found 0"),
     KnowsNoUsage: (TURN, "model_known"),
     SeesNoTools: (TURN, "expected 2 of tool:pre, found 0: HostSession.turns.tool_began"),
+    SeesNoToolThatFails: ("test_a_tool_that_failed", "found 0 began"),
     SeesNoTurns: ("test_every_turn_has_requests_of_its_own", "found 0: .*turn_began"),
     PreparesNothing: (TALK, "call HostSession.prepare"),
 }

@@ -131,12 +131,9 @@ class AgentSession:
         """A tool call began."""
         await self._turns.tool_began(call["name"], call["toolUseId"], call["toolUseId"])
 
-    async def tool_ended(self, call: ToolUse, event: ToolResultEvent | None) -> None:
-        """A tool call ended with a result; without one it waits for a person."""
+    async def tool_ended(self, call: ToolUse, event: ToolResultEvent) -> None:
+        """A tool call ended with a result."""
         name, key = call["name"], call["toolUseId"]
-        if event is None:
-            await self._turns.tool_failed(key, "Interrupt", "", cancelled=True, name=name)
-            return
         answer = _text_of(event.tool_result)
         if event.tool_result.get("status") == "error":
             kind = "ToolError" if event.exception is None else type(event.exception).__name__

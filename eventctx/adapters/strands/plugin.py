@@ -162,7 +162,8 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         finally:
             if called is not None:
                 self._callers.pop(called, None)
-        await self._run(session.tool_ended(context.tool_use, result))
+        if result is not None:
+            await self._run(session.tool_ended(context.tool_use, result))
 
     # -- in the engine's loop --------------------------------------------------------------------
 

@@ -174,3 +174,9 @@ async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
     bare = [[row for row in one.messages if row["role"] != "system"] for one in views]
     received = [[shown(row_of(one)) for one in sent] for _, sent, _ in model.seen]
     assert [[shown(row) for row in one] for one in bare] == received
+
+
+async def payload(engine: Engine, session: str, kind: str) -> Any:
+    """The last payload of a kind."""
+    found = [one.payload async for one in engine.records(session) if one.type == kind]
+    return json.loads(found[-1])

@@ -60,9 +60,13 @@ async def test_an_item_that_json_cannot_hold_is_refused_and_the_session_goes_on(
     session = await AgentsSession.open(engine, "s")
     with pytest.raises(InvalidMessage, match=r"\$\.content: expected .* found a object"):
         await session.add_items(cast("list[Any]", [{"role": "user", "content": object()}]))
+    session.options(Agent(name="a"))
     for odd in ([], 3, None):
         with pytest.raises(InvalidMessage):
             await session.add_items(cast("list[Any]", [odd]))
+    with pytest.raises(InvalidMessage):
+        await session.add_items(cast("list[Any]", [{"role": "user", "content": "x"}, 3]))
+    assert await session.get_items() == []
     await session.add_items([{"role": "user", "content": "\U0001f600 \u202e" + "x" * 1_000_000}])
     (kept,) = await session.get_items()
     assert kept == {"role": "user", "content": "\U0001f600 \u202e" + "x" * 1_000_000}

@@ -104,7 +104,7 @@ class AgentsSession:
 
     def _is_prompt(self, rows: list[Row]) -> bool:
         """Whether a run begins with these; a streamed one stores them behind its first call."""
-        asked = any(row.get("role") == "user" for row in rows)
+        asked = any(isinstance(row, dict) and row.get("role") == "user" for row in rows)
         return asked and not self._host.expects(rows[0])
 
     async def pop_item(self) -> TResponseInputItem | None:

@@ -10,7 +10,17 @@ from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.adapters.kit.host_list import HostList, held_against, plain_identity
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.loops import context_in_loop, engine_in_loop, run_in, wait_in
+from eventctx.adapters.kit.nested import (
+    ToolAround,
+    begin_turn,
+    inside_tool,
+    nested_session_id,
+    tool_around,
+    tool_entered,
+    tool_left,
+)
 from eventctx.adapters.kit.open_sessions import OpenSessions
+from eventctx.adapters.kit.recordable import recordable
 from eventctx.log.usage import Usage
 from eventctx.session.host_turns import Following
 
@@ -20,15 +30,23 @@ __all__ = [
     "HostList",
     "HostSession",
     "OpenSessions",
+    "ToolAround",
     "Usage",
+    "begin_turn",
     "call_failed",
     "context_in_loop",
     "engine_in_loop",
     "held_against",
+    "inside_tool",
     "is_cancellation",
+    "nested_session_id",
     "plain_identity",
+    "recordable",
     "run_in",
+    "tool_around",
+    "tool_entered",
     "tool_failed",
+    "tool_left",
     "turn_failed",
     "wait_in",
 ]

@@ -6,6 +6,7 @@ does: ``pip install --no-binary claude-agent-sdk claude-agent-sdk``.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -79,6 +80,25 @@ async def test_a_batch_that_comes_again_is_kept_once(engine: Engine) -> None:
     await store.append(MAIN, [title])
     await store.append(MAIN, [title])  # without a uuid nothing says that it is a retry
     assert await store.load(MAIN) == [*rows(), title, title]
+
+
+async def test_a_batch_whose_append_was_cancelled_is_kept_once_when_it_comes_again(
+    tmp_path: Path,
+) -> None:
+    async with eventctx.open(tmp_path / "a.db") as engine:
+        store = EventctxSessionStore(engine)
+        await store.append(MAIN, rows()[:1])
+        for steps in range(6):
+            batch: Any = [{**row, "uuid": f"{steps}-{at}"} for at, row in enumerate(rows())]
+            appending = asyncio.ensure_future(store.append(MAIN, batch))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            appending.cancel()
+            await asyncio.wait((appending,))
+            await store.append(MAIN, batch)
+        kept: Any = await store.load(MAIN)
+        ids = [one["uuid"] for one in kept]
+        assert len(ids) == len(set(ids)) == 1 + 6 * len(rows())
 
 
 async def test_two_stores_that_begin_one_transcript_keep_each_others_entries(

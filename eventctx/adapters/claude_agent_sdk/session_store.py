@@ -24,7 +24,7 @@ from eventctx.adapters.claude_agent_sdk.lines import (
 from eventctx.adapters.claude_agent_sdk.summaries import summary_of
 from eventctx.adapters.command_hooks.reminder import reminder
 from eventctx.adapters.command_hooks.words import words_that_hold
-from eventctx.aio import KeyedLock
+from eventctx.aio import KeyedLock, finish
 from eventctx.errors import SessionWasDeleted, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM
 
@@ -72,6 +72,10 @@ class EventctxSessionStore:
         the SDK then tries again, and reports it.
         """
         transcript = TranscriptKey.of(key)
+        # Of a cancelled append nobody would know the ids, and the SDK's retry would double it.
+        await finish(self._append(transcript, entries))
+
+    async def _append(self, transcript: TranscriptKey, entries: list[SessionStoreEntry]) -> None:
         async with self._locks(transcript.stream):
             known = await self._ids(transcript)
             new = [one for one in entries if one.get("uuid") not in known]

@@ -47,6 +47,7 @@ class KnownRows:
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[BaseMessage, Row]] = {}
+        self._said: dict[int, tuple[Row, Hashable]] = {}
 
     def of(self, messages: Sequence[BaseMessage]) -> list[Row]:
         """The messages' rows; those of messages that are not among them are forgotten."""
@@ -71,11 +72,21 @@ class KnownRows:
             place = next((at for at in ahead if known[at][1] == row), None)
             if place is None:
                 if places is None:
-                    places = {identity(one): at for at, (_, one) in enumerate(known)}
+                    places = self._places([one for _, one in known])
                 place = places.get(identity(row))
             found.append(_made(row) if place is None else known[place][0])
             start = start if place is None else place + 1
         return found
+
+    def _places(self, rows: Sequence[Row]) -> dict[Hashable, int]:
+        """The rows' places by what they say. A digest is made once: it reads the whole message."""
+        before = self._said
+        self._said = {}
+        for one in rows:
+            known = before.get(id(one))
+            new = known is None or known[0] is not one
+            self._said[id(one)] = (one, identity(one)) if new or known is None else known
+        return {said: at for at, (_, said) in enumerate(self._said.values())}
 
 
 def _changed(message: BaseMessage, row: Row) -> bool:

@@ -88,6 +88,11 @@ async def test_a_session_is_named_by_the_agent_where_the_plugin_does_not(engine:
     assert [one.stream for one in await engine.sessions()] == [talks.session_id]
 
 
+async def test_the_history_of_no_session_is_refused(engine: Engine) -> None:
+    with pytest.raises(InvalidSetting, match="expected the name of a session"):
+        await EventctxAgentPlugin(engine).history()
+
+
 async def test_another_agent_goes_on_with_the_history_of_a_session(engine: Engine) -> None:
     plugin = EventctxAgentPlugin(engine, "s")
     await agent(plugin, calls("look", place="here"), Reply("Seen."), tools=[look]).invoke_async("1")

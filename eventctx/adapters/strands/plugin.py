@@ -28,6 +28,7 @@ from eventctx.adapters.strands.agent_session import AgentSession, name_in_sessio
 from eventctx.adapters.strands.blocking import BlockableThread
 from eventctx.adapters.strands.rows import message_of
 from eventctx.engine import Engine
+from eventctx.errors import InvalidSetting
 from eventctx.sync.proxy import SyncEngine
 
 if TYPE_CHECKING:
@@ -81,11 +82,17 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         """A session's messages, never compacted, for ``Agent(messages=…)``.
 
         ``session`` is that of the plugin by default. Without what no model is sent: the usage and
-        the metadata of a message.
+        the metadata of a message. Raises InvalidSetting where neither names one.
         """
+        name = session or self._session
+        if name is None:
+            raise InvalidSetting(
+                "history: expected the name of a session, found none: the plugin has no name of "
+                "its own, so give that of a session, such as an agent's session_id"
+            )
 
         async def transcript() -> list[dict[str, Any]]:
-            context = await self._given.engine.session(str(session or self._session))
+            context = await self._given.engine.session(name)
             return [message_of(row) for row in await context.get_messages()]
 
         return await self._run(transcript())

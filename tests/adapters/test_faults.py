@@ -33,6 +33,8 @@ DRIVERS = {
     "openai-agents": ("openai_agents", "AgentsDriver", "agents"),
     "langchain": ("langchain", "LangChainDriver", "langchain"),
     "pydantic-ai": ("pydantic_ai", "PydanticDriver", "pydantic_ai"),
+    "anthropic": ("clients", "MessagesDriver", "anthropic"),
+    "openai": ("clients", "ChatDriver", "openai"),
     "agent-framework": ("agent_framework", "AgentFrameworkDriver", "agent_framework"),
     "strands": ("strands", "StrandsDriver", "strands"),
     "google-adk": ("google_adk", "GoogleAdkDriver", "google.genai"),
@@ -67,6 +69,8 @@ def share(one: Any, other: Any) -> None:
     ):
         if hasattr(getattr(one, holder, None), storage):
             setattr(getattr(other, holder), storage, getattr(getattr(one, holder), storage))
+    if hasattr(one, "_rows"):
+        other._rows = one._rows
 
 
 @pytest.mark.parametrize("engines", [1, 2], ids=["one engine", "two engines"])

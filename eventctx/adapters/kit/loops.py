@@ -112,6 +112,7 @@ def _expect_running(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, A
     if not loop.is_running():
         work.close()
         raise InvalidSetting(
-            "expected the event loop of the engine to run, found that it does not: open the engine "
-            "in the loop that runs the agent, or with eventctx.sync.open"
+            "expected the event loop of the engine to run, found that it does not: the adapter was "
+            "closed, or the run of its loop is over; open the engine in the loop that runs the "
+            "agent, or with eventctx.sync.open"
         )

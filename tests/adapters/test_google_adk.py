@@ -15,11 +15,12 @@ import pytest
 
 pytest.importorskip("google.adk", reason="an extra that is not in dev: eventctx[google-adk]")
 
-from google.adk.agents import BaseAgent, LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.apps import App
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import Workflow
 from google.genai import types
 
 import eventctx
@@ -78,7 +79,7 @@ async def engine() -> AsyncIterator[Engine]:
         yield opened
 
 
-async def run(agent: BaseAgent, plugin: EventctxPlugin, *texts: str, user: str = "user") -> None:
+async def run(agent: Any, plugin: EventctxPlugin, *texts: str, user: str = "user") -> None:
     runner = Runner(
         app=App(name="tests", root_agent=agent, plugins=[plugin]),
         session_service=InMemorySessionService(),
@@ -153,6 +154,19 @@ async def test_agents_in_parallel_and_in_a_loop_are_each_recorded(engine: Engine
     assert [len(one.seen) for one in models] == [4, 4, 12]
     for at, one in enumerate(models):
         await check_requests(engine, f"s.a{at}", one)
+
+
+async def test_the_agents_of_a_workflow_are_each_recorded(engine: Engine) -> None:
+    """A workflow shows an agent no earlier run: the second list lacks the first question."""
+    models = [Scripted(model="m", script=[Reply("One."), Reply("Two.")]) for _ in range(2)]
+    first, second = (LlmAgent(name=f"a{at}", model=one) for at, one in enumerate(models))
+    flow = Workflow(name="flow", edges=[("START", first), (first, second)])
+    await run(flow, EventctxPlugin(engine), "Go.", "Again.")
+    assert [one.stream for one in await engine.sessions()] == ["s.a0", "s.a1"]
+    for at, one in enumerate(models):
+        rows = (await engine.audit(f"s.a{at}")).requests
+        assert [len(sent.contents) for sent in one.seen] == [1, 1]
+        assert [row.missing for row in rows] == [0, 2]
 
 
 async def test_users_whose_sessions_have_one_id_can_be_told_apart(engine: Engine) -> None:

@@ -59,7 +59,7 @@ MAX_RUNS: Final = 1_024
 class _Run:
     """An invocation: its root agent, the tool that runs it, the sessions where it began a turn."""
 
-    def __init__(self, session: str, root: str) -> None:
+    def __init__(self, session: str, root: str | None) -> None:
         self.session = session
         self.root = root
         self.around = tool_around()
@@ -106,7 +106,8 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Note the invocation; its turns begin with the first request of each agent."""
         session = self._session_name(invocation_context.session)
-        run = _Run(session, invocation_context.agent.root_agent.name)
+        agent = invocation_context.agent  # None where a Workflow is the root
+        run = _Run(session, None if agent is None else agent.root_agent.name)
         self._runs[invocation_context.invocation_id] = run
         while len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)

@@ -179,6 +179,23 @@ async def test_a_session_that_is_called_again_is_linked_once(engine: Engine) -> 
     assert await count(engine, "session:linked") == [1]
 
 
+async def test_an_agent_that_one_answer_calls_twice_has_a_session_for_each_call(
+    engine: Engine,
+) -> None:
+    ours = EventctxAgents(engine)
+    helper = agent_of(script("Helped.", "Again."), ours, name="helper")
+    asks = [ToolRequest(f"c{n}", "helper", {"task": f"Help {n}."}) for n in (1, 2)]
+    tool = helper.as_tool(propagate_session=True)
+    leader = agent_of(script(Reply(calls=asks), "Done."), ours, name="leader", tools=[tool])
+    await leader.run("Lead.", session=AgentSession(session_id="s"))
+    assert await texts(engine, "s.helper") == ["Help 1.", "Helped."]
+    second = await texts(engine, "s.helper.c2")  # behind what the framework's session holds by then
+    assert second[-2:] == ["Help 2.", "Again."]
+    assert await count(engine, "session:linked") == [2]
+    for session in ("s.helper", "s.helper.c2"):
+        assert await count(engine, "context:messages_set", session=session) == [0]
+
+
 async def test_agents_of_a_workflow_have_sessions_that_are_not_linked(engine: Engine) -> None:
     ours = EventctxAgents(engine)
     first, second = (agent_of(script(one), ours, name=one) for one in ("a", "b"))

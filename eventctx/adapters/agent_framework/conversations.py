@@ -8,6 +8,7 @@ from typing import Any
 from eventctx.adapters.agent_framework.conversation import Conversation
 from eventctx.adapters.agent_framework.runs import RUN, AgentRun, Caller
 from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.nested import nested_session_id
 from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.errors import InvalidSetting
 
@@ -20,6 +21,8 @@ class Conversations:
         self._session = session
         self._settings = settings
         self._open: OpenSessions[Conversation] = OpenSessions()
+        self._inside: set[str] = set()
+        """The sessions of the runs inside tools that are under way."""
 
     async def of(self, name: str) -> Conversation:
         """The conversation of a session. Called in the engine's loop."""
@@ -44,7 +47,15 @@ class Conversations:
         else:
             label = getattr(agent, "name", None) or "agent"
             name = f"{caller.session}.{label}"
+        if caller is not None:
+            if name in self._inside:  # the answer called this agent more than once
+                name = nested_session_id(name, caller.call_id or "call")
+            self._inside.add(name)
         return AgentRun(name, agent)
+
+    def run_over(self, run: AgentRun) -> None:
+        """The run ended, and its session may be that of another run inside a tool."""
+        self._inside.discard(run.session)
 
     def named(self, session_id: str | None) -> str:
         """The session of the present run, else that of an id of the framework's."""

@@ -62,9 +62,11 @@ class AgentRuns(_Seam, AgentMiddleware):
 
         async def ended(result: Any) -> None:
             messages = result.messages if isinstance(result, AgentResponse) else None
+            self._conversations.run_over(run)
             await self._in(run.session, lambda found: found.over(messages))
 
         async def failed(error: BaseException) -> None:
+            self._conversations.run_over(run)
             await self._in(run.session, lambda found: found.failed(error))
 
         try:

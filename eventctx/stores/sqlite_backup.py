@@ -30,7 +30,8 @@ def back_up(file: SharedFile, target: Path, stopped: Callable[[], bool]) -> None
     StoreUnavailable, also when ``stopped()`` became true.
     """
     target = target.absolute()
-    with new_file(target, "backup") as part, file.another_reader() as source:
+    # The reader first: from here on a store that is closed stays open for the copy.
+    with file.another_reader() as source, new_file(target, "backup") as part:
         copy_database(source, file.path, part, target, stopped)
 
 

@@ -26,6 +26,7 @@ const HARNESS_ENDS = /** @type {[string, string][]} */ ([
 /** How texts begin that are a harness's to their end. */
 const HARNESS_TO_THE_END = [
   'This session is being continued from a previous conversation',
+  'CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.',
   '[Summary: depth ',
   '[Index: what this conversation held before',
   '[From the host: texts that it keeps in view]',

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 from eventctx.adapters.kit import HostSession
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow, InvalidMessage, StoreFull
-from eventctx.log.record import Draft
-from eventctx.log.store import Appended, Expected
-from eventctx.stores.memory import MemoryStore
+from tests.session.counting_store import CountingStore
 
 Row = dict[str, Any]
 
@@ -23,29 +20,8 @@ def said(text: str, role: str = "user") -> Row:
     return {"role": role, "content": text}
 
 
-class Filling(MemoryStore):
-    """A store in memory that notes the types of each append, and can be full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.appends: list[list[str]] = []
-        self.full = False
-
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        if self.full:
-            return _full()
-        self.appends.append([draft.type for draft in drafts])
-        return super().append(stream, drafts, expected)
-
-
-async def _full() -> Appended:
-    raise StoreFull("the disk is full")
-
-
-async def opened(**more: Any) -> tuple[Filling, HostSession]:
-    store = Filling()
+async def opened(**more: Any) -> tuple[CountingStore, HostSession]:
+    store = CountingStore()
     host = HostSession(await Engine(store).session("s", **more))
     await host.mirror([said("begin")])
     store.appends.clear()

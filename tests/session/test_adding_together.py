@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
 from typing import Any
 
 import pytest
@@ -14,39 +13,18 @@ from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow, InvalidMessage, StoreFull
 from eventctx.log.codec import decode_event
 from eventctx.log.events import MessageAdded, PlanStart
-from eventctx.log.record import Draft, Record
-from eventctx.log.store import Appended, Expected
+from eventctx.log.record import Record
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore
+from tests.session.counting_store import CountingStore
 from tests.session.given import ASK, calling, result
 from tests.test_folding_together import transcripts
 
 ANSWER = {"role": "assistant", "content": "well"}
 
 
-class Counting(MemoryStore):
-    """A store in memory that notes the types of each append, and can be full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.appends: list[list[str]] = []
-        self.full = False
-
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        if self.full:
-            return _full()
-        self.appends.append([draft.type for draft in drafts])
-        return super().append(stream, drafts, expected)
-
-
-async def _full() -> Appended:
-    raise StoreFull("the disk is full")
-
-
-async def begun(**more: Any) -> tuple[Counting, Context]:
-    store = Counting()
+async def begun(**more: Any) -> tuple[CountingStore, Context]:
+    store = CountingStore()
     ctx = await Engine(store).session("s", **more)
     await ctx.add_message(ASK)
     store.appends.clear()

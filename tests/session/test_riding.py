@@ -25,34 +25,14 @@ from eventctx.session.appends.idle import IDLE_SECONDS
 from eventctx.session.appends.riding import MAX_RIDING
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
+from tests.session.counting_store import CountingStore
 
 USER = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "hi"}
 
 
-class Counting(MemoryStore):
-    """A store in memory that notes the types of each append, and can be full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.appends: list[list[str]] = []
-        self.full = False
-
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        self.appends.append([draft.type for draft in drafts])
-        if self.full:
-            return _full()
-        return super().append(stream, drafts, expected)
-
-
-async def _full() -> Appended:
-    raise StoreFull("the disk is full")
-
-
-async def begun() -> tuple[Counting, Engine, eventctx.Context]:
-    store = Counting()
+async def begun() -> tuple[CountingStore, Engine, eventctx.Context]:
+    store = CountingStore()
     engine = Engine(store)
     ctx = await engine.session("s")
     await ctx.add_message(USER)
@@ -92,7 +72,7 @@ async def test_a_request_and_the_call_that_sends_it_begin_in_one_append() -> Non
 async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the_same() -> None:
     reading = asyncio.Event()
 
-    class Late(Counting):
+    class Late(CountingStore):
         async def bodies(self, *args: object) -> object:  # type: ignore[override]
             reading.set()
             await asyncio.Event().wait()
@@ -290,7 +270,7 @@ async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
 def test_a_loop_that_ends_while_something_goes_by_itself_complains_of_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Slow(Counting):
+    class Slow(CountingStore):
         def append(
             self, stream: str, drafts: Sequence[Draft], expected: Expected
         ) -> Awaitable[Appended]:
@@ -313,8 +293,8 @@ async def _later(done: Awaitable[Appended]) -> Appended:
 
 
 def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> None:
-    async def program() -> ref[Counting]:
-        store = Counting()
+    async def program() -> ref[CountingStore]:
+        store = CountingStore()
         ctx = await Engine(store).session("s")
         await ctx.add_message(USER)
         await ctx.emit(PlanStart())
@@ -331,7 +311,7 @@ def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> No
 
 def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
     async def begins() -> tuple[Engine, eventctx.Context]:
-        engine = Engine(Counting())
+        engine = Engine(CountingStore())
         ctx = await engine.session("s")
         await ctx.emit(PlanStart(name="there"))
         return engine, ctx
@@ -347,7 +327,7 @@ def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
     stands_still.close()
 
 
-class Held(Counting):
+class Held(CountingStore):
     """A store whose appends are acknowledged when ``release`` is called, if ``holds``."""
 
     def __init__(self) -> None:

@@ -146,3 +146,36 @@ async def test_the_same_agent_inside_itself_is_told_from_the_one_outside(engine:
     session = await AgentsSession.open(engine, "s")
     await Runner.run(main, "Sum it up.", **session.options(main))
     assert [len((await engine.audit(name)).requests) for name in ("s", "s.c1")] == [2, 1]
+
+
+async def test_a_call_of_a_later_turn_with_the_same_id_is_linked_once(engine: Engine) -> None:
+    _, sub = helper([assistant_message("four")], [assistant_message("five")])
+    outer, main = asking(sub, [ask("c1")], ANSWER, [ask("c1")])
+    session = await AgentsSession.open(engine, "s")
+    for _ in range(2):
+        await Runner.run(main, "Sum it up.", **session.options(main))
+    assert [len((await engine.audit(name)).requests) for name in ("s", "s.c1")] == [4, 2]
+    types = [one.type async for one in engine.records("s.c1")]
+    assert (types.count("session:linked"), types.count("prompt:submit")) == (1, 2)
+    assert len(outer.calls) == 4
+
+
+async def test_a_run_that_a_person_lets_go_on_inside_its_tool_is_still_the_sessions_own(
+    engine: Engine,
+) -> None:
+    @function_tool(needs_approval=True)
+    def erase() -> str:
+        """Erase it."""
+        return "erased"
+
+    inner = ScriptedModel([[function_call("erase", {}, call_id="e")], [assistant_message("Done.")]])
+    sub = Agent(name="sub", instructions="Help.", model=inner, tools=[erase])
+    outer, main = asking(sub, [ask("c1")])
+    session = await AgentsSession.open(engine, "s")
+    stopped = await Runner.run(main, "Erase it.", **session.options(main))
+    state = stopped.to_state()
+    for one in stopped.interruptions:
+        state.approve(one)
+    result = await Runner.run(main, state, **session.options(main))
+    assert result.final_output == "It is 4."
+    await check_views(engine, "s", outer)

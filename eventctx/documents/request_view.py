@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict
 
+from eventctx.documents.rulings import changes_json
 from eventctx.documents.token_figures import request_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import RequestName, ranges_name, request_name
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.explain.answering import left_out_of
 from eventctx.queries.explain.proof import Proof, proof_of
 from eventctx.queries.explain.selectors import RequestSelector
@@ -99,13 +99,13 @@ def view_document(answer: ViewAnswer) -> dict[str, Any]:
         ],
         "entries": [
             {
-                **_changes_json(view, place),
                 "kind": entry.ref.kind if isinstance(entry.ref, InsertionRef) else entry.kind,
                 "number": entry.ref.number
                 if isinstance(entry.ref, MessageRef) and entry.kind == "message"
                 else None,
                 "shortened": isinstance(entry.ref, MessageRef) and entry.ref.shortened,
                 "message": message,
+                "changes": changes_json([one for one in view.changes if one.place == place]),
             }
             for place, (entry, message) in enumerate(zip(view.entries, view.derived, strict=True))
         ],
@@ -114,16 +114,6 @@ def view_document(answer: ViewAnswer) -> dict[str, Any]:
             for one in answer.besides
         ],
     }
-
-
-def _changes_json(view: RequestView, place: int) -> dict[str, Any]:
-    """The rules by which an entry is sent otherwise than it was added, where there are any."""
-    changes = [
-        {"rule": one.rule, "words": WORDS[one.rule], "detail": one.detail}
-        for one in view.changes
-        if one.place == place
-    ]
-    return {"changes": changes} if changes else {}
 
 
 def _sent_json(sent: SentForm) -> dict[str, Any]:

@@ -243,3 +243,27 @@ async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> Non
     assert view.derived == [ASK, None, MORE]
     assert [(one.place, one.rule) for one in view.changes] == [(1, "empty_row")]
     assert transcript == [ASK, empty, MORE]
+
+
+async def test_why_names_the_rule_that_leaves_a_message_out() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (ASK, {"role": "assistant", "content": []}, MORE):
+            await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+        empty, more = await engine.why("s", 1), await engine.why("s", 2)
+    assert [one.rule for one in empty.changes] == ["empty_row"]
+    assert empty.left_out
+    assert more.changes == ()
+    assert not more.left_out
+
+
+async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        rows = [said(use("c")), came(result("c")), *[ASK] * 60, said(use("c")), came(result("c"))]
+        for row in [ASK, *rows]:
+            await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+        again = await engine.why("s", len(rows))
+    assert [one.rule for one in again.changes] == ["call_id_used_twice"]

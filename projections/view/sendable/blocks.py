@@ -104,6 +104,8 @@ def end_without_thinking(rows: Rows) -> list[RowChange]:
             row = rows[place]
             assert row is not None  # noqa: S101 - a run has none
             content = blocks_of(row)
+            if is_empty(row):
+                continue
             if has_calls(row) or not content or kind_of(content[-1]) not in THINKING:
                 break
             end = len(content)

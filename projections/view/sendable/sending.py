@@ -73,12 +73,6 @@ RULES: Final[tuple[SendingRule, ...]] = (
         lambda kinds: any(kind in SERVER_CALLS or is_server_result(kind) for kind in kinds),
     ),
     SendingRule(
-        "thinking_last",
-        "An answer must not end with thinking.",
-        blocks.end_without_thinking,
-        any_of(*THINKING),
-    ),
-    SendingRule(
         "call_id_used_twice",
         "The id of a call is used once in a request, by one call and one result.",
         pairs.rename_calls,
@@ -108,6 +102,12 @@ RULES: Final[tuple[SendingRule, ...]] = (
         "2,000 where it has more than 20 images.",
         images.limit_images,
         any_of("image", "tool_result"),
+    ),
+    SendingRule(
+        "thinking_last",
+        "An answer must not end with thinking.",
+        blocks.end_without_thinking,
+        any_of(*THINKING),
     ),
     SendingRule(
         "empty_row",

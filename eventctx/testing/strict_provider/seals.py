@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -77,24 +77,34 @@ def text_digest(block_type: str, text: object) -> str:
     return digest(block_type, text if block_type == "thinking" else None)
 
 
-def prefix_digest(
-    request: ClaudeRequest,
-    until: ClaudeBlock | None = None,
-    answered: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """The digest of what is before a block, or before the next block of an answer.
+def prefixes(request: ClaudeRequest) -> Iterator[tuple[ClaudeBlock, str]]:
+    """Each block of a request with the digest of what is before it.
 
     That is ``system``, ``tools`` and every block with its role, but no thinking: the seals say
     which thinking was before. Marks for the cache and null fields are no change.
     """
-    before = []
-    for row, block in request.blocks():
-        if block is until:
-            break
-        before.append((row.role, block.fields))
-    before += [("assistant", block) for block in answered]
-    spoken = [(role, plain(block)) for role, block in before if block.get("type") not in THINKING]
-    return digest(plain_text(request.body.get("system")), plain(request.body.get("tools")), spoken)
+    prefix = _begin(request)
+    for message, block in request.blocks():
+        yield block, prefix
+        prefix = _extend(prefix, message.role, block.fields)
+
+
+def prefix_digest(request: ClaudeRequest, answered: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The digest of what is before the next block of an answer that has these blocks."""
+    prefix = _begin(request)
+    for message, block in request.blocks():
+        prefix = _extend(prefix, message.role, block.fields)
+    for fields in answered:
+        prefix = _extend(prefix, "assistant", fields)
+    return prefix
+
+
+def _begin(request: ClaudeRequest) -> str:
+    return digest(plain_text(request.body.get("system")), plain(request.body.get("tools")))
+
+
+def _extend(prefix: str, role: str, block: Mapping[str, Any]) -> str:
+    return prefix if block.get("type") in THINKING else digest(prefix, role, plain(block))
 
 
 def plain(value: Any) -> Any:

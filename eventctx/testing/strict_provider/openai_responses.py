@@ -254,7 +254,7 @@ RULES: Final = tuple(
             "no-extra-fields",
             (
                 "An item has no fields but those of the API; what an SDK adds to an answer "
-                "(`parsed_arguments`) is refused."
+                "(`parsed_arguments`), and `created_by`, is refused."
             ),
             "types of the SDK openai 3.57; error: Unknown parameter",
             _check_fields,

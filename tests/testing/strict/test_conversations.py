@@ -66,6 +66,11 @@ def recorded_bodies(folder: Path) -> Iterator[tuple[Api, Body]]:
             event = json.loads(line)
             if event.get("event") == "llm:request":
                 yield "anthropic", event["data"]["raw"]
+    for path in sorted((folder / "codex").glob("rollout-*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        sent = [line["payload"] for line in lines if line["type"] == "response_item"]
+        # The items that a session sent, one request after the other.
+        yield "openai-responses", {"input": sent}
 
 
 def test_requests_that_real_apis_answered_break_no_rule(recorded_sessions):

@@ -159,7 +159,7 @@ def _unbound(request: ClaudeRequest) -> list[ClaudeBlock]:
         if block.type not in THINKING:
             continue
         seal = read_seal(signature_of(block))
-        if seal is not None and _reads(request, seal):
+        if seal is not None and prefix is not None and _reads(request, seal):
             left_out = before is not None and seal.after != digest(before)
             if left_out or seal.prefix != prefix:
                 found.append(block)

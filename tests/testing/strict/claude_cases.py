@@ -58,6 +58,10 @@ def found(number: int = 1, kind: str = "web_search_tool_result") -> Body:
     return {"type": kind, "tool_use_id": f"srvtoolu_{number}", "content": []}
 
 
+def compaction(said: str, signature: str = "c2lnbmVk") -> Body:
+    return {"type": "compaction", "content": said, "signature": signature}
+
+
 def thinking(said: str = "hm", signature: str = "c2lnbmVk") -> Body:
     return {"type": "thinking", "thinking": said, "signature": signature}
 
@@ -79,7 +83,7 @@ def round_of(*blocks: Body, results: tuple[Body, ...] = (result(),), **fields: A
 def sealed(before: Body, model: str = PRESERVED, said: str = "hm", after: str = "") -> Body:
     """Thinking that answers a request."""
     prefix = prefix_digest(read_claude_request(before))
-    seal = Seal(model, text_digest("thinking", said), prefix, after)
+    seal = Seal(model, text_digest("thinking", said), prefix or "", after)
     return thinking(said, seal_signature(seal))
 
 
@@ -133,6 +137,16 @@ CLAUDE: dict[str, Case] = {
         _FIRST,
         request(answer(text("Hello.")), ASKED),
         'first message must use the "user" role',
+    ),
+    "one-compaction": (
+        request(answer(compaction("a")), ASKED, answer(text("x")), ASKED),
+        request(answer(compaction("a"), compaction("b")), ASKED),
+        "`messages` holds more than one `compaction` block with content.",
+    ),
+    "compaction-first": (
+        request(answer(compaction("a")), ASKED),
+        request(ASKED, answer(compaction("a"), text("x")), ASKED),
+        "The `compaction` block is not the first block of the conversation.",
     ),
     "content-not-empty": (
         request(ASKED, answer()),

@@ -103,6 +103,8 @@ def test_code_that_calls_a_tool_of_the_client_waits_for_its_result():
     called = call(caller={"type": "code_execution_20250825", "tool_id": "srvtoolu_1"})
     waiting = request(ASKED, answer(code, called), user(result()))
     assert broken(waiting) == []
+    interrupted = request(ASKED, answer(code, called), user(result(), text("Stop.")))
+    assert broken(interrupted) == ["server-calls-answered"]
     assert broken(request(*waiting["messages"], answer(done, text("x")), ASKED)) == []
 
 

@@ -13,12 +13,15 @@ from eventctx.testing.strict_provider.rule import Found, Rule
 from eventctx.testing.strict_provider.seals import (
     Seal,
     digest,
-    prefix_digest,
+    prefixes,
     read_seal,
     sealed_blocks,
     signature_of,
     text_digest,
 )
+
+BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
+"""The beta whose header a request needs to say what becomes of thinking that fails the check."""
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -125,6 +128,16 @@ def _check_bound(request: ClaudeRequest) -> Iterator[Found]:
         )
 
 
+def _check_binding_beta(request: ClaudeRequest) -> Iterator[Found]:
+    # A body says nothing of the headers unless the caller adds them, as the server does.
+    betas = request.body.get("anthropic_beta")
+    if not isinstance(betas, list) or BINDING_BETA in betas:
+        return
+    if "block_binding" in request.thinking:
+        path = f"thinking.{request.thinking.get('type')}.block_binding"
+        yield path, f"{path}: Extra inputs are not permitted"
+
+
 def dropped_thinking(request: ClaudeRequest) -> list[Dropped]:
     """The thinking that the model of a request is not shown, as ``input_transformations`` say."""
     foreign = [
@@ -142,13 +155,13 @@ def _unbound(request: ClaudeRequest) -> list[ClaudeBlock]:
         return []
     found = []
     before: object = None
-    for _, block in request.blocks():
+    for block, prefix in prefixes(request):
         if block.type not in THINKING:
             continue
         seal = read_seal(signature_of(block))
-        if seal is not None and _reads(request, seal):
+        if seal is not None and prefix is not None and _reads(request, seal):
             left_out = before is not None and seal.after != digest(before)
-            if left_out or seal.prefix != prefix_digest(request, block):
+            if left_out or seal.prefix != prefix:
                 found.append(block)
         before = signature_of(block)
     return found
@@ -212,5 +225,12 @@ RULES: Final = (
         "such blocks.",
         "Prefix checks on thinking blocks; error: The block is bound to a different conversation",
         _check_bound,
+    ),
+    Rule(
+        "anthropic/binding-needs-beta",
+        "anthropic",
+        f"`thinking.block_binding` needs the beta `{BINDING_BETA}`.",
+        "Fix a thinking block bound to a different conversation",
+        _check_binding_beta,
     ),
 )

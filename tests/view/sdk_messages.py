@@ -111,7 +111,9 @@ def _claude_block(block: Row, number: int, text: str) -> Row:
 def _claude_blocks(of_model: bool) -> st.SearchStrategy[Row]:
     kinds = get_args(claude.ContentBlockParam)
     usable = [
-        kind for kind in kinds if name_of(kind) == "text" or (name_of(kind) in _OF_MODEL) == of_model
+        kind
+        for kind in kinds
+        if name_of(kind) == "text" or (name_of(kind) in _OF_MODEL) == of_model
     ]
     return st.builds(_claude_block, st.one_of([fields(kind) for kind in usable]), NUMBERS, TEXTS)
 
@@ -137,8 +139,8 @@ def _item(item: Row, number: int) -> Row:
     """The item with ids of the pool."""
     kind = item.get("type", "message")
     made = dict(item)
-    if "call_id" in made:
-        made["call_id"] = f"call_{number % 3}"
+    if "call_id" in made or str(kind).endswith("_output"):
+        made["call_id"] = f"{'custom' if 'custom' in kind else 'call'}_{number % 3}"
     if "id" in made and kind in _PREFIXES:
         made["id"] = f"{_PREFIXES[kind]}_{number % 3}"
     if "name" in made:
@@ -148,17 +150,19 @@ def _item(item: Row, number: int) -> Row:
     return made
 
 
-_ITEMS: Final = ("message", "function_call", "function_call_output", "reasoning", "custom_tool_call")
+_ITEMS: Final = (
+    "message",
+    "function_call",
+    "function_call_output",
+    "reasoning",
+    "custom_tool_call",
+)
 """The items whose rules a view has to keep by itself; what a server's tools did passes through."""
 
 
 def response_rows() -> Rows:
     """Items of the Responses API in any order."""
-    kinds = [
-        kind
-        for kind in get_args(responses.ResponseInputItemParam)
-        if name_of(kind) in (*_ITEMS, "custom_tool_call_output")
-    ]
+    kinds = [kind for kind in get_args(responses.ResponseInputItemParam) if name_of(kind) in _ITEMS]
     items = st.builds(_item, st.one_of([fields(kind) for kind in kinds]), NUMBERS)
     words = st.builds(_row("user"), st.just("Go on."))
     return st.lists(st.one_of(words, items, items), min_size=1, max_size=14)

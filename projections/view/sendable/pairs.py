@@ -112,7 +112,7 @@ def _goes_on(rows: Rows, place: int) -> bool:
 
 
 def _with_pairs_alone(rows: Rows, kept: Mapping[_Place, str]) -> list[RowChange]:
-    """Leave out the blocks of server tools without a place in ``kept``, which has the others' ids."""
+    """Leave out the blocks of server tools that are not ``kept``, and give the others their ids."""
     changes = []
     for place, row in enumerate(rows):
         content: list[Any] = []
@@ -163,6 +163,17 @@ class _Ids:
                 names.append(new)
         self._waiting[wanted] = list(names)
         return names
+
+    def waits(self, wanted: str) -> int:
+        """How many of the last calls with this id have no result yet."""
+        return len(self._waiting.get(wanted, ()))
+
+    def again(self, wanted: str) -> str:
+        """The id for one more call of the same answer."""
+        waiting = self._waiting[wanted]
+        (new,) = self.call(wanted, 1, form=False)
+        self._waiting[wanted] = [*waiting, new]
+        return new
 
     def result(self, of: str) -> str | None:
         """The id for a result of the last calls with this one; None for a result too many."""
@@ -231,15 +242,10 @@ def _answers(row: Row) -> bool:
 
 def _with_calls_renamed(
     row: Row, following: Sequence[Row | None], ids: _Ids, touched: set[str]
-) -> Row:
+) -> Row | None:
     content, listed = row.get("content"), row.get("tool_calls")
     if row.get("role") is None:
-        own = row.get("call_id")
-        if not isinstance(own, str):
-            return row
-        (new,) = ids.call(own, 1, form=False)
-        touched.update((own,) if new != own else ())
-        return row if new == own else {**row, "call_id": new}
+        return _item_renamed(row, following, ids, touched)
     in_blocks = Counter([_id(one) for one in blocks_of(row) if kind_of(one) in CALLS])
     in_list = Counter([_id(one) for one in listed] if isinstance(listed, list) else [])
     of_anthropic = {_id(one) for one in blocks_of(row) if kind_of(one) == "tool_use"}
@@ -260,6 +266,24 @@ def _with_calls_renamed(
     if in_list:
         made["tool_calls"] = _under_names(listed, names, None)
     return made
+
+
+def _item_renamed(
+    row: Row, following: Sequence[Row | None], ids: _Ids, touched: set[str]
+) -> Row | None:
+    """A call that is an item; None for one that its answer holds twice with one output."""
+    own = row.get("call_id")
+    if not isinstance(own, str):
+        return row
+    waiting = ids.waits(own)
+    if not waiting:
+        (new,) = ids.call(own, 1, form=False)
+        touched.update((own,) if new != own else ())
+        return row if new == own else {**row, "call_id": new}
+    touched.add(own)
+    if _results_of(own, following) <= waiting:
+        return None
+    return {**row, "call_id": ids.again(own)}
 
 
 def _under_names(
@@ -283,13 +307,20 @@ def _id(block: Any) -> str:
 
 
 def _results_of(call_id: str, following: Iterable[Row | None]) -> int:
-    """How many results with this id are in the rows up to the next answer."""
+    """How many results with this id are in the rows up to the next answer.
+
+    An answer of items may go on in rows before them.
+    """
     found = 0
+    answered = False
     for row in following:
         if row is None:
             continue
         if not _answers(row):
-            break
+            if answered or row.get("role") is not None:
+                break
+            continue
+        answered = True
         several = row.get("tool_call_ids")
         found += row.get("tool_call_id") == call_id
         found += several.count(call_id) if isinstance(several, list) else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from eventctx.testing.strict_provider import Api, violations
 from tests.orchestrators.providers.server import ReceivedRequest
 
+
 def refused(request: ReceivedRequest) -> str | None:
     """The error with which the API at this path refuses the request; None if it does not."""
     api: Api = "openai-chat"

@@ -139,6 +139,7 @@ class AmplifierContext:
         *,
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
+        thinking: Mapping[str, Any] | None = None,
         call: ProviderCall | None = None,
     ) -> list[dict[str, Any]]:
         """The messages to send now, compacted if necessary; recorded before they are returned.
@@ -157,7 +158,12 @@ class AmplifierContext:
             await self._set_prompt(context, self._factory)
         try:
             messages = await context.get_messages_for_request(
-                token_budget, provider, tools=tools, model=model, call=call or self._follow
+                token_budget,
+                provider,
+                tools=tools,
+                model=model,
+                thinking=thinking,
+                call=call or self._follow,
             )
         finally:
             await self._compactions.tell()

@@ -184,18 +184,25 @@ class HostSession:
         instructions: str | None = None,
         tools: Sequence[Row] | None = None,
         model: str | None = None,
+        thinking: Mapping[str, Any] | None = None,
         budget: int | None = None,
     ) -> list[Row]:
         """The messages to send instead of the host's, recorded as the present call's request.
 
         ``instructions`` are the system prompt of this request; the host sends them itself, so they
-        are not among the messages. Raises as ``get_messages_for_request``.
+        are not among the messages. ``thinking`` is the parameter of an Anthropic request. Raises as
+        ``get_messages_for_request``.
         """
         async with self._lock:
             await self.context.set_system_prompt(instructions)
             with self._adding() as new:
                 rows = await self.context.get_messages_for_request(
-                    budget, tools=tools, model=model, call=self.turns, adding=new
+                    budget,
+                    tools=tools,
+                    model=model,
+                    thinking=thinking,
+                    call=self.turns,
+                    adding=new,
                 )
         ours = {"role": "system", "content": instructions}
         return rows[1:] if instructions is not None and rows and rows[0] == ours else rows

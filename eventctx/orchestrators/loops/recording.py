@@ -93,7 +93,8 @@ async def prepared(
 ) -> list[dict[str, Any]]:
     """The messages that ``call`` is to send now.
 
-    ``tools``, ``model`` and ``call`` are passed to a context that takes them. Raises TurnError for
+    ``tools``, ``model``, ``call`` and the provider's ``thinking`` are passed to a context that
+    takes them. Raises TurnError for
     a context that does not return a list of dicts, and what the context raises.
     """
     ask = context.get_messages_for_request
@@ -109,6 +110,8 @@ async def prepared(
         more["model"] = model
     if "call" in known:
         more["call"] = call
+    if "thinking" in known:
+        more["thinking"] = getattr(provider, "thinking", None)
     messages = await ask(provider=provider, **more)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise TurnError(

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Final
 from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
-    Request,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
@@ -23,7 +22,6 @@ LOWEST: Final = "0.47"
 """The oldest release that supports thinking."""
 
 _SYSTEM: Final = ("system", "developer")
-_THINKING: Final = ("thinking", "redacted_thinking")
 
 
 class AnthropicProvider(SdkProvider):
@@ -33,7 +31,8 @@ class AnthropicProvider(SdkProvider):
     (Bedrock, Vertex, …); None makes one from the environment. ``max_tokens`` is the largest
     answer, thinking included. ``context_window``, in tokens, lets the context fit its requests to
     the model. Everything in ``options`` goes into each request (``thinking``, ``timeout``,
-    ``extra_headers``, ``extra_body`` for what the SDK does not name, …); ``system`` comes before
+    ``extra_headers``, ``extra_body`` for what the SDK does not name, …); the context is told
+    ``thinking``, so that it keeps what this model asks for; ``system`` comes before
     the context's system messages, ``tools`` (a server's own) behind those of a request. With
     ``propagate`` a request carries its span as the W3C header ``traceparent``. Raises
     InvalidSetting.
@@ -54,6 +53,8 @@ class AnthropicProvider(SdkProvider):
         **options: Any,
     ) -> None:
         self._max_tokens = max_tokens
+        given = options.get("thinking")
+        self.thinking = given if isinstance(given, Mapping) else None
         self._system = _system_blocks(options.pop("system", None))
         info = window(context_window, max_tokens)
         usable = client_of(client, "anthropic", LOWEST, _classes)
@@ -74,13 +75,13 @@ class AnthropicProvider(SdkProvider):
         schema = dict(tool.parameters)
         return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
-    def _conversation(self, request: Request) -> dict[str, Any]:
+    def _conversation(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         system, messages = list(self._system), []
-        for row in request.messages:
+        for row in rows:
             if row.get("role") in _SYSTEM:
                 system += _system_blocks(row.get("content"))
-            elif content := _content(row):
-                messages.append({"role": row.get("role"), "content": content})
+            else:
+                messages.append({"role": row.get("role"), "content": row.get("content")})
         arguments = {"max_tokens": self._max_tokens, "messages": _results_together(messages)}
         if system:
             # A single plain text is sent as a text; blocks are for several, and for cache_control.
@@ -120,21 +121,6 @@ def _system_blocks(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content.strip() else []
     return [block for block in content or () if not _is_empty_text(block)]
-
-
-def _content(row: dict[str, Any]) -> Any:
-    """A row's content as stored, without an empty text and without thinking at an answer's end.
-
-    People and models write both: an answer ends in thinking when it reaches ``max_tokens``. The
-    API refuses both, so one such row would spoil every later request.
-    """
-    content = row.get("content")
-    if isinstance(content, str):
-        return content if content.strip() else ""
-    blocks = [block for block in content or () if not _is_empty_text(block)]
-    while row.get("role") == "assistant" and blocks and _kind(blocks[-1]) in _THINKING:
-        blocks.pop()
-    return blocks
 
 
 def _is_empty_text(block: Any) -> bool:

@@ -8,7 +8,6 @@ from typing import Any
 from eventctx.log.usage import OPENAI_CHAT, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
-    Request,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
@@ -59,9 +58,8 @@ class OpenAIChatProvider(SdkProvider):
         function = {"name": tool.name, "description": tool.description}
         return {"type": "function", "function": {**function, "parameters": dict(tool.parameters)}}
 
-    def _conversation(self, request: Request) -> dict[str, Any]:
-        rows = [without_host_keys(row) for row in request.messages if not _is_empty(row)]
-        return {"messages": rows}
+    def _conversation(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"messages": [without_host_keys(row) for row in rows]}
 
     def _stream_arguments(self) -> dict[str, Any]:
         options = self._stream_options
@@ -91,12 +89,6 @@ class OpenAIChatProvider(SdkProvider):
             model=body.get("model"),
             usage=read_usage(body.get("usage"), OPENAI_CHAT),
         )
-
-
-def _is_empty(row: dict[str, Any]) -> bool:
-    """Whether an assistant's row holds neither words nor calls; the API refuses such a row."""
-    held = ("content", "tool_calls", "function_call", "refusal", "audio")
-    return row.get("role") == "assistant" and not any(row.get(key) for key in held)
 
 
 def _has_calls(message: dict[str, Any]) -> bool:

@@ -9,7 +9,6 @@ from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
     Chunk,
-    Request,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
@@ -83,9 +82,8 @@ class OpenAIResponsesProvider(SdkProvider):
             "strict": False,
         }
 
-    def _conversation(self, request: Request) -> dict[str, Any]:
-        rows = [item for item in request.messages if not _is_empty(item)]
-        return {"input": [without_host_keys(item) for item in _without_lone_reasoning(rows)]}
+    def _conversation(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"input": [without_host_keys(item) for item in rows]}
 
     def _collector(self) -> StreamedResponse:
         return StreamedResponse(self.name)
@@ -136,29 +134,6 @@ class StreamedResponse:
             yield Chunk(_DELTAS[kind], event["delta"], event.get("output_index", 0))
         elif kind in _ENDS:
             self.body, self.whole = event.get("response") or {}, True
-
-
-def _is_empty(item: dict[str, Any]) -> bool:
-    """Whether a message of the assistant has no content; the API refuses such a message."""
-    return item.get("role") == "assistant" and not item.get("content")
-
-
-def _without_lone_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The items without reasoning that no item of its answer follows, which the API refuses.
-
-    It stays behind when a model reaches its limit, and when a process is killed.
-    """
-    kept: list[dict[str, Any]] = []
-    for item in reversed(items):
-        if item.get("type") != "reasoning" or (kept and not _is_given(kept[-1])):
-            kept.append(item)
-    return kept[::-1]
-
-
-def _is_given(item: dict[str, Any]) -> bool:
-    """Whether the model was given the item. An unknown item is more likely part of an answer."""
-    role = item.get("role", "assistant")
-    return role != "assistant" or str(item.get("type")).endswith(("_output", "_response"))
 
 
 def _text(item: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Protocol
 from eventctx.orchestrators.protocol import Answer, Chunk, Request, ToolDefinition
 from eventctx.orchestrators.providers import sdk_failing
 from eventctx.orchestrators.providers.sdk_calling import Client, Connection
+from eventctx.projections.view.sendable.sending import sendable
 
 
 class AnswerCollector(Protocol):
@@ -112,7 +113,10 @@ class SdkProvider:
 
     def _arguments(self, request: Request) -> dict[str, Any]:
         """The arguments of a request; ``options`` go into it besides."""
-        arguments: dict[str, Any] = {"model": self.model, **self._conversation(request)}
+        arguments: dict[str, Any] = {
+            "model": self.model,
+            **self._conversation(sendable(request.messages)),
+        }
         if tools := self.definitions(request.tools) + self._tools:
             arguments["tools"] = tools
         if request.tools and request.tool_choice == "none":
@@ -123,8 +127,8 @@ class SdkProvider:
         """Further arguments of a streamed request."""
         return {}
 
-    def _conversation(self, request: Request) -> dict[str, Any]:
-        """The request's messages, as arguments of the API."""
+    def _conversation(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """Messages that the API takes, whatever context made them, as its arguments."""
         raise NotImplementedError
 
     def _definition(self, tool: ToolDefinition) -> dict[str, Any]:

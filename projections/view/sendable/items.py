@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from eventctx.messages.response_items import (
     ID_OF_CALL,
     REFERENCE,
-    described,
     is_item,
     type_of,
 )
 from eventctx.projections.view.render import ERASED
 from eventctx.projections.view.sendable.rows import Row, RowChange, Rows
-
-_LED_TO: Final = ("call", "hosted")
 
 
 def drop_lone_reasoning(rows: Rows) -> list[RowChange]:
@@ -37,11 +32,9 @@ def drop_lone_reasoning(rows: Rows) -> list[RowChange]:
 
 
 def _is_led_to(row: Row) -> bool:
-    """Whether a row is what reasoning leads to: more of it, a call, or words of the model."""
-    if is_item(row):
-        item = type_of(row)
-        return item in ("reasoning", REFERENCE) or described(row).sort in _LED_TO
-    return row.get("role") == "assistant"
+    """Whether a row is part of an answer. An unknown item more likely is than not."""
+    given = str(row.get("type")).endswith(("_output", "_response"))
+    return row.get("role", "assistant") == "assistant" and not given
 
 
 def _was_reasoning(row: Row) -> bool:

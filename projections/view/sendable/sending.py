@@ -157,4 +157,9 @@ def sent_rows(
     entries: Sequence[Entry], bodies: Mapping[tuple[int, int], bytes | None]
 ) -> list[Row]:
     """The rows of a request as they are sent, each one the caller's own. As ``rows_of_request``."""
-    return [row for row in rows_of_request(entries, bodies)[0] if row is not None]
+    return sendable(render(entries, bodies))
+
+
+def sendable(rows: Sequence[Row]) -> list[Row]:
+    """The rows that are sent, as a provider takes them."""
+    return [row for row in make_sendable(rows)[0] if row is not None]

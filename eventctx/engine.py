@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from eventctx.aio import awaited_first, run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
-from eventctx.errors import InvalidSetting, NotOpened, StoreReadOnly
+from eventctx.errors import InvalidSetting, NotOpened
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks

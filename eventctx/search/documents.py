@@ -123,7 +123,7 @@ def _numbers_after(found: Sequence[Document], lineage: Lineage) -> list[int]:
 def _text(data: bytes) -> str:
     try:
         message = decode_body(data)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return ""
     return text_of(message) if isinstance(message, dict) else ""
 

@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 
 from eventctx.aio import awaited_first, run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
-from eventctx.errors import InvalidSetting, NotOpened, StoreReadOnly
+from eventctx.errors import InvalidSetting, NotOpened
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
@@ -183,8 +183,7 @@ class Engine:
     async def _check_store(self) -> None:
         """Compare the store with its newest receipt, and finish an erasure that was cut off."""
         await self._receipts.check_store()
-        with suppress(StoreReadOnly):
-            await self._destruction.finish()
+        await self._destruction.resume()
 
     async def _catch_up(self, session: str) -> None:
         """Let the sinks fold a session's present records, outside the loop's thread."""

@@ -139,8 +139,9 @@ def _takes(logger: Any, level: Level) -> bool:
 
 
 def _failed(event: Event | Unknown) -> bool:
-    failed = getattr(event, "outcome", None) == "failed"
-    return failed or getattr(event, "status", None) in ("error", "lost")
+    if getattr(event, "outcome", None) == "failed" or getattr(event, "fallback", None) is not None:
+        return True
+    return getattr(event, "status", None) in ("error", "lost")
 
 
 def _message(fields: dict[str, Any]) -> str:

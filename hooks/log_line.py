@@ -82,7 +82,8 @@ def lines(
 def level_of(fields: dict[str, Any]) -> Level:
     """Return the level of a line."""
     failed = fields.get("outcome") == "failed" or fields.get("status") in ("error", "lost")
-    return level_for(fields["event"], failed)
+    # Another policy decided, because the chosen one failed.
+    return level_for(fields["event"], failed or fields.get("fallback") is not None)
 
 
 def level_for(kind: str, failed: bool) -> Level:

@@ -12,6 +12,7 @@ from eventctx.comparison import baselines
 from eventctx.comparison.drive import TARGET, THRESHOLD
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.messages.encoding import decode_json
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.named import (
     ALIASES,
@@ -203,6 +204,6 @@ def _check_shares(contender: Contender) -> None:
 
 def _value(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except msgspec.DecodeError:
         return text

@@ -13,6 +13,7 @@ from eventctx.errors import DecodeError
 from eventctx.importers.recording.packing import unpacked
 from eventctx.log.naming import position_name
 from eventctx.log.record import Body, Record
+from eventctx.messages.encoding import decode_json
 from eventctx.projections import numbering
 from eventctx.queries.timelines.key_frames import timeline_at
 
@@ -99,6 +100,6 @@ def _raw_json(record: Record) -> dict[str, Any]:
 def _embedded(data: bytes) -> Any:
     """Stored JSON as it is; other bytes as text."""
     try:
-        return msgspec.Raw(data) if msgspec.json.decode(data) is not None else None
+        return msgspec.Raw(data) if decode_json(data) is not None else None
     except msgspec.DecodeError:
         return data.decode("utf-8", errors="backslashreplace")

@@ -6,17 +6,25 @@ import gc
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import msgspec
 
-from eventctx.errors import InvalidMessage
+from eventctx.errors import DecodeError, InvalidMessage
 
 _encoder = msgspec.json.Encoder()
 _json = msgspec.json.Decoder()
 
 MAX_DEPTH = 200
 """Deepest nesting of a message; the decoders of most hosts give up not far above."""
+
+MAX_READ_DEPTH = 256
+"""Deepest nesting of JSON that is read: a message, and the line of a file around it."""
+
+
+class NotJson(DecodeError, msgspec.DecodeError):
+    """Bytes that are no JSON, or JSON that is nested deeper than is read."""
 
 
 def encode_message(message: object) -> bytes:
@@ -30,9 +38,24 @@ def encode_message(message: object) -> bytes:
     return encode_plain(plain_message(message))
 
 
-def may_be_too_deep(data: bytes) -> bool:
-    """Whether JSON text may be nested deeper than ``MAX_DEPTH``, told without a walk."""
-    return data.count(b"[") + data.count(b"{") > MAX_DEPTH
+def may_be_too_deep(data: bytes | str, limit: int = MAX_DEPTH) -> bool:
+    """Whether JSON text may be nested deeper than ``limit``, told without a walk."""
+    if isinstance(data, str):
+        return data.count("[") + data.count("{") > limit
+    return data.count(b"[") + data.count(b"{") > limit
+
+
+def is_deeper(value: Any, limit: int) -> bool:
+    """Whether a decoded value has more than ``limit`` levels."""
+    waiting = [(value, 1)]
+    while waiting:
+        one, depth = waiting.pop()
+        if type(one) is dict or type(one) is list:
+            if depth > limit:
+                return True
+            inner = one.values() if type(one) is dict else one
+            waiting += [(i, depth + 1) for i in inner if type(i) is dict or type(i) is list]
+    return False
 
 
 def encode_plain(message: dict[str, Any]) -> bytes:
@@ -52,24 +75,43 @@ def plain_message(message: object) -> dict[str, Any]:
         raise InvalidMessage("$", _described(message), "a dict")
     if _is_plain(message):
         return message
-    _refuse(message, "$", 0)
-    made: dict[str, Any] = _of_base_types(message)
-    return made
+    _refuse(message)
+    return _of_base_types(message)
 
 
 def decode_body(data: bytes) -> Any:
-    """The value of a body; a new object on every call. Raises msgspec.DecodeError."""
+    """The value of a body; a new object on every call. Raises NotJson."""
+    return decode_json(data)
+
+
+def decode_json(text: bytes | str, limit: int = MAX_READ_DEPTH) -> Any:
+    """The value of JSON that anybody may have written, of at most ``limit`` levels.
+
+    Raises NotJson, and no other error, whatever the text is.
+    """
+    value = _decode(text, limit)
+    if _is_too_deep(value, text, limit):
+        raise _too_deep(limit)
+    return value
+
+
+def _decode(text: bytes | str, limit: int) -> Any:
     try:
-        return _json.decode(data)
-    except (RecursionError, UnicodeDecodeError) as error:
-        raise _no_json(error) from error
+        return _json.decode(text)
+    except RecursionError as error:
+        raise _too_deep(limit) from error
+    except UnicodeError as error:
+        raise NotJson(f"expected text in UTF-8: {error}") from error
+    except msgspec.DecodeError as error:
+        raise NotJson(str(error)) from error
 
 
-def _no_json(error: RecursionError | UnicodeDecodeError) -> msgspec.DecodeError:
-    """What msgspec does not raise itself: its own error for bytes that are no JSON."""
-    if isinstance(error, UnicodeDecodeError):
-        return msgspec.DecodeError(f"expected text in UTF-8: {error}")
-    return msgspec.DecodeError("expected at most 200 levels, found deeper nesting")
+def _is_too_deep(value: Any, text: bytes | str, limit: int = MAX_READ_DEPTH) -> bool:
+    return may_be_too_deep(text, limit) and is_deeper(value, limit)
+
+
+def _too_deep(limit: int) -> NotJson:
+    return NotJson(f"expected JSON of at most {limit} levels, found deeper nesting")
 
 
 MANY = 1_000
@@ -83,12 +125,16 @@ that its memory is reused instead of requested from the system every time."""
 def decode_bodies(parts: list[bytes]) -> list[Any]:
     """Decode many bodies in few passes, which is cheaper than one by one.
 
-    Raises msgspec.DecodeError.
+    Raises NotJson.
     """
     messages: list[Any] = []
     with collector_paused(len(parts)):
         for first in range(0, len(parts), PASS):
-            messages += decode_body(b"[" + b",".join(parts[first : first + PASS]) + b"]")
+            some = parts[first : first + PASS]
+            found = _decode(b"[" + b",".join(some) + b"]", MAX_READ_DEPTH)
+            if any(map(_is_too_deep, found, some)):
+                raise _too_deep(MAX_READ_DEPTH)
+            messages += found
     return messages
 
 
@@ -112,26 +158,32 @@ def collector_paused(messages: int) -> Iterator[None]:
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 
 
-def _is_plain(value: Any, depth: int = 0) -> bool:
+# No walk recurses: a caller's stack may be deep already, and a message may be nested without end.
+
+
+def _is_plain(message: dict[Any, Any]) -> bool:
     """The fast pass: true when the walk below would find nothing. It builds no paths."""
-    kind = type(value)
-    if kind is str:
-        return value.isascii() or _encodes(value)
-    if kind is dict:
-        if depth >= MAX_DEPTH:
+    waiting: list[tuple[Any, int]] = [(message, 1)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > MAX_DEPTH:
             return False
-        for key, item in value.items():
-            if type(key) is not str or not (key.isascii() or _encodes(key)):
+        items = value
+        if type(value) is dict:
+            for key in value:
+                if type(key) is not str or not (key.isascii() or _encodes(key)):
+                    return False
+            items = value.values()
+        for item in items:
+            kind = type(item)
+            if kind is str:
+                if not (item.isascii() or _encodes(item)):
+                    return False
+            elif kind is dict or kind is list:
+                waiting.append((item, depth + 1))
+            elif not _is_plain_scalar(item):
                 return False
-            # Most values in a message are short ASCII texts, which skip one call here.
-            if type(item) is str and item.isascii():
-                continue
-            if not _is_plain(item, depth + 1):
-                return False
-        return True
-    if kind is list:
-        return depth < MAX_DEPTH and all(_is_plain(item, depth + 1) for item in value)
-    return _is_plain_scalar(value)
+    return True
 
 
 def _is_plain_scalar(value: Any) -> bool:
@@ -143,43 +195,74 @@ def _is_plain_scalar(value: Any) -> bool:
     return kind is bool or value is None
 
 
-def _refuse(value: Any, path: str, depth: int) -> None:
+def _refuse(message: dict[Any, Any]) -> None:
     """Raise InvalidMessage with the path of the first thing that cannot be stored."""
-    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
-        raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
-    if type(value) is dict:
-        names: set[str] = set()
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
-            name = str.__str__(key)
-            if not _encodes(name):
-                raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
-            if name in names:
-                raise InvalidMessage(path, f"the key {name!r} twice", "every key once")
-            names.add(name)
-            _refuse(item, f"{path}.{name}", depth + 1)
-    elif type(value) is list:
-        for index, item in enumerate(value):
-            _refuse(item, f"{path}[{index}]", depth + 1)
-    elif isinstance(value, str):
-        if not _encodes(str.__str__(value)):
-            raise InvalidMessage(path, "a lone surrogate", "text that UTF-8 can hold")
-    elif not _is_plain_scalar(_of_base_types(value)):
-        raise _refused_scalar(value, path)
+    levels: list[Iterator[tuple[str, Any]]] = [iter([("$", message)])]
+    while levels:
+        path, value = next(levels[-1], ("", levels))
+        if value is levels:
+            levels.pop()
+        elif isinstance(value, dict | list):
+            if len(levels) > MAX_DEPTH:
+                raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
+            if type(value) is dict:
+                levels.append(_checked_items(value, path))
+            elif type(value) is list:
+                levels.append(zip(_places(path), value, strict=False))
+            else:
+                raise _refused_scalar(value, path)
+        elif isinstance(value, str):
+            if not _encodes(str.__str__(value)):
+                raise InvalidMessage(path, "a lone surrogate", "text that UTF-8 can hold")
+        elif not _is_plain_scalar(_scalar_of_base_type(value)):
+            raise _refused_scalar(value, path)
 
 
-def _of_base_types(value: Any) -> Any:
-    """A new value without subclasses of str, int and float; others are left as they are.
+def _checked_items(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+    """The values of a dict with their paths. Raises InvalidMessage for a key."""
+    names: set[str] = set()
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
+        name = str.__str__(key)
+        if not _encodes(name):
+            raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
+        if name in names:
+            raise InvalidMessage(path, f"the key {name!r} twice", "every key once")
+        names.add(name)
+        yield f"{path}.{name}", item
+
+
+def _places(path: str) -> Iterator[str]:
+    return (f"{path}[{index}]" for index in count())
+
+
+def _of_base_types(message: dict[str, Any]) -> dict[str, Any]:
+    """A new message without subclasses of str, int and float.
 
     The base types' own methods make the copy, since ``str()`` of an enum is its name.
     """
-    kind = type(value)
-    if kind is dict:
-        return {str.__str__(key): _of_base_types(item) for key, item in value.items()}
-    if kind is list:
-        return [_of_base_types(item) for item in value]
-    if kind is bool or value is None:
+    made: dict[str, Any] = {}
+    waiting: list[tuple[Any, Any]] = [(message, made)]
+
+    def copied(item: Any) -> Any:
+        if type(item) is not dict and type(item) is not list:
+            return _scalar_of_base_type(item)
+        copy: Any = type(item)()
+        waiting.append((item, copy))
+        return copy
+
+    while waiting:
+        value, copy = waiting.pop()
+        if type(value) is dict:
+            copy.update({str.__str__(key): copied(item) for key, item in value.items()})
+        else:
+            copy.extend([copied(item) for item in value])
+    return made
+
+
+def _scalar_of_base_type(value: Any) -> Any:
+    if type(value) is bool or value is None:
         return value
     if isinstance(value, str):
         return str.__str__(value)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.messages.encoding import MAX_DEPTH
+from eventctx.messages.encoding import MAX_DEPTH, decode_json
 from eventctx.messages.parts import Part, parts_of_result, read_parts
 from eventctx.patterns import pattern
 
@@ -146,8 +146,8 @@ def _add_or_open(text: str, parts: list[str]) -> None:
     """Add a text; of JSON the decoded values, since JSON writes a line break as a letter n."""
     if text[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]"):
         try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            value = decode_json(text)
+        except msgspec.DecodeError:
             pass
         else:
             _walk(value, parts, hidden=frozenset())

@@ -16,6 +16,7 @@ import msgspec
 
 from eventctx.messages import response_items as items
 from eventctx.messages.demands import MOST_DEMANDS, demands_in, demands_of
+from eventctx.messages.encoding import decode_json
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
@@ -346,7 +347,7 @@ def _shorter_arguments(value: Any, number: int, characters: int) -> Any:
         return value
     # A JSON text must stay JSON: providers parse it again.
     try:
-        parsed = msgspec.json.decode(value)
+        parsed = decode_json(value)
     except msgspec.DecodeError:
         return cut(value, number, characters)
     return msgspec.json.encode(_shorter_values(parsed, number, characters)).decode()

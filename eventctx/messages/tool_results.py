@@ -21,6 +21,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.messages.encoding import decode_json
+
 KIND: Final = "ToolFailed"
 """The type of a failure whose result names none."""
 
@@ -111,8 +113,8 @@ def answer_of_copy(result: object) -> str | None:
 
 def _decoded(text: str) -> object:
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return decode_json(text)
+    except msgspec.DecodeError:
         return None
 
 

@@ -26,6 +26,7 @@ from eventctx.importers.formats.cassettes.tape import KEPT_HEADERS, as_written, 
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.naming import session_name
 from eventctx.log.private_files import FILE_RIGHTS, make_folder
+from eventctx.messages.encoding import decode_json
 from eventctx.proxy.call_copy import MOST_KEPT, Headers, SeenCall
 
 _log = logging.getLogger("eventctx.record")
@@ -151,7 +152,7 @@ def row_of(call: SeenCall) -> dict[str, Any] | None:
     path = call.path.partition("?")[0].rstrip("/")
     sent_bytes = unpacked(call.sent, _header(call.headers, "content-encoding"))
     try:
-        sent = msgspec.json.decode(sent_bytes)
+        sent = decode_json(sent_bytes)
     except msgspec.DecodeError:
         return None
     asked = Exchange(0, call.method, call.host, path, sent, call.status, None, None, {})
@@ -180,7 +181,7 @@ def row_of(call: SeenCall) -> dict[str, Any] | None:
 def _value(data: bytes) -> object:
     """A body as JSON; one that is streamed as its text."""
     try:
-        return msgspec.json.decode(data)
+        return decode_json(data)
     except msgspec.DecodeError:
         return data.decode(errors="replace")
 

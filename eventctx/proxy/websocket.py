@@ -132,7 +132,7 @@ class _Messages:
 
 
 def _typed(message: bytes) -> _Typed:
-    with suppress(msgspec.MsgspecError):
+    with suppress(msgspec.MsgspecError, RecursionError):
         return msgspec.json.decode(message, type=_Typed)
     return _Typed()
 

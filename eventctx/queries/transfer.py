@@ -215,7 +215,7 @@ def _bytes(data: bytes) -> _Bytes:
     if data[:1] in (b"{", b"["):
         try:
             raw = _is_json(data)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         else:
             if bytes(raw) == data and b"\n" not in data and b"\r" not in data:

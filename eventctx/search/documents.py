@@ -76,6 +76,11 @@ def erased(record: Record) -> list[Address]:
     return [Address(position, index) for position, index in event.bodies]
 
 
+def deleted(batch: Sequence[Record]) -> list[str]:
+    """The streams that ``batch`` says were deleted. Their names are not used again."""
+    return [record.stream for record in batch if record.type == "session:deleted"]
+
+
 def read(
     batch: Sequence[Record],
     lineages: Mapping[str, Lineage],
@@ -118,7 +123,7 @@ def _numbers_after(found: Sequence[Document], lineage: Lineage) -> list[int]:
 def _text(data: bytes) -> str:
     try:
         message = decode_body(data)
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.DecodeError:
         return ""
     return text_of(message) if isinstance(message, dict) else ""
 

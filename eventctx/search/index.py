@@ -106,8 +106,11 @@ class TextIndex(Protocol):
         to: Mark,
         documents: Sequence[Document],
         gone: Sequence[Gone] = (),
+        deleted: Sequence[str] = (),
     ) -> bool:
-        """Index ``documents``, then remove ``gone``, and set the mark to ``to``, all in one step.
+        """Index ``documents``, remove ``gone``, and set the mark to ``to``, all in one step.
+
+        Of the streams ``deleted`` all messages are removed, with their places.
 
         Returns false and changes nothing if the mark is not ``after``: another one was faster.
         """

@@ -78,6 +78,17 @@ UPDATE eventctx.recall_marks k SET messages = k.messages - had.messages,
 FROM (SELECT count(*) AS messages, sum(gone.length) AS length FROM gone) AS had
 WHERE k.tenant = current_user AND had.messages > 0
 """
+_REMOVE: Final = """
+WITH gone AS (
+  DELETE FROM eventctx.recall_messages WHERE stream = ANY($1) AND tenant = current_user
+  RETURNING id, length, pieces),
+pieces AS (DELETE FROM eventctx.recall_pieces p USING gone WHERE p.message = gone.id)
+UPDATE eventctx.recall_marks k SET messages = k.messages - had.messages,
+  length = k.length - had.length
+FROM (SELECT count(*) FILTER (WHERE gone.pieces > 0) AS messages, sum(gone.length) AS length,
+  count(*) AS places FROM gone) AS had
+WHERE k.tenant = current_user AND had.places > 0
+"""
 _CLEAR: Final = """
 WITH gone AS (DELETE FROM eventctx.recall_messages WHERE tenant = current_user RETURNING id),
 pieces AS (DELETE FROM eventctx.recall_pieces p USING gone WHERE p.message = gone.id)
@@ -137,6 +148,7 @@ class PostgresTextIndex:
         to: Mark,
         documents: Sequence[Document],
         gone: Sequence[Gone] = (),
+        deleted: Sequence[str] = (),
     ) -> bool:
         """See ``TextIndex.extend``."""
 
@@ -154,7 +166,8 @@ class PostgresTextIndex:
                      int8(length)),
                 )  # fmt: skip
                 forgotten = _forget(connection, gone)
-            if forgotten:
+                removed = _remove(connection, deleted)
+            if forgotten or removed:
                 scrub(connection)
             return True
 
@@ -326,6 +339,17 @@ def _forget(connection: ServerConnection, gone: Sequence[Gone]) -> bool:
     if changed:
         note_erasure(connection, WORDS_TABLES)
     return changed > 0
+
+
+def _remove(connection: ServerConnection, deleted: Sequence[str]) -> bool:
+    """Remove all messages of these streams, and return whether there were any."""
+    if not deleted:
+        return False
+    names = encoding.blobs(TEXTS, [text(name) for name in deleted])
+    changed = connection.count(_REMOVE, (TEXTS,), (names,)) > 0
+    if changed:
+        note_erasure(connection, WORDS_TABLES)
+    return changed
 
 
 def _clear(connection: ServerConnection) -> None:

@@ -2,8 +2,9 @@
 
 Every search first brings the index up to date (``catch_up``). The index may be lost, and a body may
 be erased, between two steps: ``IndexLost`` starts a search again, and a hit whose body is erased is
-removed from the index and the search repeated, both at most ``_ATTEMPTS`` times. Invariant: a text
-that is returned was read from the store for this search, so an erased message is never returned.
+removed from the index and the search repeated, both at most ``_ATTEMPTS`` times. Invariants: a text
+that is returned was read from the store for this search, so an erased message is never returned;
+and every batch of records moves the mark, so an index that is not disturbed reaches the end.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Recall:
             raise InvalidSetting(
                 f"limit: expected an int from 1 to {MAX_LIMIT}, found {shown(limit)}"
             )
-        lineage = None if session is None else await self._lineage(session)
+        lineage = None if session is None else await self._lineage_now(session)
         terms = parse(query)
         if not terms:
             return []
@@ -164,7 +165,7 @@ class Recall:
             raise InvalidSetting(
                 f"message: expected a message number from 0, found {shown(number)}"
             )
-        lineage = await self._lineage(session)
+        lineage = await self._lineage_now(session)
         for attempt in range(_ATTEMPTS):
             try:
                 reached = await self.catch_up()
@@ -213,10 +214,19 @@ class Recall:
         # fill it at the same time, which wastes work but does no harm.
         lock = self._filling.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         async with lock:
-            while True:
-                done, mark = await self._reached_the_end()
+            furthest, stuck = -1, 0
+            while stuck < _ATTEMPTS:
+                begun = await asyncio.to_thread(self._index.mark)
+                done, mark = await self._reached_the_end(begun)
                 if done:
                     return mark
+                # Another process that fills the index moves the mark, one that clears it does not.
+                position = -1 if begun is None else begun.position
+                stuck = 0 if position > furthest else stuck + 1
+                furthest = max(furthest, position)
+                if stuck == _ATTEMPTS // 2:
+                    await asyncio.to_thread(self._index.clear)  # it is damaged
+            raise _lost()
 
     async def _check_kept(self, reached: Mark | None) -> None:
         """Raise IndexLost if the index holds less than it did when it was brought up to date.
@@ -228,12 +238,11 @@ class Recall:
         if reached is not None and (mark is None or mark.position < reached.position):
             raise IndexLost("the index was rolled back")
 
-    async def _reached_the_end(self) -> tuple[bool, Mark | None]:
-        """Index all records from the mark on, and return whether that was done, and the new mark.
+    async def _reached_the_end(self, mark: Mark | None) -> tuple[bool, Mark | None]:
+        """Index all records after ``mark``, and return whether that was done, and the new mark.
 
-        It was not if another task or process moved the mark.
+        It was not if another task or process moved the mark, or the index had to be cleared.
         """
-        mark = await asyncio.to_thread(self._index.mark)
         waiting_for_mark = mark is not None
         batch: list[Record] = []
         size = 0
@@ -245,9 +254,6 @@ class Recall:
                     waiting_for_mark = False
                     if mark == _mark_of(record):
                         continue
-                    return await self._cleared()
-                if mark is not None and record.type == "session:deleted":
-                    # Its messages may be anywhere in the index. A new one has none of them.
                     return await self._cleared()
                 batch.append(record)
                 size += sum([len(body.data or b"") for body in record.bodies])
@@ -267,13 +273,23 @@ class Recall:
         return False, None
 
     async def _put(self, after: Mark | None, batch: Sequence[Record]) -> bool:
+        deleted = recall.deleted(batch)
+        for stream in deleted:
+            self._lineages.pop(stream, None)  # a fork that is deleted is none any more
         lineages = {stream: await self._lineage(stream) for stream in {r.stream for r in batch}}
 
         def index() -> bool:
             documents, gone = recall.read(batch, lineages, self._index.following)
-            return self._index.extend(after, _mark_of(batch[-1]), documents, gone)
+            return self._index.extend(after, _mark_of(batch[-1]), documents, gone, deleted)
 
         return await asyncio.to_thread(index)
+
+    async def _lineage_now(self, stream: str) -> Lineage:
+        """The segments of the stream, which another process may have deleted meanwhile."""
+        info = await self._store.head(stream)
+        if info is None or info.deleted:
+            self._lineages.pop(stream, None)
+        return await self._lineage(stream)
 
     async def _lineage(self, stream: str) -> Lineage:
         """The segments of the stream, its own first. Raises StreamNotFound, LogCorrupted."""

@@ -78,6 +78,7 @@ class SqliteTextIndex:
         to: Mark,
         documents: Sequence[Document],
         gone: Sequence[Gone] = (),
+        deleted: Sequence[str] = (),
     ) -> bool:
         """See ``TextIndex.extend``."""
 
@@ -86,6 +87,7 @@ class SqliteTextIndex:
                 return False
             _insert(connection, documents)
             _forget(connection, gone)
+            _remove(connection, deleted)
             connection.execute("INSERT OR REPLACE INTO mark VALUES(1, ?, ?)", to).fetchall()
             return True
 
@@ -260,6 +262,24 @@ def _forget(connection: apsw.Connection, gone: Sequence[Gone]) -> None:
         "stream=(SELECT id FROM streams WHERE name=?) AND position=? AND idx=?)",
         gone,
     )
+    _merge(connection, before)
+
+
+def _remove(connection: apsw.Connection, deleted: Sequence[str]) -> None:
+    before = connection.total_changes()
+    names = [(name,) for name in deleted]
+    of_stream = "stream=(SELECT id FROM streams WHERE name=?)"
+    connection.executemany(
+        f"DELETE FROM words WHERE rowid IN (SELECT id FROM messages WHERE {of_stream})",  # noqa: S608
+        names,
+    )
+    connection.executemany(f"DELETE FROM messages WHERE {of_stream}", names)  # noqa: S608
+    connection.executemany("DELETE FROM streams WHERE name=?", names)
+    _merge(connection, before)
+
+
+def _merge(connection: apsw.Connection, before: int) -> None:
+    """Merge the pages of all words if rows were deleted since there were ``before`` changes."""
     if connection.total_changes() > before:
         # The words of a deleted row stay legible in the file until its pages are merged.
         connection.execute("INSERT INTO words(words) VALUES('optimize')").fetchall()

@@ -6,6 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.log.arguments import shown
+from eventctx.messages.encoding import decode_json
 from eventctx.messages.recall_text import TOOL_NAME
 
 __all__ = ["DESCRIPTION", "FOUND", "TOOL_NAME", "RecallArguments", "parameters", "read_arguments"]
@@ -19,7 +21,6 @@ DESCRIPTION: Final = (
 FOUND: Final = "Best matches first. To read one in full, call again with its number as `message`."
 
 _USAGE: Final = 'Expected {"query": "words to look for"} or {"message": 12}.'
-_SHOWN: Final = 80
 _MOST: Final = 2**62
 
 
@@ -63,8 +64,8 @@ def read_arguments(arguments: object) -> RecallArguments | str:
     """
     if isinstance(arguments, str | bytes):
         try:
-            arguments = msgspec.json.decode(arguments)
-        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            arguments = decode_json(arguments)
+        except msgspec.DecodeError:
             return f"The arguments are no JSON. {_USAGE}"
     if not isinstance(arguments, dict):
         return f"The arguments are a {type(arguments).__name__}, not an object. {_USAGE}"
@@ -72,9 +73,9 @@ def read_arguments(arguments: object) -> RecallArguments | str:
     if message not in (None, ""):
         number, first = _number(message), 0 if start in (None, "") else _number(start)
         if number is None:
-            return f"`message` must be a message number from 0, not {_shown(message)}. {_USAGE}"
+            return f"`message` must be a message number from 0, not {shown(message)}. {_USAGE}"
         if first is None:
-            return f"`start` must be a number of characters from 0, not {_shown(start)}."
+            return f"`start` must be a number of characters from 0, not {shown(start)}."
         return RecallArguments(message=number, start=first)
     if isinstance(query, str) and query.strip():
         # Summaries and indexes name messages in this form, so a model asks for them in it.
@@ -82,7 +83,7 @@ def read_arguments(arguments: object) -> RecallArguments | str:
         return RecallArguments(query) if named is None else RecallArguments(message=named)
     if query is None or isinstance(query, str):
         return f"There is nothing to look for. {_USAGE}"
-    return f"`query` must be a text, not {_shown(query)}. {_USAGE}"
+    return f"`query` must be a text, not {shown(query)}. {_USAGE}"
 
 
 def _number(value: object) -> int | None:
@@ -94,8 +95,3 @@ def _number(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value <= _MOST else None
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

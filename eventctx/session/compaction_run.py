@@ -135,6 +135,9 @@ class CompactionRun:
         if decision.plan is None:
             if self.is_open or self._cause.trigger in ("threshold", "manual"):
                 return self._ended_without(frame, "skipped", self._deciding.error)
+            if self._deciding.fallback is not None:  # nothing changes, but the policy failed
+                ended = self._ended_without(frame, "skipped", self._deciding.error)
+                return ended._replace(overflow=decision.overflow)
             return Decided((), None, view, decision.overflow)
         return self._ended(frame, decision.after, decision.plan, decision.overflow)
 

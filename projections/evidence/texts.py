@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.messages.encoding import decode_json
 from eventctx.messages.media import shown_of
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import Part, parts_of_result, read_parts
@@ -69,8 +70,8 @@ def _add_arguments(value: object, texts: list[str]) -> None:
     """Add the string leaves of arguments, which most dialects write as JSON in a string."""
     if isinstance(value, str) and value[:1] in ("{", "["):
         # A custom tool's own text may begin so, too, and JSON may have been cut.
-        with suppress(msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-            value = msgspec.json.decode(value)
+        with suppress(msgspec.DecodeError):
+            value = decode_json(value)
     _add_leaves(value, texts)
 
 

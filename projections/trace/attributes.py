@@ -275,6 +275,9 @@ def _compacted(event: events.PostCompact, record: Record) -> Closing:
     closed = _ended("compact", event.outcome, event.error, known)
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"
+    if event.fallback is not None:
+        # The compaction succeeded, so the status is no error's; the policy's failure is told here.
+        closed.attributes[conv.ERROR_TYPE] = error_of(None, event.error).type
     return closed
 
 

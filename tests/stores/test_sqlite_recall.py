@@ -21,19 +21,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import eventctx
 from eventctx.errors import EventctxError, StoreUnavailable
 from eventctx.log.codec import encode_event
-from eventctx.log.events import Cleared, Erased, MessageAdded, MessagesSet, SessionFork
+from eventctx.log.events import (
+    Cleared,
+    Erased,
+    MessageAdded,
+    MessagesSet,
+    SessionDeleted,
+    SessionFork,
+)
 from eventctx.log.record import Draft, make_body
 from eventctx.log.store import ANY, Address
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import transcript
+from eventctx.search import recall as searching
 from eventctx.search.index import Document, Gone, Mark, Place, Term
 from eventctx.search.query import words
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
+from eventctx.session.evidence.unfinished import ERASING
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 
@@ -84,6 +94,7 @@ steps = st.lists(
     | st.tuples(st.just("clear"), st.integers(0, 3))
     | st.tuples(st.just("fork"), st.integers(0, 3), st.integers(0, 9))
     | st.tuples(st.just("erase"), st.integers(0, 3), st.integers(0, 9))
+    | st.tuples(st.just("delete"), st.integers(0, 3))
     | st.tuples(st.just("search"), st.sampled_from(VOCABULARY))
     | st.tuples(st.sampled_from(["lose", "damage", "reopen"])),
     max_size=25,
@@ -98,17 +109,22 @@ class Story:
         self.path = path
         self.recall = Recall(store, SqliteTextIndex(path))
         self.streams: list[str] = []
+        self.made = 0
         self.erased: set[tuple[str, int, int]] = set()
 
     def stream(self, chosen: int) -> str:
         return self.streams[chosen % len(self.streams)] if self.streams else "s0"
+
+    def name(self) -> str:
+        self.made += 1
+        return f"s{self.made}"
 
     async def play(self, step) -> None:
         await getattr(self, step[0])(*step[1:])
 
     async def add(self, chosen: int, text: str) -> None:
         if chosen == 3 or not self.streams:
-            self.streams.append(f"s{len(self.streams)}")
+            self.streams.append(self.name())
             chosen = -1
         await added(self.store, self.stream(chosen), text)
 
@@ -128,7 +144,7 @@ class Story:
 
     async def fork(self, chosen: int, back: int) -> None:
         if self.streams:
-            parent, child = self.stream(chosen), f"s{len(self.streams)}"
+            parent, child = self.stream(chosen), self.name()
             at = max(0, (await self.store.head(parent)).head - back)
             await self.store.fork(parent, at, child, draft_of(SessionFork(parent=parent, at=at)))
             self.streams.append(child)
@@ -143,6 +159,13 @@ class Story:
             for stream in self.streams:
                 if any((owner, address) == line[1:3] for line in await self.messages(stream)):
                     await self.store.append(stream, [draft_of(event)], ANY)
+
+    async def delete(self, chosen: int) -> None:
+        if self.streams and not await self.store.forks(name := self.stream(chosen)):
+            head = await self.store.head(name)
+            event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
+            await self.store.delete(name, draft_of(event), head.head)
+            self.streams.remove(name)
 
     async def lose(self) -> None:
         if self.path is not None:
@@ -212,29 +235,68 @@ def known_by(data: bytes) -> set[str]:
     return found
 
 
-async def played(story: Story, script) -> None:
-    for step in script:
-        await story.play(step)
-    for word in VOCABULARY[::3]:
-        await story.search(word)
+async def played(story: Story, script, batch: int = searching.BATCH_RECORDS) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(searching, "BATCH_RECORDS", batch)
+        async with asyncio.timeout(60):
+            for step in script:
+                await story.play(step)
+            for word in VOCABULARY[::3]:
+                await story.search(word)
     await story.recall.close()
     await story.store.close()
 
 
-@given(steps)
+batches = st.sampled_from([1, 2, 5, searching.BATCH_RECORDS])
+
+
+@given(steps, batches)
 @settings(deadline=None)
-def test_a_search_finds_what_a_scan_of_the_log_finds(script):
+def test_a_search_finds_what_a_scan_of_the_log_finds(script, batch):
     async def run():
-        await played(Story(MemoryStore(), None), script)
+        await played(Story(MemoryStore(), None), script, batch)
 
     asyncio.run(run())
 
 
-@given(steps)
-@settings(deadline=None, max_examples=25)
-def test_losing_the_file_at_any_point_changes_nothing(script):
+destructive = st.lists(
+    st.tuples(st.just("add"), st.sampled_from([0, 1, 3]), text | st.just("key " * 300))
+    | st.tuples(st.just("fork"), st.integers(0, 3), st.integers(0, 9))
+    | st.tuples(st.just("erase"), st.integers(0, 3), st.integers(0, 9))
+    | st.tuples(st.just("delete"), st.integers(0, 3))
+    | st.tuples(st.just("search"), st.sampled_from(VOCABULARY)),
+    min_size=8,
+    max_size=30,
+)
+
+
+@given(destructive, st.integers(1, 4), st.sampled_from([500, searching.BATCH_BYTES]))
+@settings(deadline=None, max_examples=60)
+def test_a_deletion_in_any_batch_ends_and_leaves_what_a_fresh_index_holds(script, batch, size):
     async def run(path: Path):
-        await played(Story(await SqliteStore.open(path), path), script)
+        story = Story(await SqliteStore.open(path), path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(searching, "BATCH_BYTES", size)
+            patch.setattr(searching, "BATCH_RECORDS", batch)
+            async with asyncio.timeout(60):
+                for step in script:
+                    await story.play(step)
+                fresh = Recall(story.store, SqliteTextIndex(None))
+                for word in VOCABULARY:
+                    assert await story.recall.search(word) == await fresh.search(word), word
+                await fresh.close()
+        await story.recall.close()
+        await story.store.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder) / "store.db"))
+
+
+@given(steps, batches)
+@settings(deadline=None, max_examples=25)
+def test_losing_the_file_at_any_point_changes_nothing(script, batch):
+    async def run(path: Path):
+        await played(Story(await SqliteStore.open(path), path), script, batch)
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run(Path(folder) / "store.db"))
@@ -267,6 +329,102 @@ async def test_the_index_is_kept_and_only_what_is_new_is_added(store, path):
     index.close()
     await added(store, "s", "hello")
     assert await numbers(store, path, "hello") == [n for n in range(21) if n != 3]
+
+
+LARGE = "filler " * 700_000  # more than one batch may hold
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+async def test_a_session_is_deleted_whose_mark_is_in_a_later_batch(path, indexed):
+    async with asyncio.timeout(60), eventctx.open(path) as engine:
+        for name in ("kept", "old"):
+            context = await engine.session(name)
+            await context.add_message({"role": "user", "content": f"secret {LARGE}{name}"})
+        if indexed:
+            assert len(await engine.recall("secret")) == 2
+        assert await engine.delete("old") == ["old"]
+        assert [one.session for one in await engine.recall("secret")] == ["kept"]
+    async with asyncio.timeout(60), eventctx.open(path) as engine:
+        assert (await engine.verify_store()).ok
+        found = await engine.recall("secret")
+    sidecar(path).unlink()
+    async with asyncio.timeout(60), eventctx.open(path) as engine:
+        assert await engine.recall("secret") == found
+        assert await engine.recall("old") == []
+
+
+async def test_a_store_whose_deletion_was_never_finished_opens(path):
+    async with eventctx.open(path) as engine:
+        for name in ("kept", "old"):
+            context = await engine.session(name)
+            await context.add_message({"role": "user", "content": f"secret {LARGE}{name}"})
+        head = await engine.store.head("old")
+        await engine.recall("nothing")
+        # The process that deleted was killed while it cleared the index again and again.
+        event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
+        await engine.store.save_checkpoint(ERASING, 1)
+        await engine.store.delete("old", draft_of(event), head.head)
+        engine.recaller()._index.clear()
+    async with asyncio.timeout(60), eventctx.open(path) as engine:
+        assert await engine.store.load_checkpoint(ERASING) == 0
+        assert [one.session for one in await engine.recall("secret")] == ["kept"]
+
+
+async def test_the_words_of_a_deleted_session_are_gone_from_the_file(store, path):
+    await added(store, "kept", "common words")
+    await added(store, "old", "zqxsecretqxz common")
+    assert await numbers(store, path, "zqxsecretqxz") == [0]
+    head = await store.head("old")
+    event = SessionDeleted(head.head, head.digest.hex(), head.head + 1)
+    await store.delete("old", draft_of(event), head.head)
+    assert await numbers(store, path, "common") == [0]
+    assert b"secretqxz" not in sidecar(path).read_bytes()
+
+
+@pytest.mark.parametrize("heals", [True, False])
+async def test_an_index_whose_mark_does_not_move_ends_a_search(
+    store, path, heals, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(searching, "BATCH_RECORDS", 1)
+    await added(store, "s", "hello")
+    assert await numbers(store, path, "hello") == [0]
+    await store.append("s", [draft_of(Cleared(messages=0)) for _ in range(3)], ANY)
+    with sqlite3.connect(sidecar(path)) as index:
+        index.execute("CREATE TRIGGER stuck BEFORE INSERT ON mark BEGIN SELECT RAISE(IGNORE); END")
+    index.close()
+    async with asyncio.timeout(60):
+        if heals:
+            assert await numbers(store, path, "hello") == [0]
+            return
+        # Somebody puts the damaged file in its place each time that it is removed.
+        shutil.copy(sidecar(path), tmp_path / "stuck")
+        unlink = Path.unlink
+
+        def restored(place: Path, missing_ok: bool = False) -> None:
+            unlink(place, missing_ok)
+            if place == sidecar(path):
+                shutil.copy(tmp_path / "stuck", place)
+
+        monkeypatch.setattr(Path, "unlink", restored)
+        with pytest.raises(StoreUnavailable, match="lost 12 times"):
+            await numbers(store, path, "hello")
+
+
+async def test_a_store_opens_whose_index_somebody_locked(path, caplog):
+    async with eventctx.open(path) as engine:
+        context = await engine.session("s")
+        await context.add_message({"role": "user", "content": "hello"})
+        await engine.recall("hello")
+        await engine.store.save_checkpoint(ERASING, 1)
+    other = apsw.Connection(str(sidecar(path)))
+    other.execute("BEGIN EXCLUSIVE")
+    async with asyncio.timeout(60), eventctx.open(path) as engine:
+        assert "may still be in the search index" in caplog.text
+        assert await engine.store.load_checkpoint(ERASING) == 1
+        assert len(await engine.transcript("s")) == 1
+    other.close()
+    async with eventctx.open(path) as engine:
+        assert await engine.store.load_checkpoint(ERASING) == 0
 
 
 async def test_no_text_lies_in_the_file(store, path):

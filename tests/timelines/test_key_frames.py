@@ -240,6 +240,20 @@ async def test_a_file_that_cannot_be_used_only_costs_time(harm: str, tmp_path: P
     await check_all(store, KeyFrames(store, kept, every=EVERY))
 
 
+async def test_a_frame_of_another_log_in_a_file_that_may_not_be_deleted_only_costs_time(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    await filled(store)
+    await KeyFrames(store, FrameFiles(tmp_path / "store.db"), every=EVERY).at("s")
+    file = the_file(tmp_path)
+    records = await records_of(store)
+    data = file.read_bytes()
+    file.write_bytes(_flipped(data, 0.0, data.index(records[2 * EVERY - 1].digest)))
+    kept = FrameFiles(tmp_path / "store.db", read_only=True)
+    await check_all(store, KeyFrames(store, kept, every=EVERY))
+
+
 async def test_somebody_elses_file_is_left_alone(tmp_path: Path) -> None:
     store = MemoryStore()
     await filled(store)

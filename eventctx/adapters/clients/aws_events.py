@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.messages.encoding import decode_json
+
 _PRELUDE: Final = struct.Struct(">III")
 _CHECKSUM: Final = 4
 
@@ -36,8 +38,8 @@ def events_of_aws(content: bytes) -> list[dict[str, Any]]:
 
 def _event(payload: bytes) -> dict[str, Any] | None:
     try:
-        frame = msgspec.json.decode(payload)
-        event = msgspec.json.decode(b64decode(frame["bytes"]))
+        frame = decode_json(payload)
+        event = decode_json(b64decode(frame["bytes"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         return None
     return event if isinstance(event, dict) else None

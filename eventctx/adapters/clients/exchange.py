@@ -22,6 +22,7 @@ from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.canonical import digest_of
+from eventctx.messages.encoding import decode_json
 from eventctx.session.answers.sent_form import api_form
 from eventctx.session.observed import OwnRequest
 
@@ -85,10 +86,10 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
         fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
         messages = _messages(fields.get(api.messages))
         body = {
-            name: msgspec.json.decode(raw) for name, raw in fields.items() if name != api.messages
+            name: decode_json(bytes(raw)) for name, raw in fields.items() if name != api.messages
         }
         rows = _rows(messages, before)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     marks: tuple[CacheMark, ...] = ()
     if _MARK in content:  # most bodies have none, and to look everywhere takes a while
@@ -130,7 +131,7 @@ def _marks(body: Row, field: str, messages: Sequence[msgspec.Raw]) -> Iterator[C
     yield from cache_marks(body)
     for at, raw in enumerate(messages):
         if _MARK in bytes(raw):
-            yield from cache_marks(msgspec.json.decode(raw), (field, at))
+            yield from cache_marks(decode_json(bytes(raw)), (field, at))
 
 
 def _rows(messages: Sequence[msgspec.Raw], before: ReadRequest | None) -> list[Row]:
@@ -140,7 +141,14 @@ def _rows(messages: Sequence[msgspec.Raw], before: ReadRequest | None) -> list[R
     while same < min(len(known), len(messages)) and known[same] == messages[same]:
         same += 1
     earlier = [] if before is None else before.rows[:same]
-    return [*earlier, *(msgspec.json.decode(one, type=Row) for one in messages[same:])]
+    return [*earlier, *map(_row, messages[same:])]
+
+
+def _row(message: msgspec.Raw) -> Row:
+    found = decode_json(bytes(message))
+    if not isinstance(found, dict):
+        raise msgspec.DecodeError(f"expected an object, found a {type(found).__name__}")
+    return found
 
 
 def with_rows(request: ReadRequest, rows: Sequence[Row]) -> bytes | None:
@@ -189,7 +197,7 @@ def answered(content: bytes) -> Answered:
         body = joined_answer(events_of(text))
     else:
         try:
-            body = object_or_empty(msgspec.json.decode(content))
+            body = object_or_empty(decode_json(content))
         except msgspec.DecodeError:
             body = {}
     finish = finish_of(body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eventctx.errors import InvalidMessage
+from eventctx.log.arguments import shown
 from eventctx.messages.encoding import MAX_DEPTH, plain_message
 
 Row = dict[str, Any]
@@ -31,9 +32,16 @@ def _told(value: Any, depth: int) -> Any:
     if isinstance(value, dict | list | tuple):
         if depth >= MAX_DEPTH:
             return _text(value)
+        # Loops, for comprehensions would take twice the stack.
         if isinstance(value, dict):
-            return {_text(key): _told(one, depth + 1) for key, one in value.items()}
-        return [_told(one, depth + 1) for one in value]
+            fields: Row = {}
+            for key, one in value.items():
+                fields[_text(key)] = _told(one, depth + 1)
+            return fields
+        items: list[Any] = []
+        for one in value:
+            items.append(_told(one, depth + 1))  # noqa: PERF401
+        return items
     try:
         return plain_message({"value": value})["value"]
     except InvalidMessage:
@@ -41,4 +49,8 @@ def _told(value: Any, depth: int) -> Any:
 
 
 def _text(value: object) -> str:
-    return str(value).encode("utf-8", "backslashreplace").decode()
+    try:
+        text = str(value)
+    except Exception:  # it is the program's object, or nested deeper than Python shows
+        text = shown(value)
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -91,7 +91,7 @@ def _asked(arguments: str | None) -> str | None:
     """The text that an agent is asked as a tool; None for arguments of a form of its own."""
     try:
         found = json.loads(arguments or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     asked = found.get("input") if isinstance(found, dict) else None
     return asked if isinstance(asked, str) else None

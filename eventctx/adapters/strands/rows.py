@@ -196,8 +196,8 @@ def _text(fields: dict[str, Any]) -> dict[str, Any]:
     if fields.pop("json", False):
         try:
             return {"json": json.loads(fields["text"])}
-        except json.JSONDecodeError:
-            pass  # it was shortened
+        except (ValueError, RecursionError):
+            pass  # it was shortened, or is nested too deeply
     return {"text": fields["text"]}
 
 

@@ -215,12 +215,16 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
     head = (f"↓ compaction {position_name(row.position)} ", "bold red")
     if row.outcome != "applied" or row.figures is None:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
-    return [
+    words: list[str | tuple[str, str]] = [
         head,
         (f"{triggered(row.trigger)}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
-        f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}\n",
+        f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}",
     ]
+    if row.fallback is not None:
+        words.append((f"; {row.fallback} decided, as {row.strategy} failed", "yellow"))
+        words.append(f": {row.error or 'no error was recorded'}")
+    return [*words, "\n"]
 
 
 def _summary(audit: Audit) -> str:

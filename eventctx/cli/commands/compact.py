@@ -17,6 +17,7 @@ from eventctx.documents.token_figures import compaction_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, range_name, ranges_name
 from eventctx.log.plan import Plan, Run, find
+from eventctx.messages.encoding import decode_json
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
@@ -179,7 +180,7 @@ def _read(
 def _value(text: str) -> Any:
     """A value as JSON (``4``, ``0.2``, ``true``, ``["a"]``); anything else is a text."""
     try:
-        return msgspec.json.decode(text)
+        return decode_json(text)
     except msgspec.DecodeError:
         return text
 

@@ -55,7 +55,7 @@ def _config(text: str | None) -> dict[str, Any]:
         return {}
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidSetting(f"--config: expected a JSON object ({error}), found {text}") from error
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.cli.output.plain import abridged, number, one_line
 from eventctx.cli.output.screen import Screen
+from eventctx.messages.encoding import decode_json
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import (
     SEALED,
@@ -97,7 +98,7 @@ def arguments(value: object) -> str:
     """A call's arguments as ``name=value`` pairs; a text that holds JSON is read first."""
     if isinstance(value, str):
         try:
-            value = msgspec.json.decode(value)
+            value = decode_json(value)
         except msgspec.DecodeError:
             return str(value)
     if isinstance(value, dict):

@@ -222,7 +222,9 @@ def _compaction(span: Span, figures: Figures) -> str:
         if isinstance(count, int) and count:
             words.append(f"{count} {disposition}")
     if "fallback" in attributes:
-        words.append(f"done by {attributes['fallback']}")
+        error = span.attributes.get(conv.ERROR_TYPE)
+        after = f" after {error}" if error is not None else ""
+        words.append(f"done by {attributes['fallback']}{after}")
     return one_line(", ".join(words))
 
 

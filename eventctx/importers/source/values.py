@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
-MAX_DEPTH: Final = 256
-"""Deepest nesting of a value. A message may have 200 levels; the rest is for the line around it."""
+from eventctx.messages.encoding import MAX_READ_DEPTH, is_deeper, may_be_too_deep
+
+MAX_DEPTH: Final = MAX_READ_DEPTH
 
 BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """The errors of decoding bytes that are no JSON, no UTF-8, or nested too deeply."""
@@ -116,20 +116,7 @@ def _is_utf8(data: bytes) -> bool:
 
 def _is_deep(value: object, data: bytes) -> bool:
     """Whether a value is nested deeper than ``MAX_DEPTH``. ``data`` is its text."""
-    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
-        return False  # most lines, without a walk
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [one for outer in level for one in _inside(outer) if isinstance(one, dict | list)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    return may_be_too_deep(data, MAX_DEPTH) and is_deeper(value, MAX_DEPTH)
 
 
 def _repeats(data: bytes, encoded: bytes) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.messages.encoding import decode_json
 from eventctx.messages.notable import shell
 from eventctx.messages.notable.shell import How
 from eventctx.messages.part_queries import hosted_arguments
@@ -90,8 +91,8 @@ def _opened(value: Any) -> Any:
     """Arguments as an object where they are JSON in a text."""
     if isinstance(value, str) and value[:1] == "{":
         try:
-            return msgspec.json.decode(value)
-        except (msgspec.DecodeError, RecursionError):
+            return decode_json(value)
+        except msgspec.DecodeError:
             return value
     return value
 

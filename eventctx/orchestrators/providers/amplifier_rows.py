@@ -117,7 +117,7 @@ def _call(part: Part) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             arguments = {"arguments": arguments}
     return {
         "type": "tool_call",

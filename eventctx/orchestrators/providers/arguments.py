@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
+from eventctx.log.arguments import shown
+from eventctx.messages.encoding import MAX_DEPTH, decode_json, is_deeper
 
 _SHOWN: Final = 200
+_MOST_LEVELS: Final = MAX_DEPTH - 8
+"""Of arguments; the others are for the message around them."""
 
 
 def read_arguments(written: object) -> tuple[dict[str, Any], str | None]:
@@ -17,11 +20,13 @@ def read_arguments(written: object) -> tuple[dict[str, Any], str | None]:
     value = written
     if isinstance(written, str):
         try:
-            value = msgspec.json.decode(written) if written.strip() else {}
+            value = decode_json(written, _MOST_LEVELS) if written.strip() else {}
         except ValueError as error:
             return {}, f"the arguments are no JSON ({error}): {_shown(written)}"
     if value is not None and not isinstance(value, dict):
-        return {}, f"the arguments are no JSON object: {_shown(str(written))}"
+        return {}, f"the arguments are no JSON object: {shown(written, _SHOWN)}"
+    if is_deeper(value, _MOST_LEVELS):
+        return {}, f"the arguments are nested deeper than {_MOST_LEVELS} levels"
     return value or {}, None
 
 

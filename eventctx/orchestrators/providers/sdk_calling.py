@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.messages.encoding import decode_json
 from eventctx.orchestrators.protocol import Ids
 from eventctx.orchestrators.providers import sdk_failing
 
@@ -47,7 +48,7 @@ class Connection:
             raw = await self._endpoint.with_raw_response.create(**self._with(arguments, ids))
         content: bytes = await raw.http_response.aread()
         try:
-            body = msgspec.json.decode(content)
+            body = decode_json(content)
         except ValueError as error:
             found = content[: sdk_failing.PROBLEM_CHARACTERS].decode(errors="replace")
             raise sdk_failing.garbage(self._provider, found) from error

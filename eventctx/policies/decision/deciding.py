@@ -14,7 +14,7 @@ import msgspec
 
 from eventctx.errors import CompactionError, EventctxError
 from eventctx.log.events import Trigger
-from eventctx.log.outcomes import described, words_of
+from eventctx.log.outcomes import fit_for_log, words_of
 from eventctx.messages.thinking import BY_MODEL, ThinkingRule
 from eventctx.policies.fit import Fitted
 from eventctx.policies.ladder import Ladder
@@ -100,7 +100,7 @@ class Deciding:
     """One compaction's questions, answers and failures, through all views that it is decided on.
 
     ``fallback`` is the name of the policy that decides since the chosen one failed, and ``error``
-    says why, fit for the log.
+    says why, fit for the log: the type of the error, and its words.
     """
 
     def __init__(self, policy: Policy, trigger: Trigger, hint: str | None = None) -> None:
@@ -148,9 +148,11 @@ class Deciding:
         return Decision(outcome.proposal, made, after, outcome.overflow)
 
     def fall_back(self, error: Exception) -> None:
-        """Let the fallback policy decide from here on."""
+        """Let the fallback policy decide from here on; the log says which error is the reason."""
         self.fallback = FALLBACK.name
-        self.error = words_of(error) if isinstance(error, EventctxError) else described(error)
+        # The error of a summarizer or a scorer is the cause of there being no answer.
+        cause = error.__cause__ if isinstance(error, NoAnswer) else None
+        self.error = fit_for_log(f"{type(cause or error).__name__}: {words_of(error)}")
 
     def _take(self, ask: Ask, reply: Reply) -> None:
         if isinstance(reply, Exception):

@@ -131,6 +131,8 @@ class KeyFrames:
             found = None
         if found is None:  # the store holds another log by now, or a frame is damaged
             await self.forget(stream)
+            # Not those of a file that cannot be deleted: they would be found damaged for ever.
+            self._held[stream] = Frames()
             return await self.at(stream, position)
         return found
 

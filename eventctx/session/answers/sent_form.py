@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from eventctx.errors import InvalidMessage
+from eventctx.messages.encoding import MAX_DEPTH
 
 
 @runtime_checkable
@@ -42,25 +43,47 @@ def is_sdk_object(value: object) -> bool:
     return isinstance(value, Dumped | ToDict) and not isinstance(value, type)
 
 
-def sent_form(value: Any, path: str = "$") -> Any:
+def sent_form(value: Any, path: str = "$", depth: int = 0) -> Any:
     """``value`` with every SDK object in it, at any depth, in the form in which it is sent.
 
-    Plain dicts and lists without any are returned as they are. Raises InvalidMessage with the path
-    of an object that cannot be dumped.
+    Plain dicts and lists without any are returned as they are, and so is what is nested deeper
+    than a message may be. Raises InvalidMessage with the path of an object that cannot be dumped.
     """
+    return _converted(value, path, depth) if _has_objects(value, depth) else value
+
+
+def _has_objects(value: Any, depth: int) -> bool:
+    """Whether there are objects to dump, and nothing is nested too deeply on the way to them."""
+    waiting, found = [(value, depth)], False
+    while waiting:
+        one, depth = waiting.pop()
+        if type(one) is dict or type(one) is list:
+            if depth >= MAX_DEPTH:
+                return False
+            inner = one.values() if type(one) is dict else one
+            waiting += [(item, depth + 1) for item in inner if type(item) is not str]
+        else:
+            found = found or is_sdk_object(one)
+    return found
+
+
+def _converted(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
-    if kind is dict:
-        made = {key: sent_form(item, f"{path}.{key}") for key, item in value.items()}
-        return made if any(made[key] is not value[key] for key in made) else value
-    if kind is list:
-        items = [sent_form(item, f"{path}[{index}]") for index, item in enumerate(value)]
-        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    if kind is dict or kind is list:
+        made = value.copy()
+        changed = False
+        # A loop, for a comprehension would take twice the stack.
+        for key, item in value.items() if kind is dict else enumerate(value):
+            below = f"{path}.{key}" if kind is dict else f"{path}[{key}]"
+            made[key] = _converted(item, below, depth + 1)
+            changed = changed or made[key] is not item
+        return made if changed else value
     if is_sdk_object(value):
-        return _of_object(value, path)
+        return _of_object(value, path, depth)
     return value
 
 
-def _of_object(value: Any, path: str) -> Any:
+def _of_object(value: Any, path: str, depth: int) -> Any:
     dump = getattr(value, "model_dump", None)
     try:
         found = value.to_dict() if dump is None else _as_sent(value, dump)
@@ -70,7 +93,7 @@ def _of_object(value: Any, path: str) -> Any:
         ) from error
     if is_sdk_object(found):
         raise InvalidMessage(path, f"a {type(value).__name__} that gives none", "a dict")
-    found = sent_form(found, path)
+    found = sent_form(found, path, depth)
     return api_form(found) if type(found) is dict else found
 
 

@@ -6,9 +6,11 @@ What destroys is loaded by the first erasure or deletion: every engine has a ``D
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from eventctx.errors import StoreReadOnly, StoreUnavailable
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Address, EventStore
 from eventctx.session.appends.pending import Clock
@@ -19,6 +21,8 @@ from eventctx.session.sessions import Sessions
 if TYPE_CHECKING:
     from eventctx.search.recall import Recall
     from eventctx.session.evidence.erasing import ErasureResult
+
+_log: Final = logging.getLogger("eventctx.search")
 
 
 class Destruction:
@@ -109,6 +113,22 @@ class Destruction:
             await self._sessions.renew(record.stream)
             self._published(record)
         await self.finish()
+
+    async def resume(self) -> None:
+        """Finish what a process that was killed left undone; without the index go on all the same.
+
+        The index is a cache: no search answers from one that was not brought up to date.
+        """
+        try:
+            await self.finish()
+        except StoreReadOnly:
+            return
+        except StoreUnavailable as error:
+            _log.warning(
+                "words of erased messages may still be in the search index; the next opening of "
+                "the store removes them: %s",
+                error,
+            )
 
     async def finish(self) -> None:
         """Make the search index forget what was destroyed, now or by a process that was killed."""

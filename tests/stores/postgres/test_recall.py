@@ -25,7 +25,14 @@ from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from tests.services.in_memory import memory_folder
 from tests.services.postgres_server import Server
-from tests.stores.test_sqlite_recall import Story, draft_of, played, steps
+from tests.stores.test_sqlite_recall import (
+    Story,
+    batches,
+    destructive,
+    draft_of,
+    played,
+    steps,
+)
 
 
 @pytest.fixture
@@ -79,12 +86,12 @@ def place(postgres: Server) -> Iterator[str]:
     postgres.execute("DROP SCHEMA stories CASCADE")
 
 
-@given(script=steps)
+@given(script=steps | destructive, batch=batches)
 @settings(deadline=None, max_examples=15)
-def test_a_search_finds_what_a_scan_of_the_log_finds(place: str, script: Any) -> None:
+def test_a_search_finds_what_a_scan_of_the_log_finds(place: str, script: Any, batch: int) -> None:
     async def run() -> None:
         server = await PostgresStore.open(place)
-        await played(ServerStory(MemoryStore(), server), script)
+        await played(ServerStory(MemoryStore(), server), script, batch)
         await server.close()
 
     asyncio.run(run())

@@ -43,6 +43,7 @@ from tests.transcripts import (
 examples = settings(
     max_examples=some(20, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+CHECKS_PREFIX = "claude-sonnet-5-5"
 budgets = st.sampled_from([300, 1_200, 4_000, 20_000])
 ASKING = {"summarize", "pipeline", "custom"}
 
@@ -183,11 +184,11 @@ def test_thinking_is_in_a_request_only_behind_the_very_prefix_that_it_was_made_f
         made_for: dict[str, int] = {}
         for message in story.messages:
             if message.get("role") == "assistant":
-                requests.append(await ctx.get_messages_for_request())
+                requests.append(await ctx.get_messages_for_request(model=CHECKS_PREFIX))
                 if _thinking(message):
                     made_for.setdefault(json.dumps(_thinking(message)), len(requests) - 1)
             await ctx.add_message(message)
-        requests.append(await ctx.get_messages_for_request())
+        requests.append(await ctx.get_messages_for_request(model=CHECKS_PREFIX))
         return requests, made_for
 
     requests, made_for = asyncio.run(play())

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
 from eventctx.adapters.kit import HostSession
 from eventctx.engine import Engine
-from eventctx.errors import ContextOverflow
+from eventctx.errors import CompactionRefused, ContextOverflow
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestPrepared
 from eventctx.log.usage import Usage
@@ -413,3 +414,44 @@ def test_usage_that_comes_after_the_next_request_teaches_of_its_own() -> None:
     state = calibration.prepared(state, RequestSize(1, 40_000, True, None))
     state = calibration.reported(state, 0, 14_500, "claude-opus-4-5")
     assert calibration.scale(state) == Scale(1.0, 4_000)
+
+
+REPORTS = st.one_of(st.none(), st.integers(0, 30), st.integers(0, 30_000), st.just(10**7))
+LISTS = st.sampled_from(
+    (
+        None,
+        lambda view: view[-1:],
+        lambda view: [*view, *view],
+        lambda view: [*view, ANSWER, ANSWER, ANSWER],
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(REPORTS, LISTS), min_size=1, max_size=10), st.booleans())
+async def test_no_report_stops_a_session_whose_floor_fits_as_the_estimator_counts(
+    steps: list[tuple[int | None, Any]], at_once: bool
+) -> None:
+    """On ``raise``, a request that does not fit raises; each list and each report may be absurd."""
+    store = MemoryStore()
+    host = HostSession(await Engine(store).session("s", max_tokens=6_000, on_overflow="raise"))
+    rows: list[Any] = [{"role": "user", "content": "word " * 900}, ANSWER] if at_once else []
+    for prompt, sends in steps:
+        await one_round(host, rows, prompt=prompt, sends=sends)
+    with suppress(CompactionRefused):  # what is left is too little to be of use, but it fits
+        await host.context.compact(budget=3_000)
+    loaded = await load(store, "s")
+    assert loaded is not None
+    assert loaded.view.calibration == (await fold(store, "s", request_view)).calibration
+
+
+async def test_a_report_that_leaves_no_room_does_not_take_the_history_away() -> None:
+    async with eventctx.open() as engine:
+        host, rows = await held(engine, max_tokens=12_000, on_overflow="raise")
+        await one_round(host, rows, prompt=23_000)
+        await one_round(host, rows)
+        await one_round(host, rows)
+        audit = await engine.audit("s")
+        assert audit.compactions == ()
+        assert audit.requests[-1].breaks == ()
+        assert audit.requests[-1].tokens == pytest.approx(audit.requests[-1].reported, rel=0.2)

@@ -128,9 +128,7 @@ class RequestHandler:
                 known, version = await self._session.appends.settled()
                 added = Additions((), known) if adding is None else adding(known)
                 view = request_view.with_model(added.view, wanted.model)
-                reserve = wanted.reserve_under(view.estimator)
-                scale = calibration.scale(view.calibration, reserve)
-                frame = Frame(view, version, budget, scale)
+                frame = judged(view, version, budget, wanted.reserve_under(view.estimator))
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -200,8 +198,7 @@ class RequestHandler:
             while True:
                 view, version = await self._session.appends.settled()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
-                scale = calibration.scale(view.calibration, self._settings.reserve_tokens)
-                frame = Frame(view, version, budget, scale)
+                frame = judged(view, version, budget, self._settings.reserve_tokens)
                 overflow = None if checked_limit is None else floor_over(frame)
                 if overflow is not None:
                     raise overflow
@@ -371,6 +368,19 @@ class RequestHandler:
                 for draft in underway.abandoned(frame, outcome, text):
                     await appends.emit(draft)
                 return
+
+
+def judged(view: ViewState, version: int, budget: Budget, reserve: int) -> Frame:
+    """The frame of a decision, by what usage taught, unless that leaves no room for the floor.
+
+    A request that is not sent gets no report, so a wrong report would stop all later ones. Then
+    the estimator judges alone, with the caller's ``reserve``: what was learnt decides how much is
+    compacted, and never that nothing may be sent.
+    """
+    frame = Frame(view, version, budget, calibration.scale(view.calibration, reserve))
+    alone = frame._replace(scale=calibration.Scale(1.0, reserve))
+    fits = frame.tokens_of(view) <= budget.tokens or floor_over(frame) is None
+    return frame if fits or floor_over(alone) is not None else alone
 
 
 def is_stuck(view: ViewState, budget: Budget) -> bool:

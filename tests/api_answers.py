@@ -116,12 +116,12 @@ def response(number: int, model: str, said: Said) -> tuple[Body, list[Body]]:
     output: list[Body] = []
     if said.text:
         content = [{"type": "output_text", "text": said.text, "annotations": [], "logprobs": []}]
-        kind = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
-        output.append({**kind, "content": content})
+        named = {"type": "message", "id": f"msg_{number}", "status": "completed"}
+        output.append({**named, "role": "assistant", "content": content})
     output += [
         {
             "type": "function_call",
-            "id": f"fc_{n}",
+            "id": f"fc_{number}_{n}",
             "call_id": call,
             "name": name,
             "arguments": json.dumps(given),

@@ -2,8 +2,8 @@
 
 ``tests/pages.py`` says how a page is read.
 
-``python tests/test_docs.py`` writes the generated parts of ``docs/reference/events.md`` and
-``docs/reference/metrics.md`` anew.
+``python tests/test_docs.py`` writes the generated parts of ``docs/reference/events.md``,
+``docs/reference/metrics.md`` and ``docs/reference/provider-rules.md`` anew.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from eventctx.policies import named
 from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.session import settings
 from eventctx.session.settings import Settings
+from eventctx.testing.strict_provider import RULES
 from tests import examples
 from tests.benchmarks.page import plots
 from tests.benchmarks.profile import page as profiled
@@ -292,6 +293,39 @@ def test_the_metrics_reference_is_that_of_the_instruments() -> None:
     assert generated == metrics_reference() + "\n", "run `python tests/test_docs.py`"
 
 
+def provider_rules_reference() -> str:
+    """The generated part of ``docs/reference/provider-rules.md``."""
+    lines: list[str] = []
+    for api in dict.fromkeys(rule.api for rule in RULES):
+        lines += [f"## {_APIS[api]}", "", "| rule | what holds | source |", "|---|---|---|"]
+        lines += [
+            f"| `{rule.name}` | {_cell(rule.says)} | {_cell(rule.source)} |"
+            for rule in RULES
+            if rule.api == api
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+_APIS = {
+    "anthropic": "Anthropic: Messages",
+    "openai-chat": "OpenAI: Chat Completions",
+    "openai-responses": "OpenAI: Responses",
+    "gemini": "Gemini: generateContent",
+    "bedrock": "Amazon Bedrock: Converse",
+}
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def test_the_reference_of_providers_rules_is_that_of_the_rules() -> None:
+    text = (REFERENCE / "provider-rules.md").read_text(encoding="utf-8")
+    generated = text.partition(_BEGIN)[2].partition(_END)[0]
+    assert generated == provider_rules_reference() + "\n", "run `python tests/test_docs.py`"
+
+
 def test_every_error_is_in_the_error_reference() -> None:
     text = (REFERENCE / "errors.md").read_text(encoding="utf-8")
     tree = (errors.__doc__ or "").partition("\n\n")[2].partition("\n\n")[0]
@@ -400,7 +434,11 @@ def _plain(arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    for name, made in (("events.md", events_reference()), ("metrics.md", metrics_reference())):
+    for name, made in (
+        ("events.md", events_reference()),
+        ("metrics.md", metrics_reference()),
+        ("provider-rules.md", provider_rules_reference()),
+    ):
         page = REFERENCE / name
         before, _, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
         after = rest.partition(_END)[2]

@@ -17,6 +17,7 @@ from eventctx.testing.providers import ScriptedProvider as ScriptedProvider
 from eventctx.testing.recorder import EventRecorder as EventRecorder
 from eventctx.testing.requests import check_request as check_request
 from eventctx.testing.script import Reply as Reply
+from eventctx.testing.script import ServerCall as ServerCall
 from eventctx.testing.store_contract import StoreContract as StoreContract
 from eventctx.testing.tools import Hang as Hang
 from eventctx.testing.tools import ScriptedTool as ScriptedTool

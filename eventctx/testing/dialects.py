@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from eventctx.errors import InvalidSetting
 from eventctx.orchestrators.protocol import ToolDefinition, ToolOutcome
 from eventctx.testing.script import Reply, requests_of
 
@@ -16,7 +17,10 @@ Dialect = Literal["anthropic", "chat", "amplifier"]
 def answer_message(reply: Reply, dialect: Dialect) -> dict[str, Any]:
     """A model's answer as a message for the context."""
     if dialect == "anthropic":
-        return {"role": "assistant", "content": [*_thought(reply), *_text(reply), *_used(reply)]}
+        blocks = [*_thought(reply), *_served(reply), *_text(reply), *_used(reply)]
+        return {"role": "assistant", "content": blocks}
+    if reply.server_calls:
+        raise InvalidSetting(f"server_calls: expected none in the dialect {dialect!r}, found some")
     if dialect == "amplifier":
         return _amplifier(reply)
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
@@ -36,6 +40,8 @@ def finish_reason(reply: Reply, dialect: Dialect) -> str:
         return reply.finish_reason
     if dialect == "chat":
         return "tool_calls" if reply.calls else "stop"
+    if not reply.calls and any(call.result is None for call in reply.server_calls):
+        return "pause_turn"
     return "tool_use" if reply.calls else "end_turn"
 
 
@@ -70,6 +76,20 @@ def _thought(reply: Reply) -> list[dict[str, Any]]:
     if reply.thinking is None:
         return []
     return [{"type": "thinking", "thinking": reply.thinking, "signature": reply.signature}]
+
+
+def _served(reply: Reply) -> list[dict[str, Any]]:
+    """Calls of the provider's own tools, each with its result unless it is open."""
+    blocks: list[dict[str, Any]] = []
+    for call in reply.server_calls:
+        if call.arguments is not None:
+            named = {"type": "server_tool_use", "id": call.id, "name": call.name}
+            blocks.append({**named, "input": dict(call.arguments)})
+        if call.result is not None:
+            name = "tool_search" if call.name.startswith("tool_search") else call.name
+            kind = f"{name}_tool_result"
+            blocks.append({"type": kind, "tool_use_id": call.id, "content": call.result})
+    return blocks
 
 
 def _text(reply: Reply) -> list[dict[str, Any]]:

@@ -14,11 +14,25 @@ from eventctx.orchestrators.protocol import ToolRequest, Usage
 Call = ToolRequest | tuple[str, Mapping[str, Any]]
 
 
+class ServerCall(msgspec.Struct, frozen=True):
+    """A call of a tool that the provider runs itself, with the content of its result.
+
+    ``result`` None leaves the call open, as an answer does that ends in ``pause_turn``. The answer
+    after that has the call again with its ``id``, the result, and None for ``arguments``.
+    """
+
+    name: str
+    arguments: Mapping[str, Any] | None
+    result: Any = None
+    id: str = ""
+
+
 class Reply(msgspec.Struct, frozen=True):
     """A model's answer in a script, independent of dialects.
 
     ``calls`` are tools with their arguments, ``("read", {"path": "x"})``, which get the ids
     ``call_1``, ``call_2`` … in the order of the session, or ``ToolRequest`` with ids of their own.
+    ``server_calls`` get ``srvtoolu_1`` …; Anthropic's dialect alone has them.
     ``thinking`` is sent with its ``signature``. ``finish_reason`` is the dialect's own unless
     given.
     """
@@ -30,6 +44,7 @@ class Reply(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     finish_reason: str | None = None
     response_id: str | None = None
+    server_calls: Sequence[ServerCall] = ()
 
 
 Step = str | Reply | BaseException | Callable[[Any], Any]
@@ -52,6 +67,7 @@ class Script:
         self._steps = list(steps)
         self._played = 0
         self._calls = 0
+        self._server_calls = 0
 
     @property
     def remaining(self) -> int:
@@ -85,7 +101,8 @@ class Script:
 
     def _with_ids(self, reply: Reply) -> Reply:
         calls = [self._named(call) for call in reply.calls]
-        return msgspec.structs.replace(reply, calls=tuple(calls))
+        served = [self._numbered(call) for call in reply.server_calls]
+        return msgspec.structs.replace(reply, calls=tuple(calls), server_calls=tuple(served))
 
     def _named(self, call: Call) -> ToolRequest:
         self._calls += 1
@@ -93,6 +110,12 @@ class Script:
             return call
         name, arguments = call
         return ToolRequest(f"call_{self._calls}", name, dict(arguments))
+
+    def _numbered(self, call: ServerCall) -> ServerCall:
+        self._server_calls += 1
+        return (
+            call if call.id else msgspec.structs.replace(call, id=f"srvtoolu_{self._server_calls}")
+        )
 
 
 def requests_of(reply: Reply) -> tuple[ToolRequest, ...]:

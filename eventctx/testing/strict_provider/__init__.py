@@ -5,7 +5,18 @@ from eventctx.testing.strict_provider import violations
 violations("anthropic", {"messages": view})  # () if the API would accept it
 """
 
+from eventctx.testing.strict_provider.answering import ApiRequest
 from eventctx.testing.strict_provider.checking import RULES, violations
 from eventctx.testing.strict_provider.rule import Api, Rule, Violation
+from eventctx.testing.strict_provider.server import StrictServer, strict_provider
 
-__all__ = ["RULES", "Api", "Rule", "Violation", "violations"]
+__all__ = [
+    "RULES",
+    "Api",
+    "ApiRequest",
+    "Rule",
+    "StrictServer",
+    "Violation",
+    "strict_provider",
+    "violations",
+]

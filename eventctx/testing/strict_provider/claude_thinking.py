@@ -20,6 +20,9 @@ from eventctx.testing.strict_provider.seals import (
     text_digest,
 )
 
+BINDING_BETA: Final = "thinking-binding-controls-2026-08-01"
+"""The beta whose header a request needs to say what becomes of thinking that fails the check."""
+
 
 class Dropped(msgspec.Struct, frozen=True):
     """A thinking block that the model is not shown, and the reason in the API's words."""
@@ -125,6 +128,14 @@ def _check_bound(request: ClaudeRequest) -> Iterator[Found]:
         )
 
 
+def _check_binding_beta(request: ClaudeRequest) -> Iterator[Found]:
+    # A body says nothing of the headers unless the caller adds them, as the server does.
+    betas = request.body.get("anthropic_beta")
+    if "block_binding" in request.thinking and betas is not None and BINDING_BETA not in betas:
+        path = f"thinking.{request.thinking.get('type')}.block_binding"
+        yield path, f"{path}: Extra inputs are not permitted"
+
+
 def dropped_thinking(request: ClaudeRequest) -> list[Dropped]:
     """The thinking that the model of a request is not shown, as ``input_transformations`` say."""
     foreign = [
@@ -212,5 +223,12 @@ RULES: Final = (
         "such blocks.",
         "Prefix checks on thinking blocks; error: The block is bound to a different conversation",
         _check_bound,
+    ),
+    Rule(
+        "anthropic/binding-needs-beta",
+        "anthropic",
+        f"`thinking.block_binding` needs the beta `{BINDING_BETA}`.",
+        "Fix a thinking block bound to a different conversation",
+        _check_binding_beta,
     ),
 )

@@ -1,0 +1,216 @@
+"""A server on this machine that answers by a script what the real APIs would answer."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from eventctx.testing.script import Reply, Script, Step
+from eventctx.testing.strict_provider.answering import ApiAnswer, ApiRequest, Json, count_tokens
+from eventctx.testing.strict_provider.checking import violations
+from eventctx.testing.strict_provider.claude_answers import answer_claude
+from eventctx.testing.strict_provider.cloud_answers import (
+    answer_bedrock,
+    answer_gemini,
+    frame_of,
+)
+from eventctx.testing.strict_provider.openai_answers import answer_chat, answer_responses
+from eventctx.testing.strict_provider.rule import Api, Violation
+from eventctx.testing.strict_provider.wire import (
+    HttpAnswer,
+    HttpRequest,
+    read_request,
+    server_sent,
+    write_answer,
+)
+
+_JSON: Final = "application/json"
+_EVENTS: Final = "text/event-stream; charset=utf-8"
+_FRAMES: Final = "application/vnd.amazon.eventstream"
+_LONGEST_HEAD: Final = 1 << 20
+
+_ANSWER: Final[dict[str, Callable[[Reply, ApiRequest], ApiAnswer]]] = {
+    "anthropic": answer_claude,
+    "openai-chat": answer_chat,
+    "openai-responses": answer_responses,
+    "gemini": answer_gemini,
+    "bedrock": answer_bedrock,
+}
+_ROUTES: Final[tuple[tuple[re.Pattern[str], Api], ...]] = (
+    (re.compile(r"(?:/v1)?/messages(?P<count>/count_tokens)?\Z"), "anthropic"),
+    (re.compile(r"(?:/v1)?/chat/completions\Z"), "openai-chat"),
+    (re.compile(r"(?:/v1)?/responses\Z"), "openai-responses"),
+    (
+        re.compile(r"/v1(?:beta|alpha)?/models/(?P<model>[^/:]+):(?P<call>\w+)\Z"),
+        "gemini",
+    ),
+    (re.compile(r"/model/(?P<model>[^/]+)/converse(?P<stream>-stream)?\Z"), "bedrock"),
+)
+
+
+class StrictServer:
+    """A running server. ``url`` is its address; OpenAI's SDK wants ``/v1`` after it.
+
+    ``requests`` are all requests in order, ``refusals`` the violations of each that was refused.
+    """
+
+    def __init__(self, answers: Sequence[Step] | Callable[[Any], Any], without: Collection[str]):
+        self.url = ""
+        self.requests: list[ApiRequest] = []
+        self.refusals: list[tuple[Violation, ...]] = []
+        self._repeat = answers if callable(answers) else None
+        self._script = Script([] if callable(answers) else answers)
+        self._without = frozenset(without)
+        self._answered = 0
+        self._failure: Exception | None = None
+        self._open: set[asyncio.Task[None]] = set()
+
+    @property
+    def remaining(self) -> int:
+        """Steps of the script that were not played yet."""
+        return self._script.remaining
+
+    def raise_failure(self) -> None:
+        """Raise what was wrong with the script, such as one request too many."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of one connection until the client closes it."""
+        task = asyncio.current_task()
+        if task is not None:
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+        try:
+            while (request := await read_request(reader, writer)) is not None:
+                await write_answer(writer, await self._answer(request))
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # The client is gone, or the server is closed.
+        finally:
+            writer.close()
+
+    async def close(self) -> None:
+        """End the connections that are open."""
+        for task in list(self._open):
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    async def _answer(self, sent: HttpRequest) -> HttpAnswer:
+        request = _read(sent)
+        if request is None:
+            return _json(404, {"error": {"type": "not_found_error", "message": sent.target}})
+        self.requests.append(request)
+        broken = violations(request.api, request.checked, without=self._without)
+        if broken:
+            self.refusals.append(broken)
+            return _refusal(request.api, broken[0])
+        if request.counts:
+            return _json(200, {"input_tokens": count_tokens(request.body)})
+        self._answered += 1
+        request = msgspec.structs.replace(request, number=self._answered)
+        try:
+            reply = await self._next(request)
+            return _rendered(request, _ANSWER[request.api](reply, request))
+        except Exception as error:
+            status = getattr(error, "status", None)
+            if not isinstance(status, int):
+                status, self._failure = 500, self._failure or error
+            problem = getattr(error, "problem", str(error))
+            return _json(status, _error(request.api, status, "api_error", problem, None))
+
+    async def _next(self, request: ApiRequest) -> Reply:
+        script = self._script if self._repeat is None else Script([self._repeat])
+        return await script.next(request)
+
+
+@asynccontextmanager
+async def strict_provider(
+    answers: Sequence[Step] | Callable[[Any], Any], *, without: Collection[str] = ()
+) -> AsyncIterator[StrictServer]:
+    """A server on a free port of this machine, for the clients of every API that has rules here.
+
+    ``answers`` is a script as of ``ScriptedProvider``: texts, ``Reply``, errors (with a ``status``
+    they are answered), or functions of the ``ApiRequest``; or one such function for all requests.
+    A request that breaks a rule gets the API's status and words, and no step. ``without`` names
+    rules that are left out. At the end what was wrong with the script is raised.
+    """
+    server = StrictServer(answers, without)
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, limit=_LONGEST_HEAD)
+    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        yield server
+    finally:
+        listening.close()
+        await server.close()
+    server.raise_failure()
+
+
+def _read(sent: HttpRequest) -> ApiRequest | None:
+    address = urlsplit(sent.target)
+    for pattern, api in _ROUTES:
+        found = pattern.match(address.path)
+        if found is None:
+            continue
+        try:
+            body = msgspec.json.decode(sent.content)
+        except msgspec.DecodeError:
+            return None
+        named = found.groupdict()
+        streams = bool(body.get("stream"))
+        if api == "bedrock":
+            streams = named["stream"] is not None
+        elif api == "gemini":
+            streams = named["call"] == "streamGenerateContent"
+        model = unquote(named.get("model") or str(body.get("model") or ""))
+        counts = named.get("count") is not None
+        return ApiRequest(api, sent.target, sent.headers, body, model, streams, counts)
+    return None
+
+
+def _rendered(request: ApiRequest, answer: ApiAnswer) -> HttpAnswer:
+    if not request.streams:
+        return _json(200, answer.body)
+    encoded = [msgspec.json.encode(event) for event in answer.events]
+    if request.api == "bedrock":
+        frames = tuple(frame_of(event) for event in answer.events)
+        return HttpAnswer(200, _FRAMES, frames, streams=True)
+    if request.api == "gemini" and "alt=sse" not in request.path:
+        return HttpAnswer(200, _JSON, (b"[" + b",".join(encoded) + b"]",), streams=True)
+    if request.api in ("anthropic", "openai-responses"):
+        names = [str(event["type"]) for event in answer.events]
+        pieces = server_sent(zip(names, encoded, strict=True))
+    elif request.api == "openai-chat":
+        pieces = server_sent([*encoded, "[DONE]"])
+    else:
+        pieces = server_sent(encoded)
+    return HttpAnswer(200, _EVENTS, pieces, streams=True)
+
+
+def _refusal(api: Api, broken: Violation) -> HttpAnswer:
+    status, kind = 400, "invalid_request_error"
+    if broken.rule == "anthropic/request-size":
+        status, kind = 413, "request_too_large"
+    headers = {"x-amzn-errortype": "ValidationException"} if api == "bedrock" else {}
+    return _json(status, _error(api, status, kind, broken.message, broken.path), headers)
+
+
+def _error(api: Api, status: int, kind: str, message: str, path: str | None) -> Json:
+    if api == "anthropic":
+        error = {"type": kind, "message": message}
+        return {"type": "error", "error": error, "request_id": "req_strict"}
+    if api == "gemini":
+        word = "INVALID_ARGUMENT" if status == 400 else "INTERNAL"
+        return {"error": {"code": status, "message": message, "status": word}}
+    if api == "bedrock":
+        return {"message": message}
+    return {"error": {"message": message, "type": kind, "param": path, "code": None}}
+
+
+def _json(status: int, body: Json, headers: dict[str, str] | None = None) -> HttpAnswer:
+    return HttpAnswer(status, _JSON, (msgspec.json.encode(body),), headers or {})

@@ -104,6 +104,7 @@ def a_request() -> ev.RequestPrepared:
         floor_sent=True,
         reconstructed=True,
         demands_absent=2,
+        unbound=((1, 1),),
     )
 
 

@@ -23,7 +23,8 @@ from eventctx.policies.advisers import (
 from eventctx.policies.decision.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Policy, Scores, Summary
 from eventctx.projections.view.layout import build
-from eventctx.projections.view.render import places, render
+from eventctx.projections.view.render import places
+from eventctx.projections.view.sendable.sending import sent_rows
 from eventctx.session.questions import around, checked_scores
 
 
@@ -94,13 +95,13 @@ def _summary_request(asked: AskedInRun, question: AskSummary, told: bool) -> Sum
         instruction += f" {DEMANDS_ARE_ADDED}"
     before, after = around(entries, question)
     alone = build(refs, question.merged, asked.view.layout.ends).entries()
-    shown = render(alone, {place: asked.body(place) for place in places(alone)})
+    shown = sent_rows(alone, {place: asked.body(place) for place in places(alone)})
     return SummaryRequest(
         session=asked.recording.name or STREAM,
         numbers=tuple([ref.number for ref in refs]),
         messages=[decode_body(data) for data in bodies if data is not None],
         earlier=tuple([words_of(decode_body(data)) for data in merged if data is not None]),
-        view=render(entries, {place: asked.body(place) for place in places(entries)}),
+        view=sent_rows(entries, {place: asked.body(place) for place in places(entries)}),
         instruction=instruction,
         instruction_for_view=f"{instruction} {OF_VIEW.format(before=before, after=after)}",
         max_tokens=question.max_tokens,

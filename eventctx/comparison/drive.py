@@ -22,6 +22,7 @@ from eventctx.log.plan import numbers_in
 from eventctx.messages import calibration
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
+from eventctx.messages.thinking import ThinkingRule, generation_of
 from eventctx.policies.decision.deciding import (
     Bodies,
     Deciding,
@@ -44,7 +45,7 @@ from eventctx.policies.policy import (
     Scores,
     Summary,
 )
-from eventctx.policies.trigger import Frame, due, make_budget
+from eventctx.policies.trigger import Frame, due_for, make_budget
 from eventctx.projections.evidence import Shown, normalised
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
@@ -52,6 +53,7 @@ from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.sendable.sending import sent_rows
 from eventctx.session.questions import ModelAsk
 from eventctx.session.requests import is_stuck
 
@@ -243,7 +245,8 @@ class _Run:
         abandoned = self._view.layout.abandoned
         if results and abandoned and not abandoned.keys().isdisjoint(results):
             # A late result invalidates the thinking behind its place; the record says whose.
-            unbound = planned.stripped_by(self._view.layout, view.layout)
+            generation = generation_of(self._view.calibration.model)
+            unbound = planned.stripped_by(self._view.layout, view.layout, generation)
             record = record_of(events.MessageAdded(unbound=unbound), number, record.bodies)
             view = request_view.evolve(self._view, record)
         self._view = view
@@ -260,16 +263,9 @@ class _Run:
         view, budget, policy = self._view, self._budget, self._policy
         if budget is None or policy is None:
             return
-        frame = Frame(view, view.position, budget, calibration.scale(view.calibration))
-        most = policy.max_messages
-        trigger = due(
-            view.layout.tokens,
-            0 if most is None else view_state.conversation_length(view.layout),
-            frame.goal,
-            view.size_after_compaction,
-            most,
-            view.messages_after_compaction,
-        )
+        thinking = ThinkingRule(model=view.calibration.model)
+        frame = Frame(view, view.position, budget, calibration.scale(view.calibration), thinking)
+        trigger = due_for(frame, policy.max_messages)
         if trigger is None or (trigger == "budget" and is_stuck(view, frame.goal)):
             return
         yield from self._compact(frame, trigger, policy, before)
@@ -278,7 +274,8 @@ class _Run:
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
     ) -> Generator[AskedInRun, Answer | Exception, None]:
         deciding = Deciding(policy, trigger)
-        scene = Situation(frame.view, visible_of(frame.view), frame.goal, frame.goal)
+        visible = visible_of(frame.view)
+        scene = Situation(frame.view, visible, frame.goal, frame.goal, frame.thinking)
         rim = Rim(body_of, bytes, partial(self._applied, frame.view, trigger))
         asked = self._asked
         decided = yield from self._answered(deciding.steps(scene, rim), frame.view)
@@ -357,7 +354,7 @@ class _Run:
         self._shown = entries
         if self._watch is not None:
             texts = {place: self._data(place) for place in places(entries)}
-            self._watch(render(entries, texts))
+            self._watch(sent_rows(entries, texts))
 
     def _text(self, entry: Entry) -> str:
         ref = entry.ref

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec.structs import asdict
 
+from eventctx.documents.rulings import changes_json
 from eventctx.documents.token_figures import request_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import RequestName, ranges_name, request_name
@@ -104,8 +105,9 @@ def view_document(answer: ViewAnswer) -> dict[str, Any]:
                 else None,
                 "shortened": isinstance(entry.ref, MessageRef) and entry.ref.shortened,
                 "message": message,
+                "changes": changes_json([one for one in view.changes if one.place == place]),
             }
-            for entry, message in zip(view.entries, view.derived, strict=True)
+            for place, (entry, message) in enumerate(zip(view.entries, view.derived, strict=True))
         ],
         "sent": [
             {**one._asdict(), "additions": [added._asdict() for added in one.additions]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from eventctx.documents.token_figures import compaction_json
 from eventctx.log.naming import position_name
 from eventctx.projections.explain.changes import Cause
 from eventctx.projections.explain.why import Reason
+from eventctx.projections.view.sendable.rows import RowChange
+from eventctx.projections.view.sendable.sending import WORDS
 
 
 def cause_json(cause: Cause | None, undated: int | None = None) -> dict[str, Any] | None:
@@ -31,6 +34,11 @@ def cause_json(cause: Cause | None, undated: int | None = None) -> dict[str, Any
         "type": cause.type,
         "compaction": compaction,
     }
+
+
+def changes_json(changes: Iterable[RowChange]) -> list[dict[str, Any]]:
+    """The rules by which a row is sent otherwise than the log has it, each with its sentence."""
+    return [{"rule": one.rule, "words": WORDS[one.rule], "detail": one.detail} for one in changes]
 
 
 def ruling_json(ruling: Reason | None, undated: int | None = None) -> dict[str, Any] | None:

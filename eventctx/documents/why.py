@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from eventctx.documents.rulings import cause_json, ruling_json
+from eventctx.documents.rulings import cause_json, changes_json, ruling_json
 from eventctx.log.naming import message_name, request_name
 from eventctx.queries.explain.answers import Explanation
 
@@ -27,6 +27,8 @@ def why_document(answer: Explanation, undated: int | None = None) -> dict[str, A
         "stays": ruling_json(answer.stays, undated),
         "thinking_left_out": ruling_json(answer.stripped, undated),
         "results_left_out": answer.results_left_out,
+        "changes": changes_json(answer.changes),
+        "not_sent": answer.left_out,
         "merged_into": answer.into,
         "merged_into_in_view": answer.into_in_view,
         "caller": answer.caller,

@@ -26,7 +26,9 @@ FailedStatus = Literal["error", "cancelled", "lost"]
 Encoding = Literal["plain", "zlib"]
 Known = Literal["observed", "prepared", "reconstructed"]
 ContentKind = Literal["message", "system", "tools", "parameters"]
-Break = Literal["compaction", "set", "clear", "restore", "erase", "insertion", "late_result"]
+Break = Literal[
+    "compaction", "set", "clear", "restore", "erase", "insertion", "late_result", "model"
+]
 """Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
 
 
@@ -391,7 +393,7 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for what is sent beside
     the messages (system prompt, tool definitions). ``wire``: the request as sent, where the client
     recorded it. ``demands_absent`` counts a person's demands that the view lacks word by word; None
-    if none was known.
+    if none was known. ``unbound`` as in a plan: the model cannot read what another one thought.
     """
 
     renderer: int
@@ -412,6 +414,7 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     reserve: int = 0
     wire: WireForm | None = None
     demands_absent: int | None = None
+    unbound: tuple[tuple[int, int], ...] = ()
 
 
 def known_as(event: RequestPrepared) -> Known:

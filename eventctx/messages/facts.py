@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 5
+READER: Final = 6
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -24,6 +24,7 @@ and recordings are ``media``, no longer tokens by one provider's rule or the cha
 base64; digits, spaces, and bytes beyond one a character are counted.
 5: a person's demands are counted, in number and in characters. An observation of an agent whose
 actions are text is a result; a model's text tells whether it holds an action.
+6: a server tool's call and its result are told apart where they are in two messages.
 """
 
 FIRST_WITH_DEMANDS: Final = 5
@@ -67,7 +68,9 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     (``messages.demands``), ``demand_characters`` how long these sentences are together.
     ``observation``: the text is the result of the action in the model's text before it
     (``messages.observations``), and counts as ``outcome``. ``action`` is the form in which a
-    model's text without calls holds an action.
+    model's text without calls holds an action. ``server_calls`` are the ids of calls to the
+    provider's own tools whose result is not in the body, ``server_results`` those of such results
+    whose call is not: an answer that ended in ``pause_turn`` goes on in the next message.
     """
 
     reader: int
@@ -94,11 +97,18 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     demand_characters: int = 0
     observation: bool = False
     action: str = ""
+    server_calls: tuple[str, ...] = ()
+    server_results: tuple[str, ...] = ()
 
     @property
     def answers(self) -> bool:
         """Whether it holds a tool's results, or stands for one as an observation."""
         return bool(self.results) or self.observation
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the model's answer may go on in the next message (``tool_rounds.joins``)."""
+        return self.kind == "assistant" and (self.dialect == "responses" or bool(self.server_calls))
 
     @property
     def may_demand(self) -> bool:

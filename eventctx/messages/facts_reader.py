@@ -62,6 +62,7 @@ def read_facts(
     by_person, first = False, None
     calls: dict[str, None] = {}
     results: dict[str, None] = {}
+    others: list[Part] = []
     for part in read_parts(message, copies=True):
         kind, value = part.kind, part.value
         if kind == "text" or kind == "refusal":
@@ -110,6 +111,7 @@ def read_facts(
             arguments += len(text)
             texts.append(text)
         else:
+            others.append(part)
             prose += _read_block(value, texts, media)
     by_person = by_person or (bool(media) and first is None)
     digits, wide, spaces = _weighed(texts)
@@ -142,8 +144,20 @@ def read_facts(
         sum([len(sentence) for sentence in demands]),
         False,
         action_in(texts) if kind_of_row == "assistant" and not calls and texts else "",
+        *(_unpaired(others) if others else ()),
     )
     return as_observation(facts) if observation else facts
+
+
+def _unpaired(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The ids of server tools' calls without their result among these parts, and the reverse."""
+    served = [part for part in parts if part.kind == "hosted"]
+    calls = [call_id for part in served if part.type.endswith("_use") for call_id in part.ids]
+    results = [call_id for part in served if part.type.endswith("_result") for call_id in part.ids]
+    return (
+        tuple([call_id for call_id in calls if call_id not in results]),
+        tuple([call_id for call_id in results if call_id not in calls]),
+    )
 
 
 def _has_cue(texts: list[str]) -> bool:

@@ -118,7 +118,7 @@ def described(message: dict[str, Any]) -> ItemType:
     return _HOSTED if item.endswith("_call") else ItemType("other", "item")
 
 
-_OWN_ID: Final = ("local_shell_call_output", "tool_search_call_output")
+ID_OF_CALL: Final = ("local_shell_call_output", "tool_search_call_output")
 """Outputs whose ``id`` is their call's; that of all others is their own."""
 
 
@@ -127,7 +127,7 @@ def id_of(message: dict[str, Any]) -> str | None:
     item = type_of(message)
     key = "approval_request_id" if item == "mcp_approval_response" else "call_id"
     shared = message.get(key)
-    if not shared and (described(message).sort != "result" or item in _OWN_ID):
+    if not shared and (described(message).sort != "result" or item in ID_OF_CALL):
         shared = message.get("id")
     return shared if isinstance(shared, str) else None
 

@@ -86,12 +86,14 @@ class _Round:
 def joins(previous: Facts, facts: Facts) -> bool:
     """Whether an assistant row continues the round of the row directly before it.
 
-    In the Responses dialect one answer of the model is several items in a row.
+    In the Responses dialect one answer of the model is several items in a row. In Anthropic's an
+    answer that ended in ``pause_turn`` goes on with the result of its server tool.
     """
-    return (
-        facts.kind == previous.kind == "assistant"
-        and facts.dialect == previous.dialect == "responses"
-    )
+    if facts.kind != "assistant" or previous.kind != "assistant":
+        return False
+    if facts.dialect == previous.dialect == "responses":
+        return True
+    return not set(previous.server_calls).isdisjoint(facts.server_results)
 
 
 def group_rows(rows: Sequence[Facts]) -> list[Group]:
@@ -125,7 +127,7 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
                 owner.answered(index, facts.results, open_calls)
             last = None
             continue
-        continues = facts.kind == "assistant" and facts.dialect == "responses"
+        continues = facts.goes_on or bool(facts.server_results)
         if not (facts.calls or continues):
             rounds.append(Group((index,)))
             last = None
@@ -189,6 +191,8 @@ def _is_answered_next(rows: Sequence[Facts], index: int) -> bool:
     """Whether the next row is the only answer to the one call of this row: most rounds by far."""
     facts = rows[index]
     if len(facts.calls) != 1 or index + 1 == len(rows) or facts.dialect == "responses":
+        return False
+    if facts.server_calls or facts.server_results:
         return False
     following = rows[index + 1]
     return following.kind == "result" and following.results == facts.calls

@@ -7,8 +7,11 @@ from typing import NamedTuple
 from eventctx.errors import InvalidSetting
 from eventctx.log.events import Trigger
 from eventctx.messages.calibration import Scale
+from eventctx.messages.thinking import BY_MODEL, ThinkingRule
 from eventctx.policies.policy import Budget
+from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.state import conversation_length
 
 
 def make_budget(tokens: int, threshold: float, target: float) -> Budget:
@@ -78,12 +81,14 @@ class Frame(NamedTuple):
     """The view that a compaction is decided on, as it is at position ``version``.
 
     ``budget`` is in the provider's tokens; ``scale`` makes them of the estimator's counts.
+    ``thinking`` is the rule for the model that will read the view.
     """
 
     view: ViewState
     version: int
     budget: Budget
     scale: Scale
+    thinking: ThinkingRule = BY_MODEL
 
     @property
     def goal(self) -> Budget:
@@ -93,3 +98,25 @@ class Frame(NamedTuple):
     def tokens_of(self, view: ViewState) -> int:
         """The size of a view in the provider's tokens."""
         return self.scale.tokens(view.layout.tokens)
+
+
+def due_for(frame: Frame, max_messages: int | None) -> Trigger | None:
+    """As ``due``, for the view of a frame; and whether the tool loop in progress goes on first.
+
+    A cut in a loop takes its thinking from a model that checks what is before it. So a compaction
+    waits for the end of the loop, while half of the room between threshold and budget is left:
+    the rest is for what the estimate is too low by.
+    """
+    view, goal = frame.view, frame.goal
+    trigger = due(
+        view.layout.tokens,
+        0 if max_messages is None else conversation_length(view.layout),
+        goal,
+        view.size_after_compaction,
+        max_messages,
+        view.messages_after_compaction,
+    )
+    if trigger is None or view.layout.tokens > (goal.threshold + goal.tokens) // 2:
+        return trigger
+    waits = planned.in_open_loop(view.layout) and frame.thinking.spares_loops
+    return None if waits else trigger

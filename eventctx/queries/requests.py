@@ -17,7 +17,9 @@ from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
-from eventctx.projections.view.render import addresses, render
+from eventctx.projections.view.render import addresses
+from eventctx.projections.view.sendable.rows import RowChange
+from eventctx.projections.view.sendable.sending import rows_of_request
 from eventctx.queries.sent import SentForm, sent_form, sources_of, tools_of
 from eventctx.queries.timelines.key_frames import record_at, timeline_at
 
@@ -27,9 +29,11 @@ class RequestView(msgspec.Struct, frozen=True):
 
     ``known`` says how: *observed* where the client recorded what it sent (``sent``), *prepared*
     where this library made it, *reconstructed* where an importer inferred it from a transcript.
-    ``entries`` are of the transcript's view, whose digest is ``digest``; ``messages`` are as they
-    were sent for an observed request, and ``derived`` for all others: those of the view, one for
-    each entry. ``tools`` are the definitions that were sent, None where they are not known.
+    ``entries`` are of the transcript's view, whose digest is ``digest``; ``derived`` has the row of
+    each entry, None for one that is not sent. ``messages`` are as they were sent for an observed
+    request, and the rows of ``derived`` for all others. ``changes`` say where a prepared request
+    differs from what was added, so that a provider takes it. ``tools`` are the definitions that
+    were sent, None where they are not known.
 
     ``consistent``: the view has the digest that was recorded with the request, and every body in it
     its own. ``verified``: the request equals, by digest, what was recorded when it was made or
@@ -45,7 +49,8 @@ class RequestView(msgspec.Struct, frozen=True):
     digest: str
     verified: bool
     consistent: bool = True
-    derived: list[dict[str, Any]] = []
+    derived: list[dict[str, Any] | None] = []
+    changes: tuple[RowChange, ...] = ()
     known: Known = "prepared"
     sent: SentForm | None = None
     tools: list[Any] | None = None
@@ -159,7 +164,7 @@ async def request_at(
     event: Any = decode_known(prepared)
     before = await timeline_at(store, stream, position - 1)
     sources = sources_of(before)
-    state = request_view.as_rendered(before.view, event.renderer)
+    state = request_view.as_requested(before.view, event)
     state = planned.with_insertions(state, event.insertions, prepared)
     entries = tuple(state.layout.entries())
     wanted = addresses(entries)
@@ -171,7 +176,8 @@ async def request_at(
     }
     digest = digest_of(entries)
     try:
-        messages = render(entries, texts)
+        made_by = event.renderer if known_as(event) == "prepared" else 0
+        derived, changes = rows_of_request(entries, texts, made_by)
     except msgspec.DecodeError as error:
         raise damaged(stream, wanted, bodies) from error
     whole = digest == event.digest and all(map(is_sound, bodies))
@@ -190,11 +196,12 @@ async def request_at(
         prepared.iteration,
         event,
         entries,
-        messages if sent is None else sent.rows,
+        [row for row in derived if row is not None] if sent is None else sent.rows,
         digest,
         whole and sound and (known == "prepared" if sent is None else sent.holds),
         whole and sound,
-        messages,
+        derived,
+        changes,
         known,
         sent,
         tools,

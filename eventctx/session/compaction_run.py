@@ -114,7 +114,7 @@ class CompactionRun:
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins))
-        scene = Situation(view, visible, goal, self._aim(frame))
+        scene = Situation(view, visible, goal, self._aim(frame), frame.thinking)
         rim = Rim(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)
         )

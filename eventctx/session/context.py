@@ -31,11 +31,12 @@ from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.host_additions import HostAdditions
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
-from eventctx.session.settings import Settings, resolve_budget
+from eventctx.session.settings import Settings, resolve_budget, said_by_request
 from eventctx.session.transcript import Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
+    from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall, RecallTool
     from eventctx.session.answers.sent_form import SdkObject
     from eventctx.session.host_turns import Following
@@ -168,6 +169,7 @@ class Context:
         *,
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
+        thinking: Mapping[str, Any] | ThinkingSetting | None = None,
         call: ProviderCall | Following | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]:
@@ -175,8 +177,10 @@ class Context:
 
         The budget is ``token_budget``, else what the provider's window leaves, else the session's
         ``max_tokens``, which caps both. ``tools`` are the definitions that will be sent along; they
-        count. ``model`` is the name of the model that will be called, where that is known. Compacts
-        when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
+        count. ``model`` is the name of the model that will be called, where that is known: it
+        decides which thinking it is sent. So does ``thinking``: the parameter of the request, such
+        as ``{"type": "enabled", "budget_tokens": 4096}``, or a value of the setting. Compacts when
+        the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
 
         ``call`` is the model call that will send them, to be entered afterwards: its beginning is
@@ -197,7 +201,9 @@ class Context:
             token_budget, provider, self.settings.max_tokens, self.settings.max_tokens_fallback
         )
         encoded = encode_message({"tools": list(tools)}) if tools else None
-        wanted = Wanted(limit, self.settings.reserve_tokens, model, encoded)
+        mode, generation = said_by_request(thinking)
+        reserve = self.settings.reserve_tokens
+        wanted = Wanted(limit, reserve, model, encoded, mode, generation)
         try:
             prepared = await self._prepared(wanted, call, adding)
             if prepared.compacted is not None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from eventctx.log.store import EventStore
+from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
@@ -61,6 +62,7 @@ class OpenSession:
 
     ``random(n)`` returns n bytes; ``stopwatch`` returns nanoseconds, and only differences between
     them mean anything. ``tokenizer`` counts the texts of messages that are added from here on.
+    ``thinking`` is the session's setting.
     """
 
     stream: str
@@ -73,6 +75,7 @@ class OpenSession:
     random: Callable[[int], bytes]
     stopwatch: Callable[[], int]
     tokenizer: Tokenizer | None = None
+    thinking: ThinkingSetting = "by_model"
     memory: SessionMemory = field(default_factory=SessionMemory)
 
     @property

@@ -44,8 +44,9 @@ from eventctx.policies.policy import (
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.render import addresses, render
+from eventctx.projections.view.render import addresses
 from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.sendable.sending import sent_rows
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
@@ -105,12 +106,12 @@ class PolicyQuestions:
             numbers=tuple([ref.number for ref in refs]),
             messages=_decoded(refs, texts),
             earlier=tuple([words_of(message) for message in _decoded(ask.merged, texts)]),
-            view=render(entries, texts),
+            view=sent_rows(entries, texts),
             instruction=instruction,
             instruction_for_view=f"{instruction} {OF_VIEW.format(before=before, after=after)}",
             max_tokens=ask.max_tokens,
             hint=hint,
-            prompt=[*render(alone, texts), {"role": "user", "content": instruction}],
+            prompt=[*sent_rows(alone, texts), {"role": "user", "content": instruction}],
         )
         text = await self._called(summarizer, request, scope, "summarizer")
         if not isinstance(text, str) or not text.strip():

@@ -21,17 +21,24 @@ from eventctx.log.record import Draft, make_body
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.messages import calibration
 from eventctx.messages.encoding import collector_paused
+from eventctx.messages.thinking import (
+    Generation,
+    ThinkingRule,
+    ThinkingSetting,
+    reads_thinking_of,
+)
 from eventctx.messages.tokens import Estimator
 from eventctx.policies.fit import fit
 from eventctx.policies.interception import Intercept
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
-from eventctx.policies.trigger import Frame, due, make_budget
+from eventctx.policies.trigger import Frame, due_for, make_budget
 from eventctx.policies.working_set import kept_whole
-from eventctx.projections.view import request_view
+from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
-from eventctx.projections.view.render import places, render
+from eventctx.projections.view.render import places
 from eventctx.projections.view.request_view import ViewState
+from eventctx.projections.view.sendable.sending import sent_rows
 from eventctx.session.activity import SessionEmitter, own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
@@ -54,13 +61,16 @@ MAX_CONFLICTS = 8
 class Wanted(msgspec.Struct, frozen=True):
     """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
 
-    ``reserve`` is in tokens, for all else that is sent beside the messages.
+    ``reserve`` is in tokens, for all else that is sent beside the messages. ``thinking`` is the
+    setting for this request, None for the session's; ``generation`` what the request says itself.
     """
 
     limit: int
     reserve: int = 0
     model: str | None = None
     tools: bytes | None = None
+    thinking: ThinkingSetting | None = None
+    generation: Generation | None = None
 
     @property
     def tools_digest(self) -> str | None:
@@ -127,8 +137,13 @@ class RequestHandler:
             while True:
                 known, version = await self._session.appends.settled()
                 added = Additions((), known) if adding is None else adding(known)
-                view = request_view.with_model(added.view, wanted.model)
-                frame = judged(view, version, budget, wanted.reserve_under(view.estimator))
+                thinking = self._thinking(wanted, added.view)
+                unbound = _unreadable(wanted, added.view, thinking)
+                view = request_view.without_thinking_of(added.view, unbound)
+                view = request_view.with_model(view, wanted.model)
+                reserve = wanted.reserve_under(view.estimator)
+                scale = calibration.scale(view.calibration, reserve)
+                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -150,7 +165,9 @@ class RequestHandler:
                     # that was counted anew for it is folded again from the records.
                     counted_anew = view.estimator != added.view.estimator
                     before = added.drafts if decided is None else decided.drafts
-                    done = await self._append(frame, wanted, decided, before, counted_anew, call)
+                    done = await self._append(
+                        frame, wanted, decided, before, counted_anew, call, unbound
+                    )
                 except WrongExpectedVersion:
                     # Nothing was appended: decide again, on the other process's records too.
                     conflicts += 1
@@ -174,7 +191,7 @@ class RequestHandler:
             bodies.keep_only(wanted)
         self._session.grown()
         with collector_paused(len(entries)):
-            return render(entries, texts)
+            return sent_rows(entries, texts)
 
     async def compact(
         self,
@@ -198,7 +215,10 @@ class RequestHandler:
             while True:
                 view, version = await self._session.appends.settled()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
-                frame = judged(view, version, budget, self._settings.reserve_tokens)
+                reserve = self._settings.reserve_tokens
+                scale = calibration.scale(view.calibration, reserve)
+                thinking = ThinkingRule(self._settings.thinking, view.calibration.model)
+                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
                 overflow = None if checked_limit is None else floor_over(frame)
                 if overflow is not None:
                     raise overflow
@@ -228,31 +248,25 @@ class RequestHandler:
 
     def _sent_as_it_is(self, frame: Frame) -> bool:
         """Whether a view is sent without a compaction, and fits."""
-        return self._due(frame.view, frame.goal) is None and _overflow(frame, None) is None
+        return self._due(frame) is None and _overflow(frame, None) is None
 
     def _begun(self, frame: Frame) -> CompactionRun | None:
-        trigger = self._due(frame.view, frame.goal)
+        trigger = self._due(frame)
         if trigger is None:
             return None
         return CompactionRun(self._session, self._policy, CompactionCause(trigger), self._questions)
 
-    def _due(self, view: ViewState, budget: Budget) -> Trigger | None:
-        layout = view.layout
-        tokens = layout.tokens
-        if not self._settings.auto_compact and tokens <= budget.tokens:
+    def _thinking(self, wanted: Wanted, view: ViewState) -> ThinkingRule:
+        """The rule for the model that the request is for."""
+        setting = wanted.thinking or self._settings.thinking
+        model = wanted.model or view.calibration.model
+        return ThinkingRule(setting, model, wanted.generation)
+
+    def _due(self, frame: Frame) -> Trigger | None:
+        view, budget = frame.view, frame.goal
+        if not self._settings.auto_compact and view.layout.tokens <= budget.tokens:
             return None
-        most = self._policy.max_messages
-        conversation = 0
-        if most is not None:
-            conversation = view_state.conversation_length(layout)
-        trigger = due(
-            tokens,
-            conversation,
-            budget,
-            view.size_after_compaction,
-            most,
-            view.messages_after_compaction,
-        )
+        trigger = due_for(frame, self._policy.max_messages)
         if trigger == "budget" and self._settings.on_overflow == "send_floor":
             return None if is_stuck(view, budget) else trigger
         return trigger
@@ -265,6 +279,7 @@ class RequestHandler:
         before: Sequence[Draft],
         counted_anew: bool,
         call: TurnSpan[ModelRequest] | None,
+        unbound: tuple[tuple[int, int], ...],
     ) -> PreparedRequest | None:
         """Append ``before`` and the request in one step; None if the view moved on meanwhile.
 
@@ -278,6 +293,7 @@ class RequestHandler:
             model=wanted.model,
             tools_digest=wanted.tools_digest,
             floor_sent=frame.tokens_of(after) > wanted.limit,
+            unbound=unbound,
         )
         drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
@@ -370,16 +386,27 @@ class RequestHandler:
                 return
 
 
-def judged(view: ViewState, version: int, budget: Budget, reserve: int) -> Frame:
-    """The frame of a decision, by what usage taught, unless that leaves no room for the floor.
+def _unreadable(
+    wanted: Wanted, view: ViewState, thinking: ThinkingRule
+) -> tuple[tuple[int, int], ...]:
+    """Runs of messages whose thinking another model made, which the one called cannot read."""
+    before = view.calibration.model
+    if wanted.model in (None, before) or thinking.setting == "keep":
+        return ()
+    if reads_thinking_of(wanted.model, before):
+        return ()
+    return planned.foreign_in(view.layout, thinking.generation)
+
+
+def judged(frame: Frame, reserve: int) -> Frame:
+    """The frame of a decision, unless what usage taught leaves no room for the floor.
 
     A request that is not sent gets no report, so a wrong report would stop all later ones. Then
     the estimator judges alone, with the caller's ``reserve``: what was learnt decides how much is
     compacted, and never that nothing may be sent.
     """
-    frame = Frame(view, version, budget, calibration.scale(view.calibration, reserve))
     alone = frame._replace(scale=calibration.Scale(1.0, reserve))
-    fits = frame.tokens_of(view) <= budget.tokens or floor_over(frame) is None
+    fits = frame.tokens_of(frame.view) <= frame.budget.tokens or floor_over(frame) is None
     return frame if fits or floor_over(alone) is not None else alone
 
 

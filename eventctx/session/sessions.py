@@ -174,6 +174,7 @@ class Sessions:
     def _context(self, found: OpenSession, opening: SessionOpening) -> Context:
         rim = self._environment
         settings = opening.settings
+        found.thinking = settings.thinking
         recall = rim.recall(found.stream)
         advisers = Advisers(opening.summarizer, opening.scorer, recall, settings.adviser_timeout)
         return Context(

@@ -10,7 +10,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict, get_args
 
 import msgspec
 from msgspec import Meta
@@ -19,6 +19,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_callable, shown
 from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.observations import Observing
+from eventctx.messages.thinking import Generation, ThinkingSetting
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
@@ -66,7 +67,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     to the folder ``storage_path`` whenever a compaction was applied. ``adviser_timeout`` is the
     longest that a summarizer or scorer may take. ``observations`` decides which messages in role
     user are results of an agent whose actions are text, where nobody says so: those that look like
-    one behind an action (``by_form``), every one behind an action, or none.
+    one behind an action (``by_form``), every one behind an action, or none. ``thinking`` decides
+    which signed thinking a view leaves out once something before it has changed: what the model
+    would refuse (``by_model``; ``messages/thinking.py``), none (``keep``), or all (``strip``).
     """
 
     max_tokens: Tokens | None = 200_000
@@ -80,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     storage_path: Annotated[str, Meta(min_length=1, description="a path")] = ".eventctx/exports"
     adviser_timeout: Seconds = 60.0
     observations: Observing = "by_form"
+    thinking: ThinkingSetting = "by_model"
 
     def __post_init__(self) -> None:
         check(self)
@@ -108,6 +112,7 @@ class SessionSettings(TypedDict, total=False):
     storage_path: str
     adviser_timeout: float
     observations: Observing
+    thinking: ThinkingSetting
 
     compaction_threshold: float
     compaction_strategy: str | Policy | PolicyFunction
@@ -255,6 +260,28 @@ def check_advised(
             )
         if adviser is not None and not callable(adviser):
             raise InvalidSetting(f"{name}: expected a function, found {shown(adviser)}")
+
+
+def said_by_request(thinking: object) -> tuple[ThinkingSetting | None, Generation | None]:
+    """What the ``thinking`` of a request says: a setting by its name, or the API's parameter.
+
+    ``{"type": "enabled"}`` is manual thinking. A parameter that asks for dropped blocks
+    (``block_binding``) lets all thinking stay. Raises InvalidSetting for anything else.
+    """
+    if thinking is None:
+        return None, None
+    if isinstance(thinking, str) and thinking in get_args(ThinkingSetting):
+        return thinking, None  # type: ignore[return-value]
+    kind = thinking.get("type") if isinstance(thinking, Mapping) else None
+    if not isinstance(thinking, Mapping) or not isinstance(kind, str):
+        raise InvalidSetting(
+            f"thinking: expected one of {', '.join(get_args(ThinkingSetting))}, or the parameter "
+            f"of a request, such as {{'type': 'adaptive'}}, found {shown(thinking)}"
+        )
+    binding: Any = thinking.get("block_binding")
+    if isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block":
+        return "keep", None
+    return None, "manual" if kind == "enabled" else None
 
 
 async def resolve_budget(

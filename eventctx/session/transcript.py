@@ -19,6 +19,7 @@ from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import check_role, read_facts
 from eventctx.messages.observations import FIRST, LAST, Observing, observes
 from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
+from eventctx.messages.thinking import ThinkingRule
 from eventctx.messages.tokenizers import counted
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
@@ -309,4 +310,5 @@ def stripped_by(
 ) -> tuple[tuple[int, int], ...]:
     """Runs of messages whose signed thinking is bound to a prefix that ``event`` changes."""
     after = preview(view, session.stream, [session.drafts.make(event, bodies)])
-    return planned.stripped_by(view.layout, after.layout)
+    rule = ThinkingRule(session.thinking, view.calibration.model)
+    return planned.stripped_by(view.layout, after.layout, rule.generation)

@@ -20,6 +20,7 @@ from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, MessageReceipt, Receipt, StreamInfo
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan
 from eventctx.log.usage import Usage
+from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
@@ -213,6 +214,7 @@ class Context:
         *,
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
+        thinking: Mapping[str, Any] | ThinkingSetting | None = None,
         call: ProviderCall | Following | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]: ...

@@ -261,6 +261,11 @@ def _restored(state: ChangesState, before: ViewState, record: Record) -> Changes
     return _with(state, changes)
 
 
+def _requested(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+    event: Any = decode_known(record)
+    return _prompted(state, before, record) if event.unbound else state
+
+
 def _prompted(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     cause = _cause(state, record)
     pairs = [(ref, now) for ref, now in _pairs(before, state.view) if now is not None]
@@ -326,6 +331,7 @@ def _stands_for(ref: MessageRef, view: ViewState) -> int | None:
 
 
 _STEPS = {
+    "context:request_prepared": _requested,
     "context:pre_compact": _begun,
     "context:post_compact": _compacted,
     "context:messages_set": _set,

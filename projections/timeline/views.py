@@ -112,7 +112,7 @@ def following(
     state: ViewsState, view: ViewState, event: RequestPrepared, record: Record
 ) -> ViewsState:
     """The views after the request in ``record``; ``view`` is the state before it."""
-    view = request_view.as_rendered(view, event.renderer)
+    view = request_view.as_requested(view, event)
     if event.insertions:
         view = planned.with_insertions(view, event.insertions, record)
     now = LastView(view.layout.sealed, tuple(view.layout.tail()))

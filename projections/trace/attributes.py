@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from eventctx.log import events
 from eventctx.log.codec import Unknown
+from eventctx.log.naming import ranges_name
 from eventctx.log.record import Record
 from eventctx.projections.flat import Scalar, capped, scalars
 from eventctx.projections.trace import semconv as conv
@@ -28,6 +29,7 @@ _SEQ: Final = f"{conv.REQUEST}seq"
 _TOKENS: Final = f"{conv.REQUEST}estimated_tokens"
 _MESSAGES: Final = f"{conv.REQUEST}messages"
 _LAST_MESSAGE: Final = f"{conv.REQUEST}last_message"
+_UNBOUND: Final = f"{conv.REQUEST}unbound"
 _RENDERER: Final = f"{conv.REQUEST}renderer"
 _ESTIMATOR: Final = f"{conv.REQUEST}estimator"
 _FACTOR: Final = f"{conv.REQUEST}factor"
@@ -144,6 +146,8 @@ def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
             found[name] = value
     if event.breaks:
         found[_BREAKS] = ",".join(event.breaks)
+    if event.unbound:
+        found[_UNBOUND] = ranges_name(event.unbound)
     if event.insertions:
         found[_INSERTIONS] = len(event.insertions)
     if event.demands_absent is not None:

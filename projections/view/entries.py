@@ -19,13 +19,15 @@ from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-RENDERER: Final = 2
+RENDERER: Final = 3
 """Version of the rules of a view's order and of the fixed texts below. Recorded in every prepared
 request.
 
 2: the result that is made up for a call says what the log knows of it, and shows its answer where
 that was kept. A call that a request of renderer 1 showed keeps the text that it had there, so that
 requests of both versions are derived by one fold, and a new release breaks no prefix.
+3: rows that a provider refuses are made acceptable (``view/sendable``). Entries and digests are
+those of renderer 2, since the changes follow from the rows alone.
 """
 
 DIGEST_FORM: Final = 1

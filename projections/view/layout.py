@@ -187,7 +187,7 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
         return _with_late_result(layout, ref)
     refs = layout.refs.append(ref)
     region = layout.region
-    grows = facts.kind == "assistant" and facts.dialect == "responses"
+    grows = facts.goes_on
     if not (region or grows or facts.calls or facts.kind == "result"):
         return _with_sealed(layout, refs, [Entry("message", ref)])
     if region and facts.kind == "assistant" and not _continues(layout, facts):
@@ -297,7 +297,7 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
     while start > 0 and joins(rows[start - 1].facts, rows[start].facts):
         start -= 1
     answer = [i for i in range(start, len(rows)) if _assistant(rows[i])]
-    grows = answer[-1] == len(rows) - 1 and rows[-1].facts.dialect == "responses"
+    grows = answer[-1] == len(rows) - 1 and rows[-1].facts.goes_on
     unfinished = [group for group in groups if group.rows[0] >= start]
     if not grows and not _unanswered(unfinished, rows):
         return groups, []

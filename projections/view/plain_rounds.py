@@ -22,6 +22,8 @@ def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str
         facts = ref.facts
         if ref.replaced or facts.dialect == "responses" or facts.item:
             break
+        if facts.server_calls or facts.server_results:
+            break
         if facts.kind == "result":
             if facts.calls or facts.results or not facts.observation:
                 break

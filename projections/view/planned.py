@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,7 @@ from eventctx.log.plan import (
 )
 from eventctx.log.record import Body, Record
 from eventctx.messages.facts import as_observation, decode_facts, without_bound
+from eventctx.messages.thinking import Generation
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.entries import Entry
@@ -88,29 +89,89 @@ def replaced_in(
     ]
 
 
-def stripped_by(before: Layout, after: Layout) -> tuple[tuple[int, int], ...]:
-    """Runs of messages with bound thinking behind the first entry where ``after`` differs."""
+def stripped_by(
+    before: Layout, after: Layout, generation: Generation
+) -> tuple[tuple[int, int], ...]:
+    """Runs of messages whose thinking a model refuses behind the first entry that differs.
+
+    ``generation`` is that of the model that will read ``after``.
+    """
+    if generation in _READ_ANYWHERE:
+        return ()
     old, new = before.entries(), after.entries()
     same = 0
     while same < min(len(old), len(new)) and old[same] == new[same]:
         same += 1
-    return _bound_in(new[same:])
+    return _bound_in(new[same:], generation)
 
 
-def _bound_in(entries: Iterable[Entry]) -> tuple[tuple[int, int], ...]:
+_READ_ANYWHERE: Final = ("manual", "adaptive")
+"""The generations that take thinking back whatever has changed before it."""
+
+
+def foreign_in(layout: Layout, generation: Generation) -> tuple[tuple[int, int], ...]:
+    """Runs of all messages with bound thinking, for a model that reads none of it.
+
+    The open tool loop keeps that of its newest answer, unless the model checks what is before it.
+    """
+    return _bound_in(layout.entries(), generation)
+
+
+def _bound_in(entries: list[Entry], generation: Generation) -> tuple[tuple[int, int], ...]:
+    """Runs of the messages with bound thinking, but for the answer that a tool loop is at.
+
+    That one is asked for by models of manual thinking, so only one that is known to refuse it has
+    it left out.
+    """
+    at = _open_answer(entries) if generation != "preserved" else frozenset()
     numbers = sorted(
         entry.ref.number
         for entry in entries
-        if entry.kind == "message" and isinstance(entry.ref, MessageRef) and entry.ref.facts.bound
+        if entry.kind == "message"
+        and isinstance(entry.ref, MessageRef)
+        and entry.ref.facts.bound
+        and entry.ref.number not in at
     )
     runs = joined([Run(number, number, "kept", "") for number in numbers])
     return tuple([(run.first, run.last) for run in runs])
 
 
+def _open_answer(entries: list[Entry]) -> frozenset[int]:
+    """The messages of the last answer, if it has calls: their results are what is sent back."""
+    numbers: list[int] = []
+    calls = False
+    for entry in reversed(entries):
+        ref = entry.ref
+        own = entry.kind == "message" and isinstance(ref, MessageRef)
+        if isinstance(ref, MessageRef) and own and ref.facts.kind == "assistant":
+            numbers.append(ref.number)
+            calls = calls or bool(ref.facts.calls)
+        elif numbers:
+            break
+    return frozenset(numbers if calls else ())
+
+
+def in_open_loop(layout: Layout) -> bool:
+    """Whether the view ends in a tool loop that holds signed thinking."""
+    waits = False
+    for ref in reversed(layout.refs):
+        if ref.facts.human:
+            return False
+        if ref.facts.kind == "assistant":
+            waits = waits or bool(ref.facts.calls)
+            if not waits:
+                return False
+            if ref.facts.bound:
+                return True
+    return False
+
+
 def stripped_behind(
-    layout: Layout, places: Collection[tuple[int, int]]
+    layout: Layout, places: Collection[tuple[int, int]], generation: Generation
 ) -> tuple[tuple[int, int], ...]:
-    """Runs of messages with bound thinking behind the first whose contents at ``places`` go."""
+    """As ``stripped_by``, behind the first message whose contents at ``places`` go."""
+    if generation in _READ_ANYWHERE:
+        return ()
     entries = layout.entries()
     behind = next(
         (
@@ -120,7 +181,7 @@ def stripped_behind(
         ),
         len(entries),
     )
-    return _bound_in(entries[behind + 1 :])
+    return _bound_in(entries[behind + 1 :], generation)
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:

@@ -43,13 +43,14 @@ R = TypeVar("R", MessageRef, InsertionRef)
 __all__ = [
     "ViewCounts",
     "ViewState",
-    "as_rendered",
+    "as_requested",
     "counts",
     "evolve",
     "evolve_all",
     "initial",
     "prepared",
     "with_model",
+    "without_thinking_of",
 ]
 
 
@@ -92,6 +93,7 @@ def prepared(
     floor_sent: bool = False,
     reconstructed: bool = False,
     wire: WireForm | None = None,
+    unbound: tuple[tuple[int, int], ...] = (),
 ) -> RequestPrepared:
     """The event that records the view of this state as a request.
 
@@ -107,7 +109,7 @@ def prepared(
         tokens=scale.tokens(counted),
         digest=digest,
         plan=state.plan_position,
-        breaks=_breaks_until_now(state),
+        breaks=(*_breaks_until_now(state), "model") if unbound else _breaks_until_now(state),
         budget=budget,
         model=model,
         tools_digest=tools_digest,
@@ -118,6 +120,7 @@ def prepared(
         reserve=scale.reserve,
         wire=wire,
         demands_absent=_absent_demands(state) if state.spoken.demands else None,
+        unbound=unbound,
     )
 
 
@@ -222,8 +225,8 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
 
 def _made(state: ViewState, record: Record) -> ViewState:
     """The view was prepared as a request: later breaks count from here."""
-    event: Any = decode_known(record)
-    state = as_rendered(state, event.renderer)
+    event: RequestPrepared = decode_known(record)
+    state = as_requested(state, event)
     shown = None
     if state.layout.region:
         start = len(state.layout.sealed)
@@ -238,11 +241,19 @@ def _made(state: ViewState, record: Record) -> ViewState:
     return _calibrated(state, calibration.called(state.calibration, event.model))
 
 
-def as_rendered(state: ViewState, renderer: int) -> ViewState:
-    """The view as a request made with this version of the rules shows it."""
-    if renderer >= _KNOWS_ENDS:
+def as_requested(state: ViewState, event: RequestPrepared) -> ViewState:
+    """The view as ``event`` asked for it, before the insertions of that request."""
+    if event.renderer < _KNOWS_ENDS:
+        state = state._replace(layout=layouts.as_plain(state.layout, state.next_number - 1))
+    return without_thinking_of(state, event.unbound)
+
+
+def without_thinking_of(state: ViewState, unbound: tuple[tuple[int, int], ...]) -> ViewState:
+    """The view without the thinking of the messages in the runs ``unbound``."""
+    if not unbound:
         return state
-    return state._replace(layout=layouts.as_plain(state.layout, state.next_number - 1))
+    refs = stripped_in(state.layout.refs, unbound, state.estimator)
+    return state._replace(layout=layouts.rebuilt(refs, state.layout))
 
 
 _KNOWS_ENDS = 2

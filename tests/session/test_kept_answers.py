@@ -26,6 +26,7 @@ from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
     CALL_NOT_ENDED,
+    RENDERER,
     SYNTHETIC_RESULT,
 )
 from eventctx.projections.view.layout import EMPTY, append, as_plain, build, with_end
@@ -398,7 +399,7 @@ async def test_what_renderer_1_showed_stays_so_that_the_next_request_only_grows(
         assert new == [*old, GO_ON]
         after = (await engine.audit("s")).requests[-1]
         view = await engine.request_view("s", position=after.position)
-        assert (view.prepared.renderer, view.verified, after.breaks) == (2, True, ())
+        assert (view.prepared.renderer, view.verified, after.breaks) == (RENDERER, True, ())
 
 
 async def test_a_call_that_no_request_of_renderer_1_showed_gets_the_words_of_today() -> None:

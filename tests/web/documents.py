@@ -124,7 +124,7 @@ async def _check(engine: Engine, session: str, found: Sequence[Agreement]) -> No
 def _state_of(state: ChangesState, record: Record) -> ChangesState:
     """The state whose view is that of the request in ``record``."""
     event: Any = decode_known(record)
-    view = request_view.as_rendered(state.view, event.renderer)
+    view = request_view.as_requested(state.view, event)
     return state._replace(view=planned.with_insertions(view, event.insertions, record))
 
 

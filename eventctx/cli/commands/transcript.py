@@ -28,6 +28,7 @@ from eventctx.log.naming import (
 )
 from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
 from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.sendable.sending import WORDS
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.left_out import LeftOut
@@ -221,11 +222,15 @@ def _show_view(
         return
     show_tools(screen, view.tools, None, full)
     for place, (entry, message) in enumerate(zip(view.entries, view.derived, strict=True)):
-        role = role_of(message)
+        role = "not sent" if message is None else role_of(message)
         screen.line(
             (f"[{place}] ", "dim"), (role, role_style(role)), (f"  {_origin(entry)}", "dim")
         )
-        show(screen, message, full=full)
+        for change in view.changes:
+            if change.place == place:
+                screen.line((f"changed to be accepted: {WORDS[change.rule]}", "yellow"))
+        if message is not None:
+            show(screen, message, full=full)
         screen.blank()
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from eventctx.cli.explaining.facts import BEGINNING, VERDICTS, facts_of
+from eventctx.cli.explaining.facts import BEGINNING, facts_of, verdict_of
 from eventctx.cli.output import opening
 from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import role_of, role_style, snippet
@@ -90,7 +90,7 @@ def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
     where = request_in_words(answer.turn, answer.iteration, answer.position)
     screen.line(
         (f"{message_name(answer.number)} of {answer.session}: ", "bold"),
-        (VERDICTS[answer.standing], colour),
+        (verdict_of(answer), colour),
         (f" · {where}", "dim"),
     )
     message = answer.message

@@ -117,7 +117,10 @@ async def _demo(
         wanted = "demo" if recording.sample else _short(recording.path)
         session = await opening.free_name(engine, wanted)
         _introduce(screen, recording, size, budget)
-        context = await engine.session(session, max_tokens=budget, on_overflow="send_floor")
+        # Nobody checks the recording's signatures, so no compaction has to spare a tool loop.
+        context = await engine.session(
+            session, max_tokens=budget, on_overflow="send_floor", thinking="strip"
+        )
         stage = _Stage(screen, budget)
         engine.on("context:post_compact", Compactions(screen).compacted)
         player = Player(context, budget, began=stage.began, ended=stage.ended)

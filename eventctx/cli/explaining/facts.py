@@ -16,12 +16,13 @@ from eventctx.cli.output.rulings import (
 )
 from eventctx.log.naming import message_name, position_name, ranges_name
 from eventctx.projections.explain.why import Reason
+from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.explain.answers import Explanation, StandIn
 
 BEGINNING: Final = 400
 """Characters of a summary or notice that are shown, in a pipe or on a terminal of any width."""
 
-VERDICTS: Final = {
+_VERDICTS: Final = {
     "whole": "in view, whole",
     "shortened": "in view, shortened",
     "summarised": "not in view: summarised by a compaction",
@@ -34,6 +35,13 @@ VERDICTS: Final = {
     "not_added": "not in view: it was added only later",
 }
 """How a message stands in a view, by ``Explanation.standing``."""
+
+
+def verdict_of(answer: Explanation) -> str:
+    """How the message stands in the view, in words."""
+    if answer.left_out:
+        return "in view, but not sent: its provider would refuse it"
+    return _VERDICTS[answer.standing]
 
 
 class LabelledFact(NamedTuple):
@@ -131,12 +139,14 @@ def _in_view(answer: Explanation) -> Iterator[LabelledFact]:
     if answer.results_left_out:
         left_out = ", ".join(answer.results_left_out)
         yield _fact("without", f"results that answer no call in view: {left_out}")
+    for change in answer.changes:
+        yield _fact("not sent" if answer.left_out else "changed", WORDS[change.rule])
     if answer.stripped is not None:
-        yield _fact(
-            "without",
-            "its thinking, which a provider binds to what precedes it; that was changed by "
-            f"{cause_in_words(answer.stripped.cause)}",
-        )
+        cause = answer.stripped.cause
+        bound = "which a provider binds to what precedes it; that was changed by "
+        foreign = "which another model made; the one that was called cannot read it: "
+        why = foreign if cause.type == "context:request_prepared" else bound
+        yield _fact("without", f"its thinking, {why}{cause_in_words(cause)}")
 
 
 def _stay(answer: Explanation) -> Iterator[LabelledFact]:

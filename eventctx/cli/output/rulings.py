@@ -36,6 +36,7 @@ _RECORDS: Final = {
     "context:pinned": "a pin",
     "context:erased": "an erasure",
     "context:system_prompt_set": "the host's system prompt",
+    "context:request_prepared": "the request",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final, NamedTuple, TypeVar
 
-from eventctx.cli.explaining.facts import VERDICTS, LabelledFact, facts_of
+from eventctx.cli.explaining.facts import LabelledFact, facts_of, verdict_of
 from eventctx.cli.output.messages import role_of, shown_parts, snippet
 from eventctx.cli.output.plain import abridged
 from eventctx.cli.replay_screen.session import ReplayedSession
@@ -146,7 +146,7 @@ class TextReader:
         except EventctxError as error:
             return ShownReason(escape_breaks(str(error)), False, ())
         facts = tuple(facts_of(answer, self._undated))
-        return ShownReason(VERDICTS[answer.standing], answer.in_view, facts)
+        return ShownReason(verdict_of(answer), answer.in_view, facts)
 
     def _of_extra(self, entry: int) -> ShownReason:
         extra = self._session.extras[-1 - entry]

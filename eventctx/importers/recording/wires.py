@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.importers.recording.carried import Carried, carried
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm, hash_of, request_digest
 from eventctx.messages.canonical import RULE, as_sent, canonical, message_digest
-from eventctx.messages.carried import Carried, carried
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import Estimator

@@ -15,6 +15,7 @@ import msgspec
 from eventctx.errors import CompactionError, EventctxError
 from eventctx.log.events import Trigger
 from eventctx.log.outcomes import described, words_of
+from eventctx.messages.thinking import BY_MODEL, ThinkingRule
 from eventctx.policies.fit import Fitted
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.planner import (
@@ -76,13 +77,15 @@ class Decision(NamedTuple):
 class Situation(NamedTuple):
     """What is decided on: a view, the part that a policy sees, and the budget in its own count.
 
-    ``aim`` is the budget with the size that this compaction is to reach.
+    ``aim`` is the budget with the size that this compaction is to reach; ``thinking`` is
+    the rule for the model that will read the view.
     """
 
     view: ViewState
     visible: Visible
     budget: Budget
     aim: Budget
+    thinking: ThinkingRule = BY_MODEL
 
 
 class Rim(NamedTuple):
@@ -138,7 +141,7 @@ class Deciding:
                 break
             # ``fit`` estimated too low (arguments of very many parts): try again with less room.
             aim = msgspec.structs.replace(aim, tokens=max(1, aim.tokens - surplus))
-        stripped = planned.stripped_by(view.layout, after.layout)
+        stripped = planned.stripped_by(view.layout, after.layout, situation.thinking.generation)
         if stripped:
             made = made._replace(plan=msgspec.structs.replace(made.plan, unbound=stripped))
             after = planned.with_stripped(after, stripped)

@@ -8,12 +8,19 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.log.events import known_as
 from eventctx.log.naming import message_name
+from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.projections.explain.left_out import LeftOut, left_out
 from eventctx.projections.explain.view_diff import compare, token_groups
 from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.view.entries import RENDERER, Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.render import addresses
+from eventctx.projections.view.sendable.images import MANY_IMAGES
+from eventctx.projections.view.sendable.rows import RowChange
+from eventctx.projections.view.sendable.sending import rows_of_request
 from eventctx.queries.bodies import address_of, sound_messages
 from eventctx.queries.explain.answers import (
     Explanation,
@@ -39,11 +46,56 @@ async def why(
     known = len(now.origins)
     if number >= known:
         raise InvalidSetting(_no_message(stream, number, known))
-    found = ViewHistory(seen.state, seen.figures).why(number)
+    history = ViewHistory(seen.state, seen.figures)
+    found = history.why(number)
     if found.standing == "not_added":
         found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
-    return answer
+    if not answer.in_view:
+        return answer
+    changes, left_out = await _changes_sent(store, stream, seen, history, number)
+    return msgspec.structs.replace(answer, changes=changes, left_out=left_out)
+
+
+_AROUND = 24
+"""Entries on either side of a message that its rules may depend on, such as one long answer."""
+
+
+async def _changes_sent(
+    store: EventStore, stream: str, seen: Seen, history: ViewHistory, number: int
+) -> tuple[tuple[RowChange, ...], bool]:
+    """The rules by which a message in view is sent otherwise, and whether it is left out whole.
+
+    The bodies of the whole view are read only where its ids or its images are the question.
+    """
+    event, view = seen.prepared, seen.state.view
+    made_here = view.mirror is None if event is None else known_as(event) == "prepared"
+    entries = history.entries
+    place = next((at for at, one in enumerate(entries) if one is history.shown.get(number)), None)
+    if place is None or not made_here:
+        return (), False
+    renderer = RENDERER if event is None else event.renderer
+    start, end = max(0, place - _AROUND), place + _AROUND
+    if _depends_on_all(entries, place):
+        start, end = 0, len(entries)
+    around = entries[start:end]
+    wanted = addresses(around)
+    bodies = await sound_bodies(store, stream, wanted)
+    texts = {(at.position, at.index): body.data for at, body in zip(wanted, bodies, strict=True)}
+    rows, changes = rows_of_request(around, texts, renderer)
+    own = tuple([one for one in changes if one.place == place - start])
+    return own, rows[place - start] is None
+
+
+def _depends_on_all(entries: Sequence[Entry], place: int) -> bool:
+    """Whether another message of the view has an id of this one, or images may be too many."""
+    ref = entries[place].ref
+    assert ref is not None  # noqa: S101 - a message has one
+    own = {*ref.facts.calls, *ref.facts.results}
+    facts = [one.ref.facts for one in entries if one.kind == "message" and one.ref is not None]
+    images = sum([one.kind == "image" for fact in facts for one in fact.media])
+    uses = sum([not own.isdisjoint(fact.calls) for fact in facts]) if own else 0
+    return bool(ref.facts.item) or uses > 1 or (images > MANY_IMAGES and bool(ref.facts.media))
 
 
 async def left_out_of(

@@ -11,6 +11,7 @@ from eventctx.log.naming import request_name
 from eventctx.projections.explain.view_diff import Kind
 from eventctx.projections.explain.why import Reason, Why
 from eventctx.projections.figures import RequestFigures
+from eventctx.projections.view.sendable.rows import RowChange
 
 Message = dict[str, Any]
 
@@ -30,7 +31,8 @@ class Explanation(Why, frozen=True, kw_only=True):
     ``position``, ``turn`` and ``iteration`` are those of the request; all None for the view as it
     stands now. ``message`` is the message as it was added, ``shows`` its form in the view, each
     None where it was erased or is not there. ``stands_in`` are the messages of the view that
-    stand for it.
+    stand for it. ``changes`` are the rules by which it is sent otherwise than the log has it, so
+    that a provider takes it; ``left_out`` is true where one of them leaves out the whole message.
     """
 
     session: str
@@ -40,6 +42,8 @@ class Explanation(Why, frozen=True, kw_only=True):
     message: Message | None = None
     shows: Message | None = None
     stands_in: tuple[StandIn, ...] = ()
+    changes: tuple[RowChange, ...] = ()
+    left_out: bool = False
 
     def __repr__(self) -> str:
         when = "now"

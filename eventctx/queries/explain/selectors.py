@@ -79,8 +79,10 @@ async def states_at(
             seen.append(Seen(now.changes, known))
             continue
         record = await _request(store, stream, selector, now.changes.time)
-        state = (await timeline_at(store, stream, record.position - 1)).changes
         event: Any = decode_known(record)
+        # A request that leaves out thinking is itself a change, which its own view has.
+        until = record.position if event.unbound else record.position - 1
+        state = (await timeline_at(store, stream, until)).changes
         turn = numbering.turn_number(state.time, record.turn_id)
         state = state._replace(view=planned.with_insertions(state.view, event.insertions, record))
         seen.append(Seen(state, known, record, event, turn))

@@ -19,6 +19,7 @@ from eventctx.log.events import Erased
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.overlap import Overlap
+from eventctx.messages.thinking import generation_of
 from eventctx.projections.view import planned
 from eventctx.session.appends.pending import Clock
 from eventctx.session.evidence.erasure_plan import (
@@ -211,7 +212,8 @@ async def _note(
     loaded = await load(store, erasure.stream)
     if loaded is None:
         raise StreamNotFound(erasure.stream)
-    stripped = planned.stripped_behind(loaded.view.layout, set(erasure.bodies))
+    generation = generation_of(loaded.view.calibration.model)
+    stripped = planned.stripped_behind(loaded.view.layout, set(erasure.bodies), generation)
     event = Erased(
         numbers=erasure.numbers,
         bodies=tuple(sorted((at.position, at.index) for at in erasure.bodies)),

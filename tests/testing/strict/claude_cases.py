@@ -8,7 +8,6 @@ import zlib
 from typing import Any
 
 from eventctx.testing.strict_provider.claude_request import read_claude_request
-from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA
 from eventctx.testing.strict_provider.seals import (
     Seal,
     prefix_digest,
@@ -112,7 +111,6 @@ def without(block: Body, name: str) -> Body:
 
 _FIRST = request(ASKED)
 _ADAPTIVE = {"model": PRESERVED, "thinking": {"type": "adaptive"}}
-_BINDING: Body = {"model": PRESERVED, "thinking": {"type": "adaptive", "block_binding": {}}}
 _BUDGET = {"type": "enabled", "budget_tokens": 2_000}
 _LONG_TEXT = "x" * (33 << 20)
 
@@ -294,11 +292,6 @@ CLAUDE: dict[str, Case] = {
         talk(sealed(_FIRST), text("x"), **_ADAPTIVE),
         talk(sealed(request(user(text("Read z.")))), text("x"), **_ADAPTIVE),
         "Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
-    ),
-    "binding-needs-beta": (
-        request(ASKED, **_BINDING, anthropic_beta=[BINDING_BETA]),
-        request(ASKED, **_BINDING, anthropic_beta=[]),
-        "thinking.adaptive.block_binding: Extra inputs are not permitted",
     ),
     "image-count": (images(100), images(101), "0 document pages + 101 images > 100"),
     "many-images-small": (images(21, 2_000), images(21, 2_001), "many-image requests: 2000 pixels"),

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.carried import carried
+from eventctx.importers.recording.carried import carried
 
 WORDS = st.text("ab \n", min_size=1, max_size=12)
 

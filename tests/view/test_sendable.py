@@ -1,0 +1,269 @@
+"""The rows of a view as a provider takes them: each rule on a request that breaks it alone."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.projections.view.sendable.rows import Row
+from eventctx.projections.view.sendable.sending import RULES, WORDS, make_sendable
+from eventctx.testing.strict_provider import violations
+from eventctx.testing.strict_provider.rule import Api
+
+ASK = {"role": "user", "content": "Look."}
+MORE = {"role": "user", "content": "Well?"}
+
+
+def said(*content: dict[str, Any]) -> Row:
+    return {"role": "assistant", "content": list(content)}
+
+
+def came(*content: dict[str, Any]) -> Row:
+    return {"role": "user", "content": list(content)}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def use(call: str) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call, "name": "read", "input": {}}
+
+
+def result(call: str, content: Any = "ok", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call, "content": content, **more}
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+def png(width: int, height: int) -> dict[str, Any]:
+    """An image block of this size; its pixels are never read."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + header
+    made = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk
+    data = base64.b64encode(made + struct.pack(">I", zlib.crc32(chunk))).decode()
+    source = {"type": "base64", "media_type": "image/png", "data": data}
+    return {"type": "image", "source": source}
+
+
+def item(kind: str, **fields: Any) -> Row:
+    return {"type": kind, **fields}
+
+
+def function_call(call: str, **fields: Any) -> Row:
+    return item("function_call", call_id=call, name="read", arguments="{}", **fields)
+
+
+def output(call: str) -> Row:
+    return item("function_call_output", call_id=call, output="ok")
+
+
+def listed(*calls: str) -> list[dict[str, Any]]:
+    function = {"name": "read", "arguments": "{}"}
+    return [{"id": call, "type": "function", "function": function} for call in calls]
+
+
+REFUSED: list[tuple[str, Api, list[Row]]] = [
+    ("blank_text", "anthropic", [ASK, said(text(""), use("c")), came(result("c"))]),
+    ("blank_text", "anthropic", [ASK, said(text(" \n"), text("Yes.")), MORE]),
+    ("blank_text", "anthropic", [ASK, said(use("c")), came(result("c", [text("")]))]),
+    ("blank_text", "openai-chat", [ASK, {"role": "assistant", "content": "x", "tool_calls": []}]),
+    (
+        "call_in_two_forms",
+        "openai-chat",
+        [
+            ASK,
+            {**said(text("x"), use("c")), "tool_calls": listed("c")},
+            {"role": "tool", "tool_call_id": "c", "content": "ok"},
+        ],
+    ),
+    (
+        "call_in_two_forms",
+        "anthropic",
+        [ASK, {**said(use("c")), "tool_calls": listed("c")}, came(result("c"))],
+    ),
+    ("server_tool_unpaired", "anthropic", [ASK, said(text("x"), SEARCH), MORE]),
+    ("server_tool_unpaired", "anthropic", [ASK, said(FOUND, text("x")), MORE]),
+    ("server_tool_unpaired", "anthropic", [ASK, said(SEARCH), MORE, said(FOUND, text("x")), MORE]),
+    ("thinking_last", "anthropic", [ASK, said(text("x"), THOUGHT), MORE]),
+    ("thinking_last", "anthropic", [ASK, said(text("x")), said(THOUGHT), MORE]),
+    (
+        "call_id_used_twice",
+        "anthropic",
+        [ASK, *[said(use("c")), came(result("c"))] * 2, MORE],
+    ),
+    (
+        "call_id_used_twice",
+        "anthropic",
+        [ASK, said(use("c"), use("c")), came(result("c"), result("c"))],
+    ),
+    ("call_id_used_twice", "anthropic", [ASK, said(use("c")), came(result("c"), result("c"))]),
+    ("call_id_used_twice", "anthropic", [ASK, said(use("f.c:0")), came(result("f.c:0"))]),
+    ("results_first", "anthropic", [ASK, said(use("c")), came(text("cold"), result("c"))]),
+    (
+        "results_first",
+        "anthropic",
+        [ASK, said(use("a"), use("b")), came(result("a"), text("cold")), came(result("b"))],
+    ),
+    (
+        "reasoning_alone",
+        "openai-responses",
+        [ASK, item("reasoning", id="rs_1", summary=[], encrypted_content="x"), MORE],
+    ),
+    (
+        "item_id_used_twice",
+        "openai-responses",
+        [ASK, *[function_call("c", id="fc_1"), output("c")], function_call("d", id="fc_1"),
+         output("d")],
+    ),
+    ("image_over_limit", "anthropic", [came(*[png(10, 10)] * 20, png(2_001, 10))]),
+    ("image_over_limit", "anthropic", [came(png(8_001, 10), text("x"))]),
+    ("image_over_limit", "anthropic", [came(*[png(10, 10)] * 101)]),
+    ("empty_row", "anthropic", [ASK, said(), MORE]),
+    ("empty_row", "anthropic", [ASK, {"role": "assistant", "content": None}, MORE]),
+    ("empty_row", "anthropic", [{"role": "user", "content": " "}, said(text("x")), MORE]),
+    ("empty_row", "openai-chat", [ASK, {"role": "assistant", "content": None}, MORE]),
+]  # fmt: skip
+
+
+def sent(rows: list[Row], *, without: str = "") -> list[Row]:
+    made, _ = make_sendable(rows, [rule for rule in RULES if rule.name != without])
+    return [row for row in made if row is not None]
+
+
+def asked(api: Api, rows: list[Row]) -> dict[str, Any]:
+    return {"input" if api == "openai-responses" else "messages": rows}
+
+
+@pytest.mark.parametrize(("rule", "api", "rows"), REFUSED)
+def test_a_row_that_a_provider_refuses_is_made_acceptable_by_its_rule(
+    rule: str, api: Api, rows: list[Row]
+) -> None:
+    before = [dict(row) for row in rows]
+    assert violations(api, asked(api, rows))
+    assert violations(api, asked(api, sent(rows))) == ()
+    assert violations(api, asked(api, sent(rows, without=rule))), "the rule makes no difference"
+    assert rows == before, "the given rows are never changed"
+    assert rule in {change.rule for change in make_sendable(rows)[1]}
+
+
+def test_every_rule_has_a_request_that_breaks_it_and_a_sentence() -> None:
+    assert {rule for rule, _, _ in REFUSED} == {rule.name for rule in RULES} == set(WORDS)
+
+
+ACCEPTED: list[tuple[Api, list[Row]]] = [
+    ("anthropic", [ASK, said(THOUGHT, text("x"), use("c")), came(result("c"), text("and"))]),
+    ("anthropic", [ASK, said(SEARCH), said(FOUND, text("x")), MORE]),
+    ("anthropic", [ASK, said(text("x"), SEARCH)]),
+    ("anthropic", [ASK, said(SEARCH, use("c")), came(result("c"))]),
+    (
+        "anthropic",
+        [ASK, said(SEARCH, use("c")), came(result("c")), said(FOUND, text("x")), MORE],
+    ),
+    ("anthropic", [ASK, said(use("c")), came({"type": "tool_result", "tool_use_id": "c"})]),
+    (
+        "openai-chat",
+        [
+            ASK,
+            {"role": "assistant", "content": None, "tool_calls": listed("a", "b")},
+            {"role": "tool", "tool_call_id": "a", "content": ""},
+            {"role": "tool", "tool_call_id": "b", "content": "ok"},
+            {"role": "assistant", "content": None, "refusal": "No."},
+            MORE,
+        ],
+    ),
+    (
+        "openai-responses",
+        [
+            ASK,
+            item("reasoning", id="rs_1", summary=[], encrypted_content="x"),
+            function_call("c", id="fc_1"),
+            output("c"),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("api", "rows"), ACCEPTED)
+def test_a_request_that_is_accepted_stays_as_it_is(api: Api, rows: list[Row]) -> None:
+    assert violations(api, asked(api, rows)) == ()
+    made, changes = make_sendable(rows)
+    assert changes == ()
+    assert all(one is row for one, row in zip(made, rows, strict=True))
+
+
+def test_a_second_use_of_an_id_gets_another_one_on_both_sides() -> None:
+    rows = [ASK, *[said(use("c")), came(result("c"))] * 2]
+    made = sent(rows)
+    assert made[:3] == rows[:3]
+    assert made[3]["content"][0]["id"] == made[4]["content"][0]["tool_use_id"] == "c_2"
+
+
+def test_too_many_images_leave_in_batches_so_that_the_prefix_stays() -> None:
+    rows = [came(png(10, 10)) for _ in range(101)]
+    first = sent(rows)
+    later = sent([*rows, *[came(png(10, 10)) for _ in range(24)]])
+    assert later[: len(first)] == first
+    assert sum(row["content"][0]["type"] == "image" for row in later) == 100
+
+
+def test_an_erased_reasoning_takes_the_ids_of_its_answer_along() -> None:
+    rows = [ASK, {"role": "assistant", "content": "[erased]"}, function_call("c", id="fc_1")]
+    assert "id" not in sent([*rows, output("c")])[2]
+
+
+def test_results_of_role_function_with_their_id_twice_stay_one_result() -> None:
+    block = {"type": "tool_result", "tool_call_id": "c", "output": "found"}
+    row = {"role": "function", "tool_call_id": "c", "content": [block]}
+    call = {"type": "tool_call", "id": "c", "name": "f", "input": {}}
+    rows = [ASK, said(call), row]
+    assert sent(rows) == rows
+
+
+async def test_view_names_the_rule_and_the_log_keeps_the_row_as_it_came() -> None:
+    empty = {"role": "assistant", "content": []}
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (ASK, empty, MORE):
+            await ctx.add_message(row)
+        sent_rows = await ctx.get_messages_for_request()
+        (request,) = (await engine.audit("s")).requests
+        view = await engine.request_view("s", position=request.position)
+        transcript = [one.message for one in await engine.transcript("s")]
+    assert sent_rows == [ASK, MORE] == view.messages
+    assert view.verified
+    assert view.derived == [ASK, None, MORE]
+    assert [(one.place, one.rule) for one in view.changes] == [(1, "empty_row")]
+    assert transcript == [ASK, empty, MORE]
+
+
+async def test_why_names_the_rule_that_leaves_a_message_out() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        for row in (ASK, {"role": "assistant", "content": []}, MORE):
+            await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+        empty, more = await engine.why("s", 1), await engine.why("s", 2)
+    assert [one.rule for one in empty.changes] == ["empty_row"]
+    assert empty.left_out
+    assert more.changes == ()
+    assert not more.left_out
+
+
+async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        rows = [said(use("c")), came(result("c")), *[ASK] * 60, said(use("c")), came(result("c"))]
+        for row in [ASK, *rows]:
+            await ctx.add_message(row)
+        await ctx.get_messages_for_request()
+        again = await engine.why("s", len(rows))
+    assert [one.rule for one in again.changes] == ["call_id_used_twice"]

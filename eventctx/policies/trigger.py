@@ -104,8 +104,8 @@ def due_for(frame: Frame, max_messages: int | None) -> Trigger | None:
     """As ``due``, for the view of a frame; and whether the tool loop in progress goes on first.
 
     A cut in a loop takes its thinking from a model that checks what is before it. So a compaction
-    waits for the end of the loop, while half of the room between threshold and budget is left:
-    the rest is for what the estimate is too low by.
+    waits for the end of the loop until the budget is reached, or, as long as no provider has
+    reported how far the estimate is off, the middle between threshold and budget.
     """
     view, goal = frame.view, frame.goal
     trigger = due(
@@ -116,7 +116,8 @@ def due_for(frame: Frame, max_messages: int | None) -> Trigger | None:
         max_messages,
         view.messages_after_compaction,
     )
-    if trigger is None or view.layout.tokens > (goal.threshold + goal.tokens) // 2:
+    line = goal.tokens if view.calibration.readings else (goal.threshold + goal.tokens) // 2
+    if trigger is None or view.layout.tokens > line:
         return trigger
     waits = planned.in_open_loop(view.layout) and frame.thinking.spares_loops
     return None if waits else trigger

@@ -1,0 +1,177 @@
+"""Which thinking a view holds: by the model that will read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.errors import InvalidSetting
+from eventctx.messages.thinking import Generation, generation_of, reads_thinking_of
+from eventctx.testing.strict_provider import violations
+
+MANUAL, ADAPTIVE, PRESERVED = "claude-sonnet-4-5", "claude-opus-4-8", "claude-sonnet-5-5"
+LONG = "a long line about nothing in particular\n" * 300
+
+
+@pytest.mark.parametrize(
+    ("model", "generation"),
+    [
+        ("claude-3-7-sonnet-20250219", "manual"),
+        ("claude-sonnet-4-20250514", "manual"),
+        ("us.anthropic.claude-opus-4-1-20250805-v1:0", "manual"),
+        ("claude-haiku-4-5@20251001", "manual"),
+        ("anthropic/claude-sonnet-4.5", "manual"),
+        ("claude-opus-4-6", "adaptive"),
+        ("claude-opus-4-8-20260601", "adaptive"),
+        ("claude-sonnet-5", "adaptive"),
+        ("claude-fable-5", "adaptive"),
+        ("claude-fable-5-2", "preserved"),
+        ("claude-opus-5-5", "preserved"),
+        ("claude-haiku-5.5", "preserved"),
+        ("claude-opus-9", "unknown"),
+        ("gpt-5.2", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_a_model_is_of_the_generation_that_its_name_says(
+    model: str | None, generation: Generation
+) -> None:
+    assert generation_of(model) == generation
+
+
+def test_a_model_with_a_prefix_check_reads_its_own_thinking_alone() -> None:
+    assert reads_thinking_of(PRESERVED, PRESERVED)
+    assert reads_thinking_of("claude-opus-4-1", MANUAL)
+    assert reads_thinking_of(PRESERVED, "claude-haiku-5-5")
+    assert reads_thinking_of(PRESERVED, None)
+    assert not reads_thinking_of(PRESERVED, "claude-opus-5-5")
+    assert not reads_thinking_of(MANUAL, PRESERVED)
+
+
+def round_of(number: int, result: str = LONG) -> list[dict[str, Any]]:
+    thinking = {"type": "thinking", "thinking": f"page {number}", "signature": "c2lnbmF0dXJl"}
+    call = {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {"page": number}}
+    found = {"type": "tool_result", "tool_use_id": f"toolu_{number}", "content": result}
+    return [
+        {"role": "assistant", "content": [thinking, call]},
+        {"role": "user", "content": [found]},
+    ]
+
+
+async def looped(model: str | None, rounds: int = 6, **options: Any) -> list[list[Any]]:
+    """The views of a loop that is compacted again and again, one for each round."""
+    views = []
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=6_000, **options)
+        await ctx.add_message({"role": "user", "content": "Read ten pages."})
+        for number in range(rounds):
+            for row in round_of(number):
+                await ctx.add_message(row)
+            views.append(await ctx.get_messages_for_request(model=model))
+        assert (await engine.audit("s")).compactions
+    return views
+
+
+def thinking_in(view: list[Any]) -> list[str]:
+    return [
+        block["thinking"]
+        for row in view
+        for block in (row["content"] if isinstance(row["content"], list) else ())
+        if block["type"] == "thinking"
+    ]
+
+
+@pytest.mark.parametrize("model", [MANUAL, ADAPTIVE, None])
+async def test_a_compaction_in_a_loop_leaves_the_newest_answer_its_thinking(
+    model: str | None,
+) -> None:
+    for number, view in enumerate(await looped(model)):
+        last = [row for row in view if row["role"] == "assistant"][-1]
+        assert last["content"][0] == {
+            "type": "thinking",
+            "thinking": f"page {number}",
+            "signature": "c2lnbmF0dXJl",
+        }
+        request = {"model": MANUAL, "thinking": {"type": "enabled"}, "messages": view}
+        broken = [one.rule for one in violations("anthropic", request)]
+        assert "anthropic/loop-begins-with-thinking" not in broken
+
+
+async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change() -> None:
+    views = await looped(PRESERVED)
+    assert thinking_in(views[0]) == ["page 0"]
+    assert thinking_in(views[-1]) == []
+
+
+@pytest.mark.parametrize(("setting", "kept"), [("keep", True), ("strip", False)])
+async def test_the_setting_wins_over_the_model(setting: str, kept: bool) -> None:
+    for model in (MANUAL, PRESERVED):
+        views = await looped(model, thinking=setting)
+        assert bool(thinking_in(views[-1])) is kept
+
+
+async def asking(thinking: Any) -> list[str]:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=6_000)
+        await ctx.add_message({"role": "user", "content": "Read ten pages."})
+        for number in range(3):
+            for row in round_of(number):
+                await ctx.add_message(row)
+        return thinking_in(await ctx.get_messages_for_request(model=PRESERVED, thinking=thinking))
+
+
+async def test_what_a_request_says_of_itself_wins_over_the_name_of_its_model() -> None:
+    assert await asking({"type": "adaptive"}) == []
+    assert await asking({"type": "enabled", "budget_tokens": 1024}) == ["page 2"]
+    binding = {"prefix_mismatch_behavior": "drop_block"}
+    assert await asking({"type": "adaptive", "block_binding": binding}) == ["page 2"]
+    assert await asking("keep") == ["page 2"]
+    with pytest.raises(InvalidSetting, match="thinking: expected"):
+        await asking("perhaps")
+
+
+async def test_a_change_of_the_model_leaves_out_what_the_next_one_cannot_read() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message({"role": "user", "content": "Read."})
+        for row in round_of(0, "short"):
+            await ctx.add_message(row)
+        assert thinking_in(await ctx.get_messages_for_request(model=PRESERVED)) == ["page 0"]
+        other = await ctx.get_messages_for_request(model="claude-opus-5-5")
+        assert thinking_in(other) == []
+        for row in round_of(1, "short"):
+            await ctx.add_message(row)
+        again = await ctx.get_messages_for_request(model="claude-opus-5-5")
+        assert thinking_in(again) == ["page 1"]
+        audit = await engine.audit("s")
+        assert [row.breaks for row in audit.requests] == [(), ("model",), ()]
+        for row, view in zip(audit.requests[1:], (other, again), strict=True):
+            derived = await engine.request_view("s", position=row.position)
+            assert derived.verified
+            assert derived.messages == view
+        why = await engine.why("s", 1)
+        assert why.stripped is not None
+        assert why.stripped.cause.position == audit.requests[1].position
+
+
+async def test_a_compaction_waits_for_the_end_of_a_loop_with_signed_thinking() -> None:
+    async def compactions(model: str | None, *, person: bool) -> int:
+        async with eventctx.open() as engine:
+            ctx = await engine.session(
+                "s", max_tokens=10_000, compact_threshold=0.5, target_usage=0.3
+            )
+            await ctx.add_message({"role": "user", "content": "Read ten pages."})
+            for number in range(2):
+                for row in round_of(number, "word " * 1_800):
+                    await ctx.add_message(row)
+            if person:
+                await ctx.add_message({"role": "assistant", "content": "Read."})
+                await ctx.add_message({"role": "user", "content": "And?"})
+            await ctx.get_messages_for_request(model=model)
+            return len((await engine.audit("s")).compactions)
+
+    assert await compactions(PRESERVED, person=False) == 0
+    assert await compactions(PRESERVED, person=True) == 1
+    assert await compactions(MANUAL, person=False) == 1

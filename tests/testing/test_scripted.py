@@ -30,6 +30,7 @@ from eventctx.testing import (
     ScriptedAmplifierProvider,
     ScriptedProvider,
     ScriptedTool,
+    ServerCall,
     big,
     check_request,
 )
@@ -59,6 +60,22 @@ async def test_a_round_in_any_dialect_is_one_that_the_engine_and_the_checks_unde
     last = await provider.complete(request(ASKED, first.message, *rows))
     assert (last.text, last.calls, provider.remaining) == ("Done.", (), 0)
     assert first.finish_reason == ("tool_calls" if dialect == "chat" else "tool_use")
+
+
+async def test_a_tool_of_the_provider_itself_is_answered_with_its_result_and_pauses_without():
+    provider = ScriptedProvider(
+        Reply(server_calls=[ServerCall("web_search", {"query": "x"})]),
+        Reply("Two.", server_calls=[ServerCall("web_search", None, [], "srvtoolu_1")]),
+    )
+    paused, rest = [await provider.complete(request(ASKED)) for _ in range(2)]
+    call = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search"}
+    assert paused.message["content"] == [{**call, "input": {"query": "x"}}]
+    assert (paused.finish_reason, rest.finish_reason) == ("pause_turn", "end_turn")
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    assert rest.message["content"] == [found, {"type": "text", "text": "Two."}]
+    other = ScriptedProvider(Reply(server_calls=[ServerCall("web_search", {})]), dialect="chat")
+    with pytest.raises(InvalidSetting, match="server_calls: expected none in the dialect 'chat'"):
+        await other.complete(request(ASKED))
 
 
 async def test_thinking_keeps_the_signature_that_the_script_gives_it():

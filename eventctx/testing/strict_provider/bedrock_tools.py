@@ -82,7 +82,8 @@ def _check_errors(request: BedrockRequest) -> Iterator[Found]:
 
 def _check_json(request: BedrockRequest) -> Iterator[Found]:
     for block in _results(request):
-        for place, part in enumerate(block.value.get("content") or ()):
+        content = block.value.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
             if isinstance(part, Mapping) and "json" in part and not isinstance(part["json"], dict):
                 path = f"{block.path}.toolResult.content.{place}.json"
                 yield (

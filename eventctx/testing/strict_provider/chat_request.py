@@ -62,7 +62,7 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     for number, row in enumerate(sent if isinstance(sent, list) else ()):
         if isinstance(row, Mapping):
             calls = row.get("tool_calls")
-            objects = (call for call in calls or () if isinstance(call, Mapping))
-            found = tuple(objects) if isinstance(calls, list) else ()
+            listed = calls if isinstance(calls, list) else ()
+            found = tuple(call for call in listed if isinstance(call, Mapping))
             messages.append(ChatMessage(number, str(row.get("role")), row, found))
     return ChatRequest(body, tuple(messages))

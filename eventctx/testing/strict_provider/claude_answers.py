@@ -20,6 +20,7 @@ from eventctx.testing.strict_provider.claude_request import THINKING, read_claud
 from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA, dropped_thinking
 from eventctx.testing.strict_provider.seals import (
     Seal,
+    begin_digest,
     digest,
     prefix_digest,
     seal_signature,
@@ -30,7 +31,10 @@ from eventctx.testing.strict_provider.seals import (
 
 def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
     """A message, and the events that stream it."""
-    blocks = _sealed(answer_message(reply, "anthropic")["content"], request)
+    if reply.finish_reason == "compaction":
+        blocks = [_compaction(reply.text, request)]
+    else:
+        blocks = _sealed(answer_message(reply, "anthropic")["content"], request)
     used = used_tokens(reply, request, blocks)
     usage = {
         "input_tokens": used.prompt - used.cache_read - used.cache_write,
@@ -60,6 +64,13 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
     return ApiAnswer({**message, **end, "content": blocks, "usage": usage}, events)
 
 
+def _compaction(summary: str, request: ApiRequest) -> Json:
+    """The block that stands for all of the request's messages."""
+    parsed = read_claude_request(request.body)
+    seal = Seal(request.model, begin_digest(parsed), prefix_digest(parsed) or "")
+    return {"type": "compaction", "content": summary, "signature": seal_signature(seal)}
+
+
 def _sealed(blocks: list[Json], request: ApiRequest) -> list[Json]:
     """The blocks; each thinking signed for its text, its model, and what is before it."""
     parsed = read_claude_request(request.body)
@@ -67,7 +78,7 @@ def _sealed(blocks: list[Json], request: ApiRequest) -> list[Json]:
     after = digest(signature_of(thought[-1])) if thought else ""
     for place, block in enumerate(blocks):
         if block["type"] == "thinking":
-            prefix = prefix_digest(parsed, answered=blocks[:place])
+            prefix = prefix_digest(parsed, answered=blocks[:place]) or ""
             seal = Seal(request.model, text_digest("thinking", block["thinking"]), prefix, after)
             block["signature"] = seal_signature(seal)
             after = digest(block["signature"])
@@ -96,4 +107,7 @@ def _begun_and_deltas(block: Json) -> tuple[Json, list[Json]]:
     if kind in ("tool_use", "server_tool_use"):
         written = msgspec.json.encode(block["input"]).decode()
         return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
+    if kind == "compaction":
+        given = {"type": "compaction_delta", "content": block["content"]}
+        return {**block, "content": None}, [given]
     return block, []

@@ -33,7 +33,7 @@ def _form(role: str, required: str, optional: str = "", nullable: str = "cache_c
 _SERVER_RESULT: Final = _form("assistant", "content tool_use_id")
 _FETCHED: Final = _form("assistant", "content tool_use_id", "caller")
 
-_FORMS: Final[dict[str, _Form]] = {
+FORMS: Final[dict[str, _Form]] = {
     "text": _form("any", "text", nullable="cache_control citations"),
     "image": _form("user", "source", nullable="cache_control transformations"),
     "document": _form("user", "source", nullable="cache_control citations context title"),
@@ -71,8 +71,8 @@ _OF_SYSTEM_MESSAGES: Final = _OF_MESSAGES | {"clear_at", "output_config"}
 
 def _check_known(request: ClaudeRequest) -> Iterator[Found]:
     for _, block in request.blocks():
-        if block.type not in _FORMS:
-            yield block.path, _unknown(block, _FORMS)
+        if block.type not in FORMS:
+            yield block.path, _unknown(block, FORMS)
     for result in _results(request):
         for block in blocks_of(result.fields.get("content"), f"{result.path}.content"):
             if block.type not in _IN_RESULTS:
@@ -93,7 +93,7 @@ def _check_fields(request: ClaudeRequest) -> Iterator[Found]:
         for name in sorted(row.fields.keys() - taken):
             yield _extra(f"messages.{row.number}.{name}")
         for block in row.blocks:
-            form = _FORMS.get(block.type)
+            form = FORMS.get(block.type)
             if form is not None:
                 extra = block.fields.keys() - form.required - form.optional - {"type"}
                 yield from (_extra(f"{block.path}.{block.type}.{name}") for name in sorted(extra))
@@ -105,7 +105,7 @@ def _extra(path: str) -> Found:
 
 def _check_required(request: ClaudeRequest) -> Iterator[Found]:
     for _, block in request.blocks():
-        form = _FORMS.get(block.type)
+        form = FORMS.get(block.type)
         for name in sorted(form.required - block.fields.keys()) if form else ():
             path = f"{block.path}.{block.type}.{name}"
             yield path, f"{path}: Field required"
@@ -113,7 +113,7 @@ def _check_required(request: ClaudeRequest) -> Iterator[Found]:
 
 def _check_nulls(request: ClaudeRequest) -> Iterator[Found]:
     for _, block in request.blocks():
-        form = _FORMS.get(block.type)
+        form = FORMS.get(block.type)
         for name in sorted((form.required | form.optional) - form.nullable) if form else ():
             if name in block.fields and block.fields[name] is None:
                 path = f"{block.path}.{block.type}.{name}"
@@ -133,7 +133,7 @@ def _check_inputs(request: ClaudeRequest) -> Iterator[Found]:
 
 def _check_roles(request: ClaudeRequest) -> Iterator[Found]:
     for row, block in request.blocks():
-        form = _FORMS.get(block.type)
+        form = FORMS.get(block.type)
         if form is not None and form.role not in ("any", row.role) and row.role != "system":
             yield (
                 block.path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from eventctx.testing.strict_provider.claude_request import THINKING, ClaudeRequest
+from eventctx.testing.strict_provider.claude_request import THINKING, ClaudeBlock, ClaudeRequest
 from eventctx.testing.strict_provider.rule import Found, Rule
 
 
@@ -45,9 +45,11 @@ def _check_system_place(request: ClaudeRequest) -> Iterator[Found]:
 
 
 def _check_first(request: ClaudeRequest) -> Iterator[Found]:
-    if request.turns and request.turns[0].role != "user":
+    first = request.turns[0] if request.turns else None
+    # An answer that is a compaction takes the place of what it stands for, from the first on.
+    if first is not None and first.role != "user" and not first.of_type("compaction"):
         yield (
-            f"messages.{request.turns[0].number}",
+            f"messages.{first.number}",
             'messages: first message must use the "user" role',
         )
 
@@ -64,6 +66,38 @@ def _check_content(request: ClaudeRequest) -> Iterator[Found]:
                     "the optional final assistant message"
                 ),
             )
+
+
+def _check_one_compaction(request: ClaudeRequest) -> Iterator[Found]:
+    for block in _signed_compactions(request)[1:]:
+        yield (
+            block.path,
+            (
+                "`messages` holds more than one `compaction` block with content. Send only the "
+                "block the conversation returned last."
+            ),
+        )
+
+
+def _check_compaction_first(request: ClaudeRequest) -> Iterator[Found]:
+    first = next((block for _, block in request.blocks()), None)
+    for block in _signed_compactions(request)[:1]:
+        if block is not first:
+            yield (
+                block.path,
+                "The `compaction` block is not the first block of the conversation.",
+            )
+
+
+def _signed_compactions(request: ClaudeRequest) -> list[ClaudeBlock]:
+    """Compactions that were made on demand; those at a threshold stay among what they replace."""
+    return [
+        block
+        for _, block in request.blocks()
+        if block.type == "compaction"
+        and block.fields.get("signature")
+        and block.fields.get("content") is not None
+    ]
 
 
 def _check_last_block(request: ClaudeRequest) -> Iterator[Found]:
@@ -139,9 +173,23 @@ RULES: Final = (
     Rule(
         "anthropic/first-is-user",
         "anthropic",
-        "The first message is a user's.",
+        "The first message is a user's, or the answer with a compaction.",
         'error: first message must use the "user" role',
         _check_first,
+    ),
+    Rule(
+        "anthropic/one-compaction",
+        "anthropic",
+        "A request has one signed compaction block, the last that the API returned.",
+        "SDK anthropic 2.14: CompactionBlockAmbiguousError",
+        _check_one_compaction,
+    ),
+    Rule(
+        "anthropic/compaction-first",
+        "anthropic",
+        "A signed compaction block is the first block of the conversation.",
+        "SDK anthropic 2.14: CompactionBlockMisplacedError",
+        _check_compaction_first,
     ),
     Rule(
         "anthropic/content-not-empty",

@@ -13,7 +13,7 @@ from eventctx.testing.strict_provider.rule import Found, Rule
 from eventctx.testing.strict_provider.seals import (
     Seal,
     digest,
-    prefix_digest,
+    prefixes,
     read_seal,
     sealed_blocks,
     signature_of,
@@ -131,7 +131,9 @@ def _check_bound(request: ClaudeRequest) -> Iterator[Found]:
 def _check_binding_beta(request: ClaudeRequest) -> Iterator[Found]:
     # A body says nothing of the headers unless the caller adds them, as the server does.
     betas = request.body.get("anthropic_beta")
-    if "block_binding" in request.thinking and betas is not None and BINDING_BETA not in betas:
+    if not isinstance(betas, list) or BINDING_BETA in betas:
+        return
+    if "block_binding" in request.thinking:
         path = f"thinking.{request.thinking.get('type')}.block_binding"
         yield path, f"{path}: Extra inputs are not permitted"
 
@@ -153,13 +155,13 @@ def _unbound(request: ClaudeRequest) -> list[ClaudeBlock]:
         return []
     found = []
     before: object = None
-    for _, block in request.blocks():
+    for block, prefix in prefixes(request):
         if block.type not in THINKING:
             continue
         seal = read_seal(signature_of(block))
-        if seal is not None and _reads(request, seal):
+        if seal is not None and prefix is not None and _reads(request, seal):
             left_out = before is not None and seal.after != digest(before)
-            if left_out or seal.prefix != prefix_digest(request, block):
+            if left_out or seal.prefix != prefix:
                 found.append(block)
         before = signature_of(block)
     return found

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -20,9 +18,6 @@ from eventctx.testing.strict_provider.answering import (
     used_tokens,
 )
 from eventctx.testing.strict_provider.seals import digest
-
-_STRING: Final = 7
-"""The number of a header's type, a string, in the frames of an event stream."""
 
 
 def answer_gemini(reply: Reply, request: ApiRequest) -> ApiAnswer:
@@ -136,23 +131,6 @@ def _bedrock_events(index: int, block: Json) -> Iterator[Json]:
     for delta in deltas:
         yield {"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}}
     yield {"contentBlockStop": {"contentBlockIndex": index}}
-
-
-def frame_of(event: Json) -> bytes:
-    """An event as a frame of ``application/vnd.amazon.eventstream``."""
-    ((name, value),) = event.items()
-    headers = b"".join(
-        struct.pack(f">B{len(key)}sBH{len(text)}s", len(key), key, _STRING, len(text), text)
-        for key, text in (
-            (b":event-type", name.encode()),
-            (b":content-type", b"application/json"),
-            (b":message-type", b"event"),
-        )
-    )
-    payload = msgspec.json.encode(value)
-    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
-    checked = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
-    return checked + struct.pack(">I", zlib.crc32(checked))
 
 
 def _refuse_server_calls(reply: Reply) -> None:

@@ -11,7 +11,7 @@ from eventctx.testing.strict_provider.rule import Found, Rule
 
 _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
 _PARTS: Final = ("text", "image_url", "input_audio", "refusal", "audio", "file")
-_FIELDS: Final = frozenset(
+FIELDS: Final = frozenset(
     (
         *("role", "content", "name", "tool_calls", "tool_call_id", "refusal", "audio"),
         *("function_call", "annotations"),
@@ -42,7 +42,7 @@ def _check_roles(request: ChatRequest) -> Iterator[Found]:
 
 def _check_fields(request: ChatRequest) -> Iterator[Found]:
     for message in request.messages:
-        for name in sorted(message.fields.keys() - _FIELDS):
+        for name in sorted(message.fields.keys() - FIELDS):
             yield f"{message.path}.{name}", f"Unknown parameter: '{message.path}.{name}'."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from eventctx.testing.strict_provider.response_items import (
     BY_PERSON,
@@ -217,12 +217,12 @@ def _check_persisted(request: ResponsesRequest) -> Iterator[Found]:
 def _check_approvals(request: ResponsesRequest) -> Iterator[Found]:
     if request.goes_on:
         return
-    asked: set[Any] = set()
+    asked: set[str] = set()
     for item in request.seen:
         if item.type == "mcp_approval_request":
-            asked.add(item.id)
+            asked.add(str(item.id))
         elif item.type == "mcp_approval_response":
-            answered = item.fields.get("approval_request_id")
+            answered = str(item.fields.get("approval_request_id"))
             if answered not in asked:
                 yield item.path, f"No approval request found with id '{answered}'."
 
@@ -254,7 +254,7 @@ RULES: Final = tuple(
             "no-extra-fields",
             (
                 "An item has no fields but those of the API; what an SDK adds to an answer "
-                "(`parsed_arguments`) is refused."
+                "(`parsed_arguments`), and `created_by`, is refused."
             ),
             "types of the SDK openai 3.57; error: Unknown parameter",
             _check_fields,

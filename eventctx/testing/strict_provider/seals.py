@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +26,11 @@ _MARK: Final = b"strict:"
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """What a signature was made for; digests are hex, ``after`` the seal of the thinking before."""
+    """What a signature was made for; digests are hex.
+
+    ``after`` is that of the signature of the thinking before it. A compaction's seal has the
+    digests of ``system`` and ``tools`` in ``text``, and of all that it replaces in ``prefix``.
+    """
 
     model: str
     text: str
@@ -77,24 +81,44 @@ def text_digest(block_type: str, text: object) -> str:
     return digest(block_type, text if block_type == "thinking" else None)
 
 
-def prefix_digest(
-    request: ClaudeRequest,
-    until: ClaudeBlock | None = None,
-    answered: Sequence[Mapping[str, Any]] = (),
-) -> str:
-    """The digest of what is before a block, or before the next block of an answer.
+def prefixes(request: ClaudeRequest) -> Iterator[tuple[ClaudeBlock, str | None]]:
+    """Each block of a request with the digest of what is before it; None if nobody can know it.
 
     That is ``system``, ``tools`` and every block with its role, but no thinking: the seals say
-    which thinking was before. Marks for the cache and null fields are no change.
+    which thinking was before. Marks for the cache and null fields are no change. A compaction
+    is as good as what it replaces, as long as ``system`` and ``tools`` are the same.
     """
-    before = []
-    for row, block in request.blocks():
-        if block is until:
-            break
-        before.append((row.role, block.fields))
-    before += [("assistant", block) for block in answered]
-    spoken = [(role, plain(block)) for role, block in before if block.get("type") not in THINKING]
-    return digest(plain_text(request.body.get("system")), plain(request.body.get("tools")), spoken)
+    begin = begin_digest(request)
+    prefix: str | None = begin
+    for message, block in request.blocks():
+        yield block, prefix
+        if block.type == "compaction" and block.fields.get("content") is not None:
+            seal = read_seal(block.fields.get("signature"))
+            prefix = None if seal is None else seal.prefix
+            if seal is not None and seal.text != begin:
+                prefix = digest("changed", begin)
+        elif prefix is not None:
+            prefix = _extend(prefix, message.role, block.fields)
+
+
+def prefix_digest(request: ClaudeRequest, answered: Sequence[Mapping[str, Any]] = ()) -> str | None:
+    """The digest of what is before the next block of an answer that has these blocks."""
+    end = ClaudeBlock("", "", {})
+    last = ClaudeMessage(len(request.rows), "assistant", None, (end,), {})
+    whole = msgspec.structs.replace(request, rows=(*request.rows, last))
+    prefix = list(prefixes(whole))[-1][1]
+    for fields in answered:
+        prefix = prefix and _extend(prefix, "assistant", fields)
+    return prefix
+
+
+def begin_digest(request: ClaudeRequest) -> str:
+    """The digest of ``system`` and ``tools``."""
+    return digest(plain_text(request.body.get("system")), plain(request.body.get("tools")))
+
+
+def _extend(prefix: str, role: str, block: Mapping[str, Any]) -> str:
+    return prefix if block.get("type") in THINKING else digest(prefix, role, plain(block))
 
 
 def plain(value: Any) -> Any:

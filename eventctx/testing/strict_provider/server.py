@@ -15,16 +15,13 @@ from eventctx.testing.script import Reply, Script, Step
 from eventctx.testing.strict_provider.answering import ApiAnswer, ApiRequest, Json, count_tokens
 from eventctx.testing.strict_provider.checking import violations
 from eventctx.testing.strict_provider.claude_answers import answer_claude
-from eventctx.testing.strict_provider.cloud_answers import (
-    answer_bedrock,
-    answer_gemini,
-    frame_of,
-)
+from eventctx.testing.strict_provider.cloud_answers import answer_bedrock, answer_gemini
 from eventctx.testing.strict_provider.openai_answers import answer_chat, answer_responses
 from eventctx.testing.strict_provider.rule import Api, Violation
 from eventctx.testing.strict_provider.wire import (
     HttpAnswer,
     HttpRequest,
+    frame_of,
     read_request,
     server_sent,
     write_answer,

@@ -1,12 +1,18 @@
-"""HTTP/1.1 as far as a client of a model's API needs it, over asyncio's streams."""
+"""HTTP/1.1 and the two forms of its streams, as far as clients of models' APIs need them."""
 
 from __future__ import annotations
 
 import asyncio
+import struct
+import zlib
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from typing import Any, Final
 
 import msgspec
+
+_STRING: Final = 7
+"""The number of a header's type, a string, in the frames of an event stream."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -87,3 +93,20 @@ def server_sent(events: Iterable[str | bytes | tuple[str, bytes]]) -> tuple[byte
         begin = f"event: {name}\n".encode() if name else b""
         pieces.append(begin + b"data: " + line + b"\n\n")
     return tuple(pieces)
+
+
+def frame_of(event: Mapping[str, Any]) -> bytes:
+    """An event as a frame of ``application/vnd.amazon.eventstream``."""
+    ((name, value),) = event.items()
+    headers = b"".join(
+        struct.pack(f">B{len(key)}sBH{len(text)}s", len(key), key, _STRING, len(text), text)
+        for key, text in (
+            (b":event-type", name.encode()),
+            (b":content-type", b"application/json"),
+            (b":message-type", b"event"),
+        )
+    )
+    payload = msgspec.json.encode(value)
+    prelude = struct.pack(">II", 16 + len(headers) + len(payload), len(headers))
+    checked = prelude + struct.pack(">I", zlib.crc32(prelude)) + headers + payload
+    return checked + struct.pack(">I", zlib.crc32(checked))

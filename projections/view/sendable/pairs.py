@@ -6,9 +6,10 @@ is left are the faults inside of a row, and ids that the whole request must not 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from eventctx.projections.view.sendable.rows import (
@@ -64,9 +65,8 @@ def pair_server_tools(rows: Rows) -> list[RowChange]:
     whose program calls a tool of the client goes on behind that tool's result. A call that is still
     open stays in the last answer, which goes on.
     """
-    open_calls: dict[str, int] = {}
-    paired: set[tuple[int, int]] = set()
-    places: dict[str, tuple[int, int]] = {}
+    open_calls: dict[str, _Place] = {}
+    kept: dict[_Place, str] = {}
     for place, row in enumerate(rows):
         if row is None or row.get("role") in ("system", "developer"):
             continue
@@ -77,12 +77,26 @@ def pair_server_tools(rows: Rows) -> list[RowChange]:
         for index, block in enumerate(blocks_of(row)):
             kind = kind_of(block)
             if kind in SERVER_CALLS:
-                open_calls[str(block.get("id"))] = place
-                places[str(block.get("id"))] = (place, index)
-            elif is_server_result(kind) and open_calls.pop(str(block.get("tool_use_id")), -1) >= 0:
-                paired.update(((place, index), places[str(block.get("tool_use_id"))]))
-    paired.update([places[one] for one, place in open_calls.items() if _goes_on(rows, place)])
-    return _without_unpaired(rows, paired)
+                open_calls[str(block.get("id"))] = (place, index)
+            elif is_server_result(kind):
+                call = open_calls.pop(str(block.get("tool_use_id")), None)
+                if call is not None:
+                    kept[call] = kept[place, index] = _new_id(block["tool_use_id"], kept)
+    for own, call in open_calls.items():
+        if _goes_on(rows, call[0]):
+            kept[call] = _new_id(own, kept)
+    return _with_pairs_alone(rows, kept)
+
+
+_Place = tuple[int, int]
+"""The place of a row, and that of a block in it."""
+
+
+def _new_id(wanted: str, kept: Mapping[_Place, str]) -> str:
+    """The id itself, or, where another pair has it, one with a number behind it."""
+    taken = set(kept.values())
+    names = (wanted if count == 1 else f"{wanted}_{count}" for count in itertools.count(1))
+    return next(name for name in names if name not in taken)
 
 
 def _goes_on(rows: Rows, place: int) -> bool:
@@ -97,21 +111,32 @@ def _goes_on(rows: Rows, place: int) -> bool:
     return True
 
 
-def _without_unpaired(rows: Rows, paired: set[tuple[int, int]]) -> list[RowChange]:
+def _with_pairs_alone(rows: Rows, kept: Mapping[_Place, str]) -> list[RowChange]:
+    """Leave out the blocks of server tools that are not ``kept``, and give the others their ids."""
     changes = []
     for place, row in enumerate(rows):
-        content = [] if row is None else blocks_of(row)
-        out = [
-            index
-            for index, block in enumerate(content)
-            if (kind_of(block) in SERVER_CALLS or is_server_result(kind_of(block)))
-            and (place, index) not in paired
-        ]
-        if row is None or not out:
+        content: list[Any] = []
+        renamed: list[str] = []
+        left_out: list[str] = []
+        for index, block in enumerate([] if row is None else blocks_of(row)):
+            kind = kind_of(block)
+            if not (kind in SERVER_CALLS or is_server_result(kind)):
+                content.append(block)
+                continue
+            key = "id" if kind in SERVER_CALLS else "tool_use_id"
+            own, new = str(block.get(key)), kept.get((place, index))
+            if new is None:
+                left_out.append(own)
+            else:
+                content.append(block if new == own else {**block, key: new})
+                renamed += [own] if new != own else []
+        if row is None or not (left_out or renamed):
             continue
-        rows[place] = with_content(row, [b for at, b in enumerate(content) if at not in out])
-        ids = [str(content[at].get("id", content[at].get("tool_use_id"))) for at in out]
-        changes.append(RowChange(place, "server_tool_unpaired", tuple(ids)))
+        rows[place] = with_content(row, content)
+        if left_out:
+            changes.append(RowChange(place, "server_tool_unpaired", tuple(left_out)))
+        if renamed:
+            changes.append(RowChange(place, "call_id_used_twice", tuple(renamed)))
     return changes
 
 
@@ -138,6 +163,17 @@ class _Ids:
                 names.append(new)
         self._waiting[wanted] = list(names)
         return names
+
+    def waits(self, wanted: str) -> int:
+        """How many of the last calls with this id have no result yet."""
+        return len(self._waiting.get(wanted, ()))
+
+    def again(self, wanted: str) -> str:
+        """The id for one more call of the same answer."""
+        waiting = self._waiting[wanted]
+        (new,) = self.call(wanted, 1, form=False)
+        self._waiting[wanted] = [*waiting, new]
+        return new
 
     def result(self, of: str) -> str | None:
         """The id for a result of the last calls with this one; None for a result too many."""
@@ -206,15 +242,10 @@ def _answers(row: Row) -> bool:
 
 def _with_calls_renamed(
     row: Row, following: Sequence[Row | None], ids: _Ids, touched: set[str]
-) -> Row:
+) -> Row | None:
     content, listed = row.get("content"), row.get("tool_calls")
     if row.get("role") is None:
-        own = row.get("call_id")
-        if not isinstance(own, str):
-            return row
-        (new,) = ids.call(own, 1, form=False)
-        touched.update((own,) if new != own else ())
-        return row if new == own else {**row, "call_id": new}
+        return _item_renamed(row, following, ids, touched)
     in_blocks = Counter([_id(one) for one in blocks_of(row) if kind_of(one) in CALLS])
     in_list = Counter([_id(one) for one in listed] if isinstance(listed, list) else [])
     of_anthropic = {_id(one) for one in blocks_of(row) if kind_of(one) == "tool_use"}
@@ -235,6 +266,24 @@ def _with_calls_renamed(
     if in_list:
         made["tool_calls"] = _under_names(listed, names, None)
     return made
+
+
+def _item_renamed(
+    row: Row, following: Sequence[Row | None], ids: _Ids, touched: set[str]
+) -> Row | None:
+    """A call that is an item; None for one that its answer holds twice with one output."""
+    own = row.get("call_id")
+    if not isinstance(own, str):
+        return row
+    waiting = ids.waits(own)
+    if not waiting:
+        (new,) = ids.call(own, 1, form=False)
+        touched.update((own,) if new != own else ())
+        return row if new == own else {**row, "call_id": new}
+    touched.add(own)
+    if _results_of(own, following) <= waiting:
+        return None
+    return {**row, "call_id": ids.again(own)}
 
 
 def _under_names(
@@ -258,13 +307,20 @@ def _id(block: Any) -> str:
 
 
 def _results_of(call_id: str, following: Iterable[Row | None]) -> int:
-    """How many results with this id are in the rows up to the next answer."""
+    """How many results with this id are in the rows up to the next answer.
+
+    An answer of items may go on in rows before them.
+    """
     found = 0
+    answered = False
     for row in following:
         if row is None:
             continue
         if not _answers(row):
-            break
+            if answered or row.get("role") is not None:
+                break
+            continue
+        answered = True
         several = row.get("tool_call_ids")
         found += row.get("tool_call_id") == call_id
         found += several.count(call_id) if isinstance(several, list) else 0

@@ -5,9 +5,6 @@ from __future__ import annotations
 from eventctx.testing.strict_provider import Api, violations
 from tests.orchestrators.providers.server import ReceivedRequest
 
-_NOT_YET_KEPT = frozenset(("anthropic/call-ids-unique", "openai-responses/item-ids-unique"))
-"""A session that has one id twice makes a view that has it twice."""
-
 
 def refused(request: ReceivedRequest) -> str | None:
     """The error with which the API at this path refuses the request; None if it does not."""
@@ -16,5 +13,5 @@ def refused(request: ReceivedRequest) -> str | None:
         api = "anthropic"
     elif request.path.endswith("/responses"):
         api = "openai-responses"
-    broken = violations(api, request.body, without=_NOT_YET_KEPT)
+    broken = violations(api, request.body)
     return broken[0].message if broken else None

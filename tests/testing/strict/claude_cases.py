@@ -8,6 +8,7 @@ import zlib
 from typing import Any
 
 from eventctx.testing.strict_provider.claude_request import read_claude_request
+from eventctx.testing.strict_provider.claude_thinking import BINDING_BETA
 from eventctx.testing.strict_provider.seals import (
     Seal,
     prefix_digest,
@@ -57,6 +58,10 @@ def found(number: int = 1, kind: str = "web_search_tool_result") -> Body:
     return {"type": kind, "tool_use_id": f"srvtoolu_{number}", "content": []}
 
 
+def compaction(said: str, signature: str = "c2lnbmVk") -> Body:
+    return {"type": "compaction", "content": said, "signature": signature}
+
+
 def thinking(said: str = "hm", signature: str = "c2lnbmVk") -> Body:
     return {"type": "thinking", "thinking": said, "signature": signature}
 
@@ -78,7 +83,7 @@ def round_of(*blocks: Body, results: tuple[Body, ...] = (result(),), **fields: A
 def sealed(before: Body, model: str = PRESERVED, said: str = "hm", after: str = "") -> Body:
     """Thinking that answers a request."""
     prefix = prefix_digest(read_claude_request(before))
-    seal = Seal(model, text_digest("thinking", said), prefix, after)
+    seal = Seal(model, text_digest("thinking", said), prefix or "", after)
     return thinking(said, seal_signature(seal))
 
 
@@ -111,6 +116,7 @@ def without(block: Body, name: str) -> Body:
 
 _FIRST = request(ASKED)
 _ADAPTIVE = {"model": PRESERVED, "thinking": {"type": "adaptive"}}
+_BINDING: Body = {"model": PRESERVED, "thinking": {"type": "adaptive", "block_binding": {}}}
 _BUDGET = {"type": "enabled", "budget_tokens": 2_000}
 _LONG_TEXT = "x" * (33 << 20)
 
@@ -131,6 +137,16 @@ CLAUDE: dict[str, Case] = {
         _FIRST,
         request(answer(text("Hello.")), ASKED),
         'first message must use the "user" role',
+    ),
+    "one-compaction": (
+        request(answer(compaction("a")), ASKED, answer(text("x")), ASKED),
+        request(answer(compaction("a"), compaction("b")), ASKED),
+        "`messages` holds more than one `compaction` block with content.",
+    ),
+    "compaction-first": (
+        request(answer(compaction("a")), ASKED),
+        request(ASKED, answer(compaction("a"), text("x")), ASKED),
+        "The `compaction` block is not the first block of the conversation.",
     ),
     "content-not-empty": (
         request(ASKED, answer()),
@@ -292,6 +308,11 @@ CLAUDE: dict[str, Case] = {
         talk(sealed(_FIRST), text("x"), **_ADAPTIVE),
         talk(sealed(request(user(text("Read z.")))), text("x"), **_ADAPTIVE),
         "Invalid `signature` in `thinking` block. The block is bound to a different conversation.",
+    ),
+    "binding-needs-beta": (
+        request(ASKED, **_BINDING, anthropic_beta=[BINDING_BETA]),
+        request(ASKED, **_BINDING, anthropic_beta=[]),
+        "thinking.adaptive.block_binding: Extra inputs are not permitted",
     ),
     "image-count": (images(100), images(101), "0 document pages + 101 images > 100"),
     "many-images-small": (images(21, 2_000), images(21, 2_001), "many-image requests: 2000 pixels"),

@@ -66,6 +66,11 @@ def recorded_bodies(folder: Path) -> Iterator[tuple[Api, Body]]:
             event = json.loads(line)
             if event.get("event") == "llm:request":
                 yield "anthropic", event["data"]["raw"]
+    for path in sorted((folder / "codex").glob("rollout-*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        sent = [line["payload"] for line in lines if line["type"] == "response_item"]
+        # The items that a session sent, one request after the other.
+        yield "openai-responses", {"input": sent}
 
 
 def test_requests_that_real_apis_answered_break_no_rule(recorded_sessions):
@@ -98,6 +103,8 @@ def test_code_that_calls_a_tool_of_the_client_waits_for_its_result():
     called = call(caller={"type": "code_execution_20250825", "tool_id": "srvtoolu_1"})
     waiting = request(ASKED, answer(code, called), user(result()))
     assert broken(waiting) == []
+    interrupted = request(ASKED, answer(code, called), user(result(), text("Stop.")))
+    assert broken(interrupted) == ["server-calls-answered"]
     assert broken(request(*waiting["messages"], answer(done, text("x")), ASKED)) == []
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting
 from eventctx.testing.strict_provider import RULES, violations
@@ -53,3 +58,29 @@ def test_an_api_that_is_unknown_is_named_with_those_that_are_known():
 @pytest.mark.parametrize("api", sorted({rule.api for rule in RULES}))
 def test_a_body_without_a_form_is_refused_and_breaks_no_check(api, body):
     assert violations(api, body)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+SMALL = sorted(
+    name for name in CASES if name.partition("/")[2] not in ("request-size", "image-bytes")
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(SMALL), JSON, st.data())
+def test_no_value_at_any_place_of_a_request_breaks_a_check(name, value, data):
+    api, body = name.partition("/")[0], copy.deepcopy(CASES[name][0])
+    at: Any = body
+    while True:
+        key = data.draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+        inner = at[key]
+        if not isinstance(inner, dict | list) or not inner or data.draw(st.integers(0, 3)) == 0:
+            break
+        at = inner
+    at[key] = value
+    for one in violations(api, body):
+        assert one.message

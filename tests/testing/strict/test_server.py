@@ -103,6 +103,26 @@ async def test_a_changed_prefix_is_refused_or_dropped_as_the_request_asks(stream
     ]
 
 
+async def test_kept_thinking_stays_valid_after_the_api_s_own_compaction():
+    compacts = Reply("They read x.", finish_reason="compaction")
+    async with strict_provider([compacts, THINKS, "Done."]) as server, claude(server) as client:
+        old = [ASKED, {"role": "assistant", "content": "I did."}, ASKED]
+        swapped = await ask_claude(client, False, messages=old)
+        assert swapped.stop_reason == "compaction"
+        # The conversation goes on with all of it while the summary is written.
+        first = await ask_claude(client, False, messages=old, thinking=ADAPTIVE)
+        kept = [sent_back(first), results_of(first)]
+        summary = sent_back(swapped)
+        fields: Any = {"thinking": ADAPTIVE}
+        await ask_claude(client, False, messages=[summary, *kept], **fields)
+        other = {**summary, "content": [{"type": "text", "text": "They read x."}]}
+        for rows in ([ASKED, other, *kept], [summary, ASKED, *kept]):
+            with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
+                await ask_claude(client, False, messages=rows, **fields)
+        with pytest.raises(anthropic.BadRequestError, match="bound to a different"):
+            await ask_claude(client, False, messages=[summary, *kept], system="x", **fields)
+
+
 async def test_thinking_of_another_model_is_dropped_and_told():
     async with strict_provider([THINKS, "Done."]) as server, claude(server) as client:
         first = await ask_claude(client, False, messages=[ASKED], thinking=ADAPTIVE)

@@ -47,7 +47,7 @@ class ReadRequest(NamedTuple):
     """A request to a model. ``sent`` are its parts, ``fields`` the JSON of all its fields.
 
     ``partial``: the provider keeps the rest of the conversation, and the messages go on with that.
-    ``background``: the answer may be asked for later.
+    ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
     sent: OwnRequest
@@ -55,6 +55,7 @@ class ReadRequest(NamedTuple):
     messages: list[msgspec.Raw]
     partial: bool
     background: bool
+    streamed: bool
 
     @property
     def rows(self) -> list[Row]:
@@ -109,7 +110,8 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
         model if isinstance(model, str) else None,
     )
     background = body.get("background") is True
-    return ReadRequest(sent, fields, messages, _goes_on_from_there(body), background)
+    streamed = body.get("stream") is True or path.endswith("-with-response-stream")
+    return ReadRequest(sent, fields, messages, _goes_on_from_there(body), background, streamed)
 
 
 def _goes_on_from_there(body: Row) -> bool:

@@ -32,11 +32,22 @@ class CallUnderWay:
         self.received: Callable[[], bytes] | None = None
         """What came of the answer's body so far; None before there is one."""
         self.background = False
+        self.streamed = False
 
-    def whole(self) -> bytes | None:
-        """The body of the answer if it was read to its end; a caller need not close it then."""
+    def whole(self) -> bool:
+        """Whether the answer was read to its end; a caller need not close it then."""
         content = None if self.received is None else self.received()
-        return content if content and answered(content).finish is not None else None
+        return bool(content) and answered(content or b"").finish is not None
+
+    def goes_on_in(self, request: ReadRequest) -> bool:
+        """Whether ``request`` goes on from the messages of this call, whose answer is streamed.
+
+        So its caller left the stream, which a ``break`` does not close: OpenAI's stream is closed
+        only when it is collected, and two streams of one conversation are not read at once.
+        """
+        if self.received is None or not self.streamed or request.partial:
+            return False
+        return request.rows[: len(self.rows)] == self.rows
 
 
 class CallsOf(NamedTuple):
@@ -86,7 +97,7 @@ class CallRecorder:
         prepared = self.compacts and replaceable and not request.partial
         await host.mirror(rows, with_request=prepared)
         self._sent = call.rows = rows
-        call.background = request.background
+        call.background, call.streamed = request.background, request.streamed
         await host.turns.iteration_began(None, request.sent.model)
         if prepared:
             call.content = with_rows(request, await self._view(host, request))

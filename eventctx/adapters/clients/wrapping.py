@@ -17,6 +17,7 @@ from eventctx.adapters.clients.transport import (
     recording_client,
 )
 from eventctx.adapters.kit.loops import engine_in_loop, run_in
+from eventctx.aio import finish
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
@@ -96,11 +97,6 @@ class _Recording:
         self._recorder = recorder
         self._own = own
 
-    def close(self) -> None:
-        """The client was closed."""
-        if self._own is not None:
-            self._own.close()
-
     def _fault(self, fault: Exception) -> None:
         self._recorder.engine.hooks.count_error(wrap, fault)
 
@@ -117,9 +113,8 @@ class _Recording:
 
     async def _begun_call(self, request: ReadRequest, replaceable: bool) -> CallUnderWay | None:
         recorder, last = self._recorder, self._recorder.under_way
-        content = None if last is None else last.whole()
-        if content is not None:
-            await self._over(last, 200, content, None)
+        if last is not None and (last.whole() or last.goes_on_in(request)):
+            await self._left()
         if recorder.under_way is not None:
             recorder.engine.hooks.count_lost(wrap, "a call beside another one of its conversation")
             return None
@@ -134,6 +129,12 @@ class _Recording:
             if not begun:
                 recorder.under_way = None
         return call
+
+    async def _left(self) -> None:
+        """End the call under way with what came of its answer: nobody reads on."""
+        last = self._recorder.under_way
+        if last is not None and last.received is not None:
+            await self._over(last, 200, last.received(), None)
 
     async def _over(
         self,
@@ -165,6 +166,7 @@ class _InLoop(_Recording):
     ) -> None:
         super().__init__(recorder, own)
         self._loop = loop
+        self._endings: set[asyncio.Task[None]] = set()
 
     async def begin(self, request: Leaving) -> CallUnderWay | None:
         begun: list[CallUnderWay | None] = []
@@ -173,6 +175,7 @@ class _InLoop(_Recording):
             begun.append(await self._begun(request))
 
         try:
+            await self._others_ended()
             await run_in(self._loop, begin())
         except asyncio.CancelledError as error:
             # In another loop the call was begun all the same, and nobody else would end it.
@@ -186,10 +189,34 @@ class _InLoop(_Recording):
     async def ended(
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
     ) -> None:
+        if call is None:
+            return
         try:
-            await run_in(self._loop, self._over(call, status, content, error))
+            # An SDK drains a body in a scope with a time limit, and a caller's may be cancelled.
+            await finish(run_in(self._loop, self._over(call, status, content, error)))
         except Exception as fault:
             self._fault(fault)
+
+    def left(self, call: Any, status: int, content: bytes | None, error: None) -> None:
+        task = asyncio.get_running_loop().create_task(self.ended(call, status, content, error))
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    async def close(self) -> None:
+        try:
+            await self._others_ended()
+            await finish(run_in(self._loop, self._left()))
+        except Exception as fault:
+            self._fault(fault)
+        finally:
+            if self._own is not None:
+                self._own.close()
+
+    async def _others_ended(self) -> None:
+        own = asyncio.get_running_loop()
+        waited = [one for one in self._endings if one.get_loop() is own]
+        if waited:
+            await asyncio.wait(waited)
 
 
 class _Blocking(_Recording):
@@ -206,6 +233,11 @@ class _Blocking(_Recording):
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
     ) -> None:
         self._call(lambda: self._over(call, status, content, error))
+
+    def close(self) -> None:
+        self._call(self._left)
+        if self._own is not None:
+            self._own.close()
 
     def _call(self, work: Callable[[], Any]) -> Any:
         try:

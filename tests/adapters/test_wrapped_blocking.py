@@ -205,3 +205,20 @@ async def test_an_engine_outside_of_its_loop_is_refused() -> None:
     async with eventctx.open("memory://") as engine:
         with pytest.raises(InvalidSetting, match=r"found no loop that runs.*eventctx\.sync"):
             await asyncio.to_thread(eventctx.wrap, inner, engine, "s")
+
+
+def test_a_stream_that_is_collected_in_the_engines_own_thread_is_a_cancelled_call(
+    engine: Any,
+) -> None:
+    with eventctx.wrap(openai_client(), engine, "s") as client:
+        create = client.chat.completions.with_streaming_response.create
+        with create(**CHAT, stream=True) as answer:
+            pieces = [answer.iter_bytes()]
+            next(pieces[0])
+            engine.on("*", lambda record: pieces.clear())
+            engine.session("other").add_message({"role": "user", "content": "Here."})
+            assert not pieces
+    engine.close_session("s")
+    types = [one.type for one in engine.records("s")]
+    assert types.count("provider:error") == 1
+    assert engine.hooks.stats().errors == {}

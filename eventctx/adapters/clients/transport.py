@@ -176,6 +176,9 @@ class _SyncBody(_Body):
             for piece in self._stream:
                 self._keep(piece)
                 yield piece
+        except GeneratorExit:
+            self._tell(tell=self._observer.left)
+            raise
         except BaseException as error:  # as above
             self._tell(error)
             raise

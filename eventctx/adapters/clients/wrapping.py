@@ -96,6 +96,11 @@ class _Recording:
     def __init__(self, recorder: CallRecorder, own: SyncEngine | None) -> None:
         self._recorder = recorder
         self._own = own
+        self._endings: set[asyncio.Task[None]] = set()
+
+    def _later(self, ending: asyncio.Task[None]) -> None:
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
 
     def _fault(self, fault: Exception) -> None:
         self._recorder.engine.hooks.count_error(wrap, fault)
@@ -128,6 +133,8 @@ class _Recording:
         finally:
             if not begun:
                 recorder.under_way = None
+        if call.overflow is not None:
+            self._fault(call.overflow)
         return call
 
     async def _left(self) -> None:
@@ -166,7 +173,6 @@ class _InLoop(_Recording):
     ) -> None:
         super().__init__(recorder, own)
         self._loop = loop
-        self._endings: set[asyncio.Task[None]] = set()
 
     async def begin(self, request: Leaving) -> CallUnderWay | None:
         begun: list[CallUnderWay | None] = []
@@ -198,9 +204,8 @@ class _InLoop(_Recording):
             self._fault(fault)
 
     def left(self, call: Any, status: int, content: bytes | None, error: None) -> None:
-        task = asyncio.get_running_loop().create_task(self.ended(call, status, content, error))
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        ended = self.ended(call, status, content, error)
+        self._later(asyncio.get_running_loop().create_task(ended))
 
     async def close(self) -> None:
         try:
@@ -233,6 +238,14 @@ class _Blocking(_Recording):
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
     ) -> None:
         self._call(lambda: self._over(call, status, content, error))
+
+    def left(self, call: Any, status: int, content: bytes | None, error: None) -> None:
+        """A stream may be collected in any thread, also in the engine's own, which never waits."""
+        over = self._over(call, status, content, error)
+        if self._thread.is_current():
+            self._later(self._thread.loop.create_task(over))
+        else:
+            self._call(lambda: over)
 
     def close(self) -> None:
         self._call(self._left)

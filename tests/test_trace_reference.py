@@ -63,7 +63,13 @@ def everything() -> list[Span]:
     add(ev.ProviderRequest(model="m", provider="p", prepared=prepared), CALL)
     crowd(CALL)
     add(ev.UsageReported(prompt=9, output=2, output_exact=False), CALL)
-    add(ev.ProviderResponse(model="m-1", response_id="r", finish_reason="stop"), CALL)
+    dropped = (ev.InputTransformation("thinking_dropped", "messages.1.content.0", "prefix"),)
+    add(
+        ev.ProviderResponse(
+            model="m-1", response_id="r", finish_reason="stop", transformed=dropped
+        ),
+        CALL,
+    )
     observed = add(an_observed_request(), ROOT)
     add(ev.ProviderRequest(model="m", prepared=observed), span(8))
     add(ev.UsageReported(prompt=9, output=2), span(8))

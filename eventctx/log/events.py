@@ -275,13 +275,29 @@ class ProviderRequest(Event, frozen=True, tag="provider:request"):
     prepared: int | None = None
 
 
+class InputTransformation(msgspec.Struct, frozen=True, array_like=True):
+    """What an API did with a block of the request: ``thinking_dropped``, for example.
+
+    ``path`` is the block's place as it was sent (``messages.2.content.0``), ``reason`` the check
+    that it failed.
+    """
+
+    kind: str
+    path: str
+    reason: str = ""
+
+
 class ProviderResponse(Event, frozen=True, tag="provider:response"):
-    """The model answered. ``provider`` is set where only the answer names it."""
+    """The model answered. ``provider`` is set where only the answer names it.
+
+    ``transformed`` is what the API says that it changed in the request.
+    """
 
     model: str | None = None
     response_id: str | None = None
     finish_reason: str | None = None
     provider: str | None = None
+    transformed: tuple[InputTransformation, ...] = ()
 
 
 class ProviderError(Event, frozen=True, tag="provider:error"):

@@ -22,7 +22,7 @@ process left open gets a presumed end (``outcomes.LOST``) from the next one to b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -31,7 +31,7 @@ import msgspec
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log import events
 from eventctx.log.arguments import check_optional_text, check_text, shown
-from eventctx.log.events import Event
+from eventctx.log.events import Event, InputTransformation
 from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.usage import Usage
@@ -63,6 +63,7 @@ class ModelRequest(msgspec.Struct):
     finish_reason: str | None = None
     response_id: str | None = None
     answered_by: str | None = None
+    transformed: tuple[InputTransformation, ...] = ()
 
 
 Operation = events.PromptSubmit | events.PlanStart | ModelRequest | events.ToolPre
@@ -74,6 +75,19 @@ _WORDS: Final[dict[type, str]] = {
     ModelRequest: "model call",
     events.ToolPre: "tool call",
 }
+
+
+def read_transformed(reported: object) -> tuple[InputTransformation, ...]:
+    """The ``input_transformations`` of an answer of Anthropic's API; none for anything else."""
+    listed = reported if isinstance(reported, list) else []
+    found = [one for one in listed if isinstance(one, Mapping)]
+    return tuple(
+        [
+            InputTransformation(str(one.get("type")), str(one["path"]), str(one.get("reason", "")))
+            for one in found
+            if "path" in one
+        ]
+    )
 
 
 def beginning_of(of: Operation) -> Event:
@@ -99,6 +113,7 @@ def end_of(of: Operation, outcome: SpanOutcome) -> Event:
             response_id=of.response_id,
             finish_reason=of.finish_reason,
             provider=of.answered_by,
+            transformed=of.transformed,
         )
     if status != "ok":
         message = outcome.message or ""

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from eventctx.log.events import InputTransformation
 from eventctx.log.usage import Usage as Usage
 
 Finish = Literal["answered", "iteration_limit", "denied", "stopped"]
@@ -90,7 +91,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     So it is in the provider's own dialect, with thinking blocks and their signatures untouched. An
     answer of several items (OpenAI's Responses API) has the first item in ``message`` and the
-    others, in order, in ``more``; all of them must be added. ``text`` is the text for a person.
+    others, in order, in ``more``; all of them must be added. ``text`` is the text for a person,
+    ``transformed`` what the API says that it changed in the request.
     """
 
     message: dict[str, Any]
@@ -101,6 +103,7 @@ class Answer(msgspec.Struct, frozen=True):
     model: str | None = None
     usage: Usage | None = None
     more: tuple[dict[str, Any], ...] = ()
+    transformed: tuple[InputTransformation, ...] = ()
 
     @property
     def messages(self) -> tuple[dict[str, Any], ...]:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec
 import msgspec
 
 from eventctx.aio import KeyedLock, finish
-from eventctx.log.events import Status
+from eventctx.log.events import InputTransformation, Status
 from eventctx.log.ids import RecordIds, chosen_turn_id
 from eventctx.log.open_calls import LEFT_OPEN, NO_END, EndedCall, OpenCalls
 from eventctx.log.outcomes import OK, SpanOutcome
@@ -196,6 +196,7 @@ class Following:
         usage: Usage | None = None,
         response_id: str | None = None,
         finish_reason: str | None = None,
+        transformed: tuple[InputTransformation, ...] = (),
     ) -> None:
         """Facts of the present model call became known; its end is reported separately."""
         if self._call is not None:
@@ -204,6 +205,7 @@ class Following:
             call.usage = usage or call.usage
             call.response_id = response_id or call.response_id
             call.finish_reason = finish_reason or call.finish_reason
+            call.transformed = transformed or call.transformed
 
     @_whole
     async def model_answered(self) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from eventctx.aio import finish, insist
 from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log.arguments import check_optional_text, check_text, shown
-from eventctx.log.events import PlanStart, ToolPre
+from eventctx.log.events import InputTransformation, PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
 from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
 from eventctx.log.turn_recorder import (
@@ -304,7 +304,7 @@ class ProviderCall(_Call):
             )
         if found.model is not None:
             self.model = found.model
-        self.finished(found.finish_reason, found.response_id)
+        self.finished(found.finish_reason, found.response_id, found.transformed)
         if self._emitter.first_usage(found.response_id):
             of = found.usage
             await self.usage(
@@ -315,14 +315,20 @@ class ProviderCall(_Call):
                 reasoning=of.reasoning,
             )
 
-    def finished(self, reason: str | None = None, response_id: str | None = None) -> None:
-        """Note why the model stopped, and the provider's name for its answer.
+    def finished(
+        self,
+        reason: str | None = None,
+        response_id: str | None = None,
+        transformed: tuple[InputTransformation, ...] = (),
+    ) -> None:
+        """Note why the model stopped, the provider's name for its answer, and what it changed.
 
-        Raises InvalidSetting for what is no text.
+        Raises InvalidSetting for a reason or an id that is no text.
         """
         check_optional_text("reason", reason)
         check_optional_text("response_id", response_id)
-        self._call.of.finish_reason, self._call.of.response_id = reason, response_id
+        of = self._call.of
+        of.finish_reason, of.response_id, of.transformed = reason, response_id, transformed
 
 
 def adviser_call(

@@ -12,7 +12,7 @@ from eventctx.comparison.compare import Comparison
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink
-from eventctx.log.events import Event, Status
+from eventctx.log.events import Event, InputTransformation, Status
 from eventctx.log.hook_failures import Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.record import Record
@@ -365,7 +365,12 @@ class ProviderCall:
         reasoning: int | None = 0,
     ) -> None: ...
     def usage_from(self, response: object) -> None: ...
-    def finished(self, reason: str | None = None, response_id: str | None = None) -> None: ...
+    def finished(
+        self,
+        reason: str | None = None,
+        response_id: str | None = None,
+        transformed: tuple[InputTransformation, ...] = (),
+    ) -> None: ...
 
 class ToolCall:
     span_id: Any
@@ -408,6 +413,7 @@ class Following:
         usage: Usage | None = None,
         response_id: str | None = None,
         finish_reason: str | None = None,
+        transformed: tuple[InputTransformation, ...] = (),
     ) -> None: ...
     def model_answered(self) -> None: ...
     def model_failed(self, kind: str, message: str, *, cancelled: bool = False) -> None: ...

@@ -29,6 +29,7 @@ _SEQ: Final = f"{conv.REQUEST}seq"
 _TOKENS: Final = f"{conv.REQUEST}estimated_tokens"
 _MESSAGES: Final = f"{conv.REQUEST}messages"
 _LAST_MESSAGE: Final = f"{conv.REQUEST}last_message"
+_TRANSFORMED: Final = f"{conv.OURS}response.transformed"
 _UNBOUND: Final = f"{conv.REQUEST}unbound"
 _RENDERER: Final = f"{conv.REQUEST}renderer"
 _ESTIMATOR: Final = f"{conv.REQUEST}estimator"
@@ -234,6 +235,9 @@ def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
         known[conv.RESPONSE_ID] = event.response_id
     if event.finish_reason is not None:
         known[conv.FINISH_REASONS] = (event.finish_reason,)
+    if event.transformed:
+        said = [f"{one.path}: {one.kind} ({one.reason})" for one in event.transformed]
+        known[_TRANSFORMED] = tuple(said)
     return _ended("chat", "ok", None, known)
 
 

@@ -201,6 +201,27 @@ DIFFERENCE_SAMPLES: list[events.Event] = [
 ]
 """A request whose host says by how many tokens it differs."""
 
+THINKING_SAMPLES: list[events.Event] = [
+    events.RequestPrepared(
+        renderer=3,
+        last_message=9,
+        messages=10,
+        tokens=100,
+        digest="ab" * 32,
+        breaks=("model",),
+        unbound=((2, 4),),
+    ),
+    events.ProviderResponse(
+        model="m",
+        transformed=(
+            events.InputTransformation(
+                "thinking_dropped", "messages.1.content.0", "prefix_binding_mismatch"
+            ),
+        ),
+    ),
+]
+"""A request to another model, and an answer whose API dropped thinking."""
+
 HOST_TEXT_SAMPLES: list[events.Event] = [
     events.PreCompact(
         trigger="budget",
@@ -306,5 +327,6 @@ if __name__ == "__main__":
     _write_events("events-v1-advisers.jsonl", ADVISER_SAMPLES)
     _write_events("events-v1-links.jsonl", LINK_SAMPLES)
     _write_events("events-v1-difference.jsonl", DIFFERENCE_SAMPLES)
+    _write_events("events-v1-thinking.jsonl", THINKING_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

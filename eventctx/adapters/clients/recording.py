@@ -24,6 +24,7 @@ from eventctx.errors import ContextOverflow
 from eventctx.importers.formats.provider_answers import usage_of
 from eventctx.importers.source.harness import by_person
 from eventctx.importers.source.lines import text_or_none
+from eventctx.log.turn_recorder import read_transformed
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.part_queries import call_names, failed_results, words_of
 
@@ -129,7 +130,10 @@ class CallRecorder:
 
     async def _view(self, host: HostSession, request: ReadRequest) -> list[Row]:
         return await host.prepare(
-            instructions=request.instructions, tools=request.sent.tools, model=request.sent.model
+            instructions=request.instructions,
+            tools=request.sent.tools,
+            model=request.sent.model,
+            thinking=_thinking(request),
         )
 
     async def _turn(self, host: HostSession, rows: list[Row]) -> None:
@@ -163,6 +167,7 @@ class CallRecorder:
             usage=usage_of(body.get("usage")),
             response_id=text_or_none(body.get("id")),
             finish_reason=finish,
+            transformed=read_transformed(body.get("input_transformations")),
         )
         await host.turns.model_answered()
         await host.mirror([*call.rows, *said])
@@ -205,3 +210,9 @@ class CallRecorder:
         kind = "Cancelled" if error is None else type(error).__name__
         words = "" if error is None else str(error)
         await host.turns.model_failed(kind, words, cancelled=error is None)
+
+
+def _thinking(request: ReadRequest) -> Mapping[str, Any] | None:
+    """The parameter of an Anthropic request, which decides what thinking its view may hold."""
+    given = request.sent.parameters.get("thinking")
+    return given if isinstance(given, Mapping) and isinstance(given.get("type"), str) else None

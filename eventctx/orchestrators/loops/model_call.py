@@ -208,7 +208,7 @@ class ModelCaller:
             raise ProviderFailed(name, problem[:MAX_PROBLEM], retryable=self._unusable == 1)
         answer: Answer = received
         call.model = answer.model or call.model
-        call.finished(answer.finish_reason, answer.response_id)
+        call.finished(answer.finish_reason, answer.response_id, answer.transformed)
         await self._record_usage(call, answer.usage)
         self._run.text = answer.text
         return answer

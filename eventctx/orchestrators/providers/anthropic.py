@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
@@ -106,6 +107,7 @@ class AnthropicProvider(SdkProvider):
             response_id=body.get("id"),
             model=body.get("model"),
             usage=read_usage(body.get("usage"), ANTHROPIC),
+            transformed=read_transformed(body.get("input_transformations")),
         )
 
 

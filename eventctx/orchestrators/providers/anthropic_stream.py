@@ -34,6 +34,8 @@ class StreamedMessage:
                 self.body.update(event["delta"])
                 counted = {k: v for k, v in event.get("usage", {}).items() if v is not None}
                 self.body["usage"] = {**self.body.get("usage", {}), **counted}
+                if "input_transformations" in event:
+                    self.body["input_transformations"] = event["input_transformations"]
             case "message_stop":
                 self.whole = True
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.errors import InvalidMessage
+from eventctx.log.events import InputTransformation
+from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import Usage, form_of_provider, read_usage
 from eventctx.session.answers.sent_form import is_sdk_object, sent_form
 
@@ -24,6 +26,7 @@ class ApiReport(NamedTuple):
     model: str | None = None
     response_id: str | None = None
     finish_reason: str | None = None
+    transformed: tuple[InputTransformation, ...] = ()
 
 
 def report_of(answer: Any) -> ApiReport:
@@ -51,6 +54,7 @@ def report_of(answer: Any) -> ApiReport:
         _text(_field(answer, "model")),
         _text(_field(answer, "id")),
         next((reason for reason in map(_text, reasons) if reason is not None), None),
+        read_transformed(sent_form(_field(answer, "input_transformations"))),
     )
 
 

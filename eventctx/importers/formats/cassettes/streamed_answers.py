@@ -49,6 +49,8 @@ def _message(events: list[dict[str, Any]]) -> dict[str, Any]:
             body.update(object_or_empty(event.get("delta")))
             usage = object_or_empty(event.get("usage"))
             body["usage"] = {**object_or_empty(body.get("usage")), **usage}
+            if "input_transformations" in event:
+                body["input_transformations"] = event["input_transformations"]
     for place, text in inputs.items():
         blocks[place]["input"] = _arguments(text)
     return {**body, "content": list(blocks.values())}

@@ -1,13 +1,19 @@
-"""HTTP clients whose server is a function: for the SDKs of Anthropic and OpenAI."""
+"""HTTP clients whose server is a function: for the SDKs of Anthropic and OpenAI.
+
+An SDK is built on httpx or on httpx2, which depends on its release. A client and an answer are of
+the library of the SDK that asks.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
+from importlib import import_module
+from importlib.metadata import requires
 from typing import Any
-
-import httpx2
 
 from tests.api_answers import Body, Said, chat, claude, response
 from tests.orchestrators.providers.server import streamed
@@ -17,7 +23,23 @@ _NUMBERS = itertools.count(1)
 SAYS = Said("Both check a path.")
 
 
-class Pieces(httpx2.AsyncByteStream, httpx2.SyncByteStream):
+@cache
+def http_library(sdk: str) -> Any:
+    """The HTTP library that an SDK is built on."""
+    needed = {re.split(r"[^\w.-]", one)[0] for one in requires(sdk) or ()}
+    return import_module("httpx2" if "httpx2" in needed else "httpx")
+
+
+def answer_to(request: Any, status: int, **more: Any) -> Any:
+    """A response of the library that made the request."""
+    return _library_of(request).Response(status, **more)
+
+
+def _library_of(request: Any) -> Any:
+    return import_module(type(request).__module__.partition(".")[0])
+
+
+class _Pieces:
     """A body that comes piece by piece."""
 
     def __init__(self, pieces: list[bytes]) -> None:
@@ -38,28 +60,33 @@ class ScriptedServer:
         self.received: list[Body] = []
         self._says = says
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+    def __call__(self, request: Any) -> Any:
         body = json.loads(request.content) if request.content else {}
         self.received.append(body)
         path = request.url.path
         if "count_tokens" in path:
-            return httpx2.Response(200, json={"input_tokens": 5})
+            return answer_to(request, 200, json={"input_tokens": 5})
         form = next((form for end, form in _FORMS.items() if path.endswith(end)), claude)
         whole, events = form(next(_NUMBERS), body.get("model", "m-1"), self._says)
         if not body.get("stream"):
-            return httpx2.Response(200, json=whole)
+            return answer_to(request, 200, json=whole)
         kind = {"content-type": "text/event-stream"}
-        return httpx2.Response(200, stream=Pieces(streamed(events).pieces), headers=kind)
+        library = _library_of(request)
+        body = type("Pieces", (_Pieces, library.AsyncByteStream, library.SyncByteStream), {})
+        return answer_to(request, 200, stream=body(streamed(events).pieces), headers=kind)
 
 
 _FORMS = {"/chat/completions": chat, "/responses": response}
 
-Handler = Callable[[httpx2.Request], httpx2.Response]
+Handler = Callable[[Any], Any]
+"""From a request to an answer to it."""
 
 
-def http(handler: Handler, **more: Any) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(transport=httpx2.MockTransport(handler), **more)
+def http(sdk: str, handler: Handler, **more: Any) -> Any:
+    library = http_library(sdk)
+    return library.AsyncClient(transport=library.MockTransport(handler), **more)
 
 
-def blocking_http(handler: Handler, **more: Any) -> httpx2.Client:
-    return httpx2.Client(transport=httpx2.MockTransport(handler), **more)
+def blocking_http(sdk: str, handler: Handler, **more: Any) -> Any:
+    library = http_library(sdk)
+    return library.Client(transport=library.MockTransport(handler), **more)

@@ -33,11 +33,13 @@ def engine() -> Iterator[Any]:
 
 
 def claude_client() -> Any:
-    return anthropic.Anthropic(api_key="k", http_client=blocking_http(ScriptedServer()))
+    return anthropic.Anthropic(
+        api_key="k", http_client=blocking_http("anthropic", ScriptedServer())
+    )
 
 
 def openai_client() -> Any:
-    return openai.OpenAI(api_key="k", http_client=blocking_http(ScriptedServer()))
+    return openai.OpenAI(api_key="k", http_client=blocking_http("openai", ScriptedServer()))
 
 
 def answers_in(engine: Any, session: str = "s") -> int:
@@ -136,7 +138,9 @@ def test_a_fault_of_ours_costs_a_caller_without_async_no_answer(call: Any) -> No
 def test_a_client_whose_engine_has_another_loop_that_ended_gets_its_answer() -> None:
     async def opened() -> tuple[Any, Any]:
         engine = await eventctx.open("memory://")
-        inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+        inner = anthropic.AsyncAnthropic(
+            api_key="k", http_client=http("anthropic", ScriptedServer())
+        )
         client = eventctx.wrap(inner, engine, "s")
         await client.messages.create(**CLAUDE)
         return engine, client
@@ -155,7 +159,9 @@ def test_a_store_is_open_as_long_as_the_client(tmp_path: Path) -> None:
     path = tmp_path / "wrapped.db"
 
     async def asked(session: str) -> None:
-        inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+        inner = anthropic.AsyncAnthropic(
+            api_key="k", http_client=http("anthropic", ScriptedServer())
+        )
         async with eventctx.wrap(inner, path, session) as client:
             await client.messages.create(**CLAUDE)
 
@@ -176,7 +182,7 @@ def test_what_is_no_engine_is_refused(engine: Any) -> None:
 
 
 async def test_an_engine_outside_of_its_loop_is_refused() -> None:
-    inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+    inner = anthropic.AsyncAnthropic(api_key="k", http_client=http("anthropic", ScriptedServer()))
     async with eventctx.open("memory://") as engine:
         with pytest.raises(InvalidSetting, match=r"found no loop that runs.*eventctx\.sync"):
             await asyncio.to_thread(eventctx.wrap, inner, engine, "s")

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -13,12 +14,11 @@ import pytest
 anthropic = pytest.importorskip("anthropic", reason="an extra: eventctx[anthropic]")
 openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 
-import httpx2  # noqa: E402
-
 import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
+from tests.adapters.scripted_http import answer_to, http, http_library  # noqa: E402
 from tests.api_answers import Said, claude  # noqa: E402
 from tests.orchestrators.providers.server import Server, serving, streamed  # noqa: E402
 from tests.scripted_apis import answering  # noqa: E402
@@ -59,10 +59,11 @@ async def engine() -> AsyncIterator[Engine]:
 
 
 def client_of(api: str, **more: Any) -> Any:
-    kind: Any = anthropic.AsyncAnthropic if api == "messages" else openai.AsyncOpenAI
+    sdk, name = ("anthropic", "AsyncAnthropic") if api == "messages" else ("openai", "AsyncOpenAI")
+    kind = getattr(import_module(sdk), name)
     # Without TLS: to read all known authorities takes longer than a test.
-    http = httpx2.AsyncClient(verify=False)
-    return kind(**{"max_retries": 0, "http_client": http, **more})
+    plain = http_library(sdk).AsyncClient(verify=False)
+    return kind(**{"max_retries": 0, "http_client": plain, **more})
 
 
 def request_of(api: str, rows: list[Body], tools: bool = True, **more: Any) -> tuple[str, Body]:
@@ -284,7 +285,7 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
     answer = json.dumps(claude(1, "m-1", Said("Packed."))[0]).encode()
     packed = {"content-encoding": "gzip", "content-type": "application/json"}
 
-    async def read(response: httpx2.Response) -> None:
+    async def read(response: Any) -> None:
         await response.aread()
 
     async def chunks() -> AsyncIterator[bytes]:
@@ -293,10 +294,9 @@ async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_calle
     inner = client_of(
         "messages",
         api_key="k",
-        http_client=httpx2.AsyncClient(
-            transport=httpx2.MockTransport(
-                lambda _: httpx2.Response(200, headers=packed, content=chunks())
-            ),
+        http_client=http(
+            "anthropic",
+            lambda request: answer_to(request, 200, headers=packed, content=chunks()),
             event_hooks={"response": [read]},
         ),
     )

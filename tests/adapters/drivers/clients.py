@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-import httpx2
-
 import eventctx
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
+from tests.adapters.scripted_http import answer_to, http
 from tests.api_answers import Body, Said, chat, claude, response
 from tests.orchestrators.providers.server import streamed
 
@@ -40,7 +39,7 @@ class ClientDriver:
 
     async def ask(self, text: str, *, stream: bool = False) -> str:
         if self._client is None:
-            inner = self._opened(httpx2.MockTransport(self._answered))
+            inner = self._opened()
             name, settings = self._agent.session, self._agent.settings
             self._client = eventctx.wrap(inner, self._engine, name, compact=True, **settings)
         self._keep({"role": "user", "content": text})
@@ -69,18 +68,19 @@ class ClientDriver:
     async def _run(self, call: str, name: str, given: Body) -> str:
         return await self._tools[name](**given)
 
-    def _answered(self, request: httpx2.Request) -> httpx2.Response:
+    def _answered(self, request: Any) -> Any:
         """What the server answers."""
         body = json.loads(request.content)
         self._bodies.append(body)
         step = self._script.pop(0)
         if not isinstance(step, Reply):
             error = {"type": "error", "error": {"type": "api_error", "message": str(step)}}
-            return httpx2.Response(500, json=error, headers={"retry-after-ms": "1"})
+            return answer_to(request, 500, json=error, headers={"retry-after-ms": "1"})
         whole, events = type(self).answer(len(self._bodies), body["model"], _said(step))
         if not body.get("stream"):
-            return httpx2.Response(200, json=whole)
-        return httpx2.Response(
+            return answer_to(request, 200, json=whole)
+        return answer_to(
+            request,
             200,
             content=b"".join(streamed(events).pieces),
             headers={"content-type": "text/event-stream"},
@@ -91,7 +91,7 @@ class ClientDriver:
     def _begun(self) -> list[Body]:
         return []
 
-    def _opened(self, transport: Any) -> Any:
+    def _opened(self) -> Any:
         raise NotImplementedError
 
     def _shown(self, body: Body) -> list[Any]:
@@ -123,12 +123,12 @@ class MessagesDriver(ClientDriver):
 
     answer = staticmethod(claude)
 
-    def _opened(self, transport: Any) -> Any:
+    def _opened(self) -> Any:
         import anthropic  # here, since a process that is started for one API needs one SDK
 
         return anthropic.AsyncAnthropic(
             api_key="k",
-            http_client=httpx2.AsyncClient(transport=transport),
+            http_client=http("anthropic", self._answered),
             max_retries=self._agent.retries,
         )
 
@@ -150,7 +150,8 @@ class MessagesDriver(ClientDriver):
                 message = await events.get_final_message()
         else:
             message = await self._client.messages.create(**given)
-        blocks = [one.model_dump(exclude_none=True) for one in message.content]
+        # As JSON, which has no NaN: an SDK may read one, and then refuse to send it.
+        blocks = [json.loads(one.to_json(exclude_none=True)) for one in message.content]
         calls = [
             (one["id"], one["name"], one["input"]) for one in blocks if one["type"] == "tool_use"
         ]
@@ -165,14 +166,20 @@ class MessagesDriver(ClientDriver):
 
 
 class _OpenAIDriver(ClientDriver):
-    def _opened(self, transport: Any) -> Any:
+    def _opened(self) -> Any:
         import openai
 
         return openai.AsyncOpenAI(
             api_key="k",
-            http_client=httpx2.AsyncClient(transport=transport),
+            http_client=http("openai", self._answered),
             max_retries=self._agent.retries,
         )
+
+
+def _function(tool: Callable[..., Any]) -> Body:
+    # The SDK's own stream refuses tools that are not strict in some releases.
+    parameters = {**_schema(tool), "additionalProperties": False}
+    return {"name": tool.__name__, "parameters": parameters, "strict": True}
 
 
 class ChatDriver(_OpenAIDriver):
@@ -184,10 +191,7 @@ class ChatDriver(_OpenAIDriver):
         return [{"role": "system", "content": self._agent.instructions}]
 
     async def _call(self, stream: bool) -> tuple[list[Body], str, list[Call]]:
-        tools = [
-            {"type": "function", "function": {"name": one.__name__, "parameters": _schema(one)}}
-            for one in self._agent.tools
-        ]
+        tools = [{"type": "function", "function": _function(one)} for one in self._agent.tools]
         given: Body = {"model": "m-1", "messages": self._rows}
         if tools:
             given["tools"] = tools

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import eventctx
 from eventctx.adapters.clients.transport import Leaving, recording_client
 from eventctx.engine import Engine
+from tests.adapters.scripted_http import answer_to, http
 from tests.benchmarks.adapting.runs import ROUNDS, TEXT, Pair, RunOnce
 
 Body = dict[str, Any]
@@ -41,11 +41,9 @@ def prepared() -> Pair:
 
 def _pair(settings: Body) -> Pair:
     import anthropic
-    import httpx2
 
     def client() -> Any:
-        http = httpx2.AsyncClient(transport=httpx2.MockTransport(_server(httpx2.Response)))
-        return anthropic.AsyncAnthropic(api_key="k", http_client=http)
+        return anthropic.AsyncAnthropic(api_key="k", http_client=http("anthropic", _server))
 
     def empty() -> RunOnce:
         inner = client()
@@ -57,22 +55,19 @@ def _pair(settings: Body) -> Pair:
     return Pair(lambda: partial(_run, client()), empty, ours)
 
 
-def _server(response: Any) -> Callable[[Any], Any]:
+_SAID: Body = {"type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
+_USAGE = {"input_tokens": 100, "output_tokens": 10}
+
+
+def _server(request: Any) -> Any:
     """Calls the tool in each round, and says a text at the end."""
-    said = {"type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
-    usage = {"input_tokens": 100, "output_tokens": 10}
-
-    def answer(request: Any) -> Any:
-        page = (len(json.loads(request.content)["messages"]) - 1) // 2
-        block: Body = {"type": "text", "text": "All read."}
-        if page < ROUNDS:
-            given = {"page": page}
-            block = {"type": "tool_use", "id": f"call_{page}", "name": "read", "input": given}
-        stop = "tool_use" if page < ROUNDS else "end_turn"
-        body = {**said, "id": f"m_{page}", "content": [block], "stop_reason": stop, "usage": usage}
-        return response(200, json=body)
-
-    return answer
+    page = (len(json.loads(request.content)["messages"]) - 1) // 2
+    block: Body = {"type": "text", "text": "All read."}
+    if page < ROUNDS:
+        block = {"type": "tool_use", "id": f"call_{page}", "name": "read", "input": {"page": page}}
+    stop = "tool_use" if page < ROUNDS else "end_turn"
+    said = {**_SAID, "id": f"m_{page}", "content": [block], "stop_reason": stop, "usage": _USAGE}
+    return answer_to(request, 200, json=said)
 
 
 async def _run(client: Any) -> None:

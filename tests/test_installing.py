@@ -1,4 +1,7 @@
-"""What is built for a release: the wheel, and the folder for hosts that load modules from it."""
+"""What is built for a release and what a checkout installs.
+
+Built are the wheel, and the folder for hosts that load modules from it.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,21 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from collections.abc import Iterator
 from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from eventctx.version import __version__
+from tests.constraints import FOLDER, PYTHONS, RESOLUTIONS, path_of
 
 pytest.importorskip("hatchling", reason="builds the package; `make install` gets it")
-pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "eventctx" / "amplifier_source"
@@ -70,6 +77,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / f"eventctx-{__version__}-py3-none-any.whl"
 
 
+@pytest.mark.slow
 def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -97,6 +105,7 @@ def _ending(names: list[str], end: str) -> int:
     return next(place for place, name in enumerate(names) if name.endswith(end))
 
 
+@pytest.mark.slow
 def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "installed"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
@@ -116,6 +125,7 @@ def test_the_kernel_mounts_an_installed_wheel_by_name(wheel: Path, tmp_path: Pat
     ]
 
 
+@pytest.mark.slow
 def test_a_source_folder_installs_the_eventctx_of_its_own_checkout(tmp_path: Path) -> None:
     made: dict[str, Any] = json.loads(hatchling(SOURCE, "metadata"))
     assert made["dependencies"] == [f"eventctx @ {ROOT.as_uri()}"]
@@ -128,3 +138,42 @@ def test_a_source_folder_installs_the_eventctx_of_its_own_checkout(tmp_path: Pat
     assert f"{root}/pyproject.toml" in names
     assert f"{root}/eventctx/amplifier_source/pyproject.toml" in names
     assert f"{root}/hooks/registry.py" in names
+
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def direct(requirements: list[str]) -> Iterator[Requirement]:
+    """What is asked for, with what the extras of the project itself ask for."""
+    for one in map(Requirement, requirements):
+        if one.name != PROJECT["project"]["name"]:
+            yield one
+        for extra in one.extras if one.name == PROJECT["project"]["name"] else ():
+            yield from direct(PROJECT["project"]["optional-dependencies"][extra])
+
+
+def test_each_supported_python_has_constraints() -> None:
+    said = "Programming Language :: Python :: "
+    supported = [one for one in PROJECT["project"]["classifiers"] if one.startswith(said)]
+    assert tuple(one.removeprefix(said) for one in supported) == PYTHONS
+    files = {path_of(python, which) for python in PYTHONS for which in RESOLUTIONS}
+    assert set(FOLDER.iterdir()) == files
+
+
+@pytest.mark.parametrize("which", RESOLUTIONS)
+@pytest.mark.parametrize("python", PYTHONS)
+def test_constraints_have_each_direct_dependency_within_its_range(python: str, which: str) -> None:
+    lines = path_of(python, which).read_text().splitlines()
+    pins = [Requirement(one) for one in lines if not one.startswith("#")]
+    assert [one for one in pins if one.url or not str(one.specifier).startswith("==")] == []
+    versions: dict[str, list[str]] = {}
+    for pin in pins:
+        versions.setdefault(pin.name, []).append(str(pin.specifier).removeprefix("=="))
+    asked = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
+    for one in direct([*asked, f"{PROJECT['project']['name']}[dev]"]):
+        found = versions.get(canonicalize_name(one.name), [])
+        assert found, f"{one.name} is not in {path_of(python, which)}: `make constraints`"
+        outside = [version for version in found if version not in one.specifier]
+        assert not outside, (
+            f"{one}, found {outside} in {path_of(python, which)}: `make constraints`"
+        )

@@ -22,7 +22,7 @@ def test_a_pattern_does_all_that_a_compiled_one_does() -> None:
 
 def test_a_pattern_is_not_compiled_before_it_is_used() -> None:
     broken = pattern("(")
-    with pytest.raises(re.error, match="unterminated"):
+    with pytest.raises(re.error):
         broken.search("")
 
 

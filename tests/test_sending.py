@@ -365,7 +365,7 @@ def test_a_receiver_to_which_everything_is_too_large_is_not_asked_for_every_span
 ) -> None:
     with Receiver() as receiver:
         receiver.take_at_most(10)
-        with pytest.raises(ExportFailed, match=r"413|larger than max"):
+        with pytest.raises(ExportFailed):
             Sender(url_of(receiver, protocol)).send(spans(500))
         assert len(receiver.exports) == 1
 
@@ -424,7 +424,7 @@ def test_certificates_are_those_of_the_environment(
     make_certificates(tmp_path)
     with Receiver(tmp_path) as receiver:
         url = url_of(receiver, protocol).replace("http:", "https:").replace("grpc:", "grpcs:")
-        with pytest.raises(ExportFailed, match=r"certificate|CERTIFICATE|[Hh]andshake"):
+        with pytest.raises(ExportFailed):
             Sender(url, timeout=2).send([SPAN])
         for name, file in (
             ("CERTIFICATE", "ca.pem"),

@@ -56,6 +56,7 @@ _COMMANDS: Final = (
 @click.group(
     cls=ProgramOfCommands,
     invoke_without_command=True,
+    subcommand_metavar="[COMMAND] [ARGS]...",  # releases of click differ in it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(

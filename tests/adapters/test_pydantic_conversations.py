@@ -93,7 +93,7 @@ async def test_a_conversation_branches_and_the_branch_it_left_stays(
     assert said(await store.load("c")) == ["a", "other"]
     back = await store.branch("c", from_entry=entries[1].id, expected_revision=branched.revision)
     assert said(back) == ["a", "b"]
-    with pytest.raises(UserError, match="not in the history"):
+    with pytest.raises(UserError):
         await store.branch("c", from_entry="none", expected_revision=back.revision)
 
 

@@ -59,7 +59,7 @@ def test_restore_refuses_what_is_no_message_of_the_transcript(run, store):
     for arguments, word in (
         (("work", 99), "expected message numbers of the transcript, found [99]"),
         (("work", "x"), "expected a message such as #6 or 6, found 'x'"),
-        (("work",), "Missing argument"),
+        (("work",), "MESSAGE..."),
         (("nope", 1), "no session 'nope'"),
     ):
         done = run("restore", *arguments, "--store", store)

@@ -160,7 +160,7 @@ def test_the_users_own_function_is_called_by_its_path(
         (("work-0", "--price", "nan"), "expected prices of a million tokens", 2),
         (("work-0", "--summarizer", "nowhere:f"), "to be importable", 2),
         (("wrok-0",), "'work-0'", 2),
-        ((), "Missing argument", 2),
+        ((), "SESSION…", 2),
     ],
 )
 def test_bad_input_is_named(

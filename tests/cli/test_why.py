@@ -193,7 +193,7 @@ def test_two_requests_that_show_the_same_say_so(run, store):
         (("why", "work", "x"), ("expected a message such as #6 or 6, found 'x'",)),
         (("why", "work", "--", -1), ("expected a message such as #6 or 6, found '-1'",)),
         (("why", "work", "9" * 30), ("expected a message such as #6",)),
-        (("why", "work"), ("Missing argument 'MESSAGE'",)),
+        (("why", "work"), ("MESSAGE",)),
         (("why", "work", 1, "--turn", 4), ("has turns 1 to 3, found 4",)),
         (("why", "work", 1, "--turn", "x"), ("--turn",)),
         (("why", "work", 1, "--turn", 1, "--iteration", 9), ("iterations 1 to 4",)),

@@ -84,21 +84,20 @@ async def test_what_the_model_sends_becomes_the_types_of_the_function() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "named"),
     [
-        ({"place": "Ulm"}, "Expected `object`, got `str` - at `$.place`"),
-        ({"place": {"city": "Ulm"}, "days": 9}, "Expected `int` <= 7 - at `$.days`"),
-        ({}, "Object missing required field `place`"),
-        ({"place": {"city": "Ulm"}, "hour": 3}, "Object contains unknown field `hour`"),
-        ({"place": {"city": "Ulm"}, "unit": "kelvin"}, "Invalid enum value 'kelvin' - at `$.unit`"),
+        ({"place": "Ulm"}, "place"),
+        ({"place": {"city": "Ulm"}, "days": 9}, "days"),
+        ({}, "place"),
+        ({"place": {"city": "Ulm"}, "hour": 3}, "hour"),
+        ({"place": {"city": "Ulm"}, "unit": "kelvin"}, "kelvin"),
     ],
 )
 async def test_arguments_that_do_not_fit_are_told_to_the_model(
-    sent: dict[str, Any], told: str
+    sent: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(eventctx.InvalidSetting) as caught:
+    with pytest.raises(eventctx.InvalidSetting, match=f"^arguments of weather: .*{named}"):
         await tool(weather).execute(sent)
-    assert str(caught.value) == f"arguments of weather: {told}"
 
 
 async def test_a_decorated_function_can_still_be_called() -> None:
@@ -268,7 +267,7 @@ async def test_a_parameter_of_type_ids_gets_the_ids_of_the_call() -> None:
     assert await run_tool(made, {"path": "a"}, IDS) == f"a in {IDS.span_id}"
     with pytest.raises(eventctx.InvalidSetting, match="execute_with"):
         await made.execute({"path": "a"})
-    with pytest.raises(eventctx.InvalidSetting, match="unknown field `ids`"):
+    with pytest.raises(eventctx.InvalidSetting, match=r"arguments of where: .*ids"):
         await run_tool(made, {"path": "a", "ids": {"session_id": "forged"}}, IDS)
 
 

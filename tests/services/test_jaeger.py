@@ -182,7 +182,7 @@ def test_a_trace_that_was_never_sent_is_none(query):
 
 
 def test_a_query_that_jaeger_refuses_tells_what_it_said(query):
-    with pytest.raises(QueryRefused, match="parameter 'service' is required"):
+    with pytest.raises(QueryRefused, match="service"):
         query.find("")
     with pytest.raises(QueryRefused, match="no such endpoint"):
         query.trace("../nothing/here")
@@ -207,7 +207,7 @@ def test_ports_that_are_always_taken_are_told(jaeger):
         return free_ports()._replace(health=jaeger.ports.query_http)
 
     with (
-        pytest.raises(ServiceFailed, match=r"(?s)2 choices of free ports.*address already in use"),
+        pytest.raises(ServiceFailed, match="2 choices of free ports"),
         start(find(), choose=taken, attempts=2),
     ):
         pytest.fail("it cannot have started")

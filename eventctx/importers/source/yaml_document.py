@@ -39,15 +39,16 @@ def read_yaml(data: bytes, name: str) -> Any:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(error).split())[:200]
         raise MalformedTranscript(
-            f"{name}: expected one whole YAML document, found {problem}; if a program is still "
-            "writing it, import it when that is done"
+            f"{name}: expected one whole YAML document of at most {MAX_DEPTH} levels, found "
+            f"{problem}; if a program is still writing it, import it when that is done"
         ) from error
     _check_size(value, name)
     return json_values(value)
 
 
 def _check_depth(events: Any, name: str) -> None:
-    # The loaders descend by recursion, in C without a limit: a deep file would end the process.
+    # The loaders descend by recursion, in C before PyYAML 6.0.4 without a limit: a deep file would
+    # end the process.
     depth = 0
     for event in events:
         kind = type(event).__name__

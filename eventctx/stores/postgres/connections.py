@@ -238,7 +238,7 @@ class ServerConnection:
             self._prepared[sql] = name
         formats = [pq.Format.BINARY] * len(params)
         found = self._guarded(
-            lambda: self._pq.send_query_prepared(name, params, formats, pq.Format.BINARY),
+            lambda: self._pq.send_query_prepared(name, [*params], formats, pq.Format.BINARY),
             self.wait_for_answers,
         )
         assert found is not None  # noqa: S101 - libpq gives a result for every query

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import NoRespondersError
 
 from eventctx.errors import StoreReadOnly, StoreUnavailable
 from eventctx.log.store import NO_STREAM, Address
@@ -189,5 +191,8 @@ async def _restore(client: Client, stream: str, backup: tuple[dict[str, Any], li
     answer = await client.request(f"$JS.API.STREAM.RESTORE.{stream}", request, timeout=10)
     subject = json.loads(answer.data)["deliver_subject"]
     for chunk in (*chunks, b""):
-        answer = await client.request(subject, chunk, timeout=20)
+        while True:  # a server may hear later than its answer that another one listens
+            with suppress(NoRespondersError):
+                answer = await client.request(subject, chunk, timeout=20)
+                break
     assert "error" not in json.loads(answer.data), answer.data

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
+from typing import Any
 
 import nats
 import pytest
@@ -118,6 +120,21 @@ async def test_wrong_credentials_are_said_so_without_the_password(jetstream: Clu
     while error is not None:
         assert "a-secret-word" not in str(error)
         error = error.__cause__ or error.__context__
+
+
+async def test_a_client_that_loses_a_cancellation_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def connect(*client: Any, **options: Any) -> None:
+        # As `asyncio.wait_for` of Python 3.11 loses one that comes when its wait ends.
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(nats.NATS, "connect", connect)
+    with pytest.raises(StoreUnavailable, match="expected a NATS server"):
+        async with asyncio.timeout(10):
+            await JetStreamStore.open("nats://127.0.0.1:1/", patience=0.1)
 
 
 async def test_no_server_at_all_is_said_so_within_the_patience() -> None:

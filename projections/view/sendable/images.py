@@ -16,8 +16,8 @@ MOST_IMAGES: Final = 100
 MANY_IMAGES: Final = 20
 MOST_SIDE: Final = 8_000
 MOST_SIDE_OF_MANY: Final = 2_000
-MOST_CHARACTERS: Final = 10 << 20
-"""Characters of base64 of one image."""
+MOST_CHARACTERS: Final = (5 << 20) * 4 // 3
+"""Characters of base64 of one image: 5 MB, the lowest of the limits that errors have named."""
 
 MOST_TOGETHER: Final = 28 << 20
 """Characters of base64 of all images: of the 32 MB of a request the rest is for its texts."""
@@ -74,7 +74,7 @@ def _characters(block: Block) -> int:
 def _too_large(one: _Image, side: int) -> str:
     """The text for an image that no request may hold; empty for one that may be sent."""
     if one.characters > MOST_CHARACTERS:
-        return f"[An image of {one.characters >> 20} MB is left out: too large for a request.]"
+        return f"[An image of {(one.characters * 3 // 4) >> 20} MB is left out: too large for a request.]"
     size = image_medium(one.block)
     if max(size.amount, size.height) <= side:
         return ""

@@ -7,14 +7,18 @@ from typing import Any, Final, get_args
 
 from eventctx.errors import InvalidSetting
 from eventctx.testing.strict_provider import (
+    bedrock,
+    bedrock_tools,
     claude_blocks,
     claude_limits,
     claude_messages,
     claude_thinking,
     claude_tools,
+    gemini,
     openai_chat,
     openai_responses,
 )
+from eventctx.testing.strict_provider.bedrock_request import read_bedrock_request
 from eventctx.testing.strict_provider.chat_request import read_chat_request
 from eventctx.testing.strict_provider.claude_request import read_claude_request
 from eventctx.testing.strict_provider.response_items import read_responses_request
@@ -28,6 +32,9 @@ RULES: Final[tuple[Rule, ...]] = (
     *claude_limits.RULES,
     *openai_chat.RULES,
     *openai_responses.RULES,
+    *gemini.RULES,
+    *bedrock.RULES,
+    *bedrock_tools.RULES,
 )
 """Every rule of every API, once; of one API in the order in which a request meets them."""
 
@@ -35,6 +42,8 @@ _READERS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "anthropic": read_claude_request,
     "openai-chat": read_chat_request,
     "openai-responses": read_responses_request,
+    "gemini": gemini.read_gemini_request,
+    "bedrock": read_bedrock_request,
 }
 
 
@@ -44,8 +53,8 @@ def violations(
     """Each place in which a request breaks a published rule of its API; empty if none.
 
     ``request`` is the JSON body as the API takes it; ``messages`` (``input``, ``contents``) is
-    enough, and rules that depend on a ``model`` need its name. A real API answers with the first
-    message. ``without`` names rules that are left out.
+    enough, and rules that depend on a model need its name: ``model``, for Bedrock ``modelId``. A
+    real API answers with the first message. ``without`` names rules that are left out.
     """
     if api not in _READERS:
         raise InvalidSetting(f"api: expected one of {get_args(Api)}, found {api!r}")

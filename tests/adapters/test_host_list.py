@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,6 +60,23 @@ def test_what_the_host_put_in_between_is_not_new() -> None:
     rows = [said("a"), said("b")]
     found = held_against(rows, [rows[0], said("Mind the tabs."), rows[1]], plain_identity)
     assert (list(found.new), found.whole) == ([], False)
+
+
+@pytest.mark.parametrize("interrupted", [0, 1])
+def test_words_of_an_earlier_turn_are_new_where_the_host_shows_no_earlier_turn(
+    interrupted: int,
+) -> None:
+    calls = {"role": "assistant", "content": [tool_use("read", "1")]}
+    turn = [said("go"), calls, {"role": "user", "content": [tool_result("1")]}]
+    before = [*turn, said("done", "assistant")][: len(turn) + 1 - interrupted]
+    transcript = list(before)
+    for row in turn:
+        shown = [*transcript[len(before) :], row]
+        found = held_against(transcript, shown, by_name)
+        assert (list(found.new), found.whole) == ([row], False)
+        again = held_against([*transcript, row], shown, by_name)
+        assert (list(again.new), again.whole) == ([], False)
+        transcript.append(row)
 
 
 def test_calls_that_a_crash_left_without_results_may_be_missing() -> None:

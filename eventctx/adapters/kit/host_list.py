@@ -47,10 +47,34 @@ def held_against(
     known_until = _end_beside_open_calls(transcript, messages, head, identity)
     if known_until is not None:
         return HostList(messages[known_until:], True)
-    known = [identity(one) for one in transcript[head:]]
-    found = match_in_order(known, [identity(one) for one in messages[head:]])
+    return HostList(messages[_begin_of_new(transcript, messages, identity) :], False)
+
+
+def _begin_of_new(
+    transcript: Sequence[Mapping[str, Any]],
+    messages: Sequence[Mapping[str, Any]],
+    identity: Identity,
+) -> int:
+    """Where what is new begins in ``messages``, which lack some of the transcript.
+
+    Behind the transcript's last message, where they have it. Without it, a host that shows no
+    earlier turn goes on with words, though they may be those of an earlier turn: no request ends
+    before an answer, or results, that came before it.
+    """
+    given = [identity(one) for one in messages]
+    known = [identity(one) for one in transcript]
+    if known[-1] in given:
+        return len(given) - given[::-1].index(known[-1])
+    found = match_in_order(known, given)
     last = max((at for at, place in enumerate(found) if place is not None), default=-1)
-    return HostList(messages[head + last + 1 :], False)
+    if last == len(given) - 1 and not _is_asking(transcript[-1]):
+        return last
+    return last + 1
+
+
+def _is_asking(message: Mapping[str, Any]) -> bool:
+    parts = read_parts(dict(message))
+    return message.get("role") == "user" and all(one.kind != "result" for one in parts)
 
 
 def _head(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -38,7 +38,8 @@ class AdapterDriver(Protocol):
 
     ``engine`` stays the contract's, and is open. ``folder`` is for what the host keeps by itself,
     such as a checkpoint: another driver with the same folder goes on with the same conversation,
-    also in another process after this one was killed.
+    also in another process after this one was killed. An adapter that sends neighbours of one role
+    as one message has a ``JoiningDriver``.
     """
 
     def __init__(self, engine: Engine, folder: Path, agent: ScriptedAgent) -> None: ...
@@ -57,4 +58,13 @@ class AdapterDriver(Protocol):
 
     async def close(self) -> None:
         """End what the driver began."""
+        ...
+
+
+@runtime_checkable
+class JoiningDriver(AdapterDriver, Protocol):
+    """A driver of an adapter that sends neighbouring rows of a view as one message."""
+
+    def shown_view(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        """What a model is shown of a whole view, in the form of ``received``."""
         ...

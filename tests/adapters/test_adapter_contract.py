@@ -170,6 +170,15 @@ class AnswersTwice(Adapter):
         await self.turns.turn_ended()
 
 
+class AddsARoundAgainWhereACallIsOpen(Adapter):
+    async def turn_ended(self, messages: Sequence[Row]) -> None:
+        await super().turn_ended(messages)
+        answered = {one.get("tool_call_id") for one in messages}
+        rounds = [one for one in messages if one.get("tool_calls")]
+        if rounds and rounds[0]["tool_calls"][0]["id"] not in answered:
+            await self.session.context.add_message(rounds[-1])
+
+
 class LosesResultsOfParallelTools(Adapter):
     async def before_call(self, messages: list[Row], sends: list[Row]) -> list[Row]:
         rows = await super().before_call(messages, sends)
@@ -180,6 +189,7 @@ class LosesResultsOfParallelTools(Adapter):
 OUTGROWS = "test_a_run_that_outgrows_its_budget_is_compacted_while_it_goes_on"
 CUT = "test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded"
 INTERRUPTED = "test_a_run_that_was_interrupted_in_a_tool"
+AFTERWARDS = "test_rounds_of_parallel_tools_after_a_run_that_was_interrupted_in_a_tool"
 TALK = "test_turns_of_talk"
 PARALLEL = "test_tools_in_parallel_whose_results_come_in_another_order"
 TURN = "test_a_run_is_a_turn_with_its_calls_usage_and_tools"
@@ -193,6 +203,7 @@ WRONG: Mapping[type[Seams], tuple[str, str]] = {
     LeavesOutTheSystemPrompt: (TALK, "the view has another system prompt"),
     AddsTheQuestionTwice: (TALK, "question-0.'] more than once|was not known again"),
     ReplacesTheTranscriptEachTime: (TALK, "was not known again"),
+    AddsARoundAgainWhereACallIsOpen: (AFTERWARDS, "more than once"),
     LosesResultsOfParallelTools: (PARALLEL, "the host sent less than the conversation"),
     EndsTheTurnOfTheNextRun: ("test_every_turn_has_requests_of_its_own", "once. A stream"),
     ChangesWhatIsSent: (TALK, "message by message"),
@@ -231,7 +242,8 @@ async def test_a_wrong_adapter_fails_the_test_of_its_rule_and_is_told_what_to_do
 async def fails(made: Any, name: str, says: str, folder: Path, **traits: Any) -> None:
     contract: Any = type("Contract", (AdapterContract,), {"driver": made, **traits})
     test: Callable[..., Any] = getattr(contract(), name)
-    given = {"stream": False} if "stream" in inspect.signature(test).parameters else {}
+    ways = {"stream", "resumed"} & inspect.signature(test).parameters.keys()
+    given = dict.fromkeys(ways, False)
     with pytest.raises(AssertionError, match=says):
         await test(tmp_path=folder, **given)
 

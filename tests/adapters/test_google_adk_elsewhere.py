@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "EVENTCTX_GOOGLE_ADK"
+FILES = ("google_adk", "google_adk_interrupted", "google_adk_requests", "faults")
 
 
 @pytest.mark.skipif(
@@ -24,7 +25,7 @@ def test_the_plugin_passes_its_tests_where_adk_is_installed() -> None:
     ran = subprocess.run(
         [
             *(os.environ[VARIABLE], "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"),
-            *("tests/adapters/test_google_adk.py", "tests/adapters/test_faults.py"),
+            *[f"tests/adapters/test_{name}.py" for name in FILES],
         ],
         cwd=ROOT,
         capture_output=True,

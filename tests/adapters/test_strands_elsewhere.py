@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "EVENTCTX_STRANDS"
-FILES = ("strands", "strands_conversations", "strands_rows", "strands_tools", "faults")
+FILES = (
+    *("strands", "strands_conversations", "strands_requests", "strands_rows", "strands_tools"),
+    "faults",
+)
 
 
 @pytest.mark.skipif(

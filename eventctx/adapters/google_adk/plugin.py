@@ -19,9 +19,11 @@ from google.adk.plugins.base_plugin import BasePlugin
 from eventctx.adapters.google_adk.rows import (
     CallIds,
     Row,
+    calls_in,
     contents_of,
     identity,
     instructions_of,
+    joined,
     named,
     rows_of,
     tool_definitions,
@@ -91,6 +93,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         self._settings = settings
         self._open: OrderedDict[str, HostSession] = OrderedDict()
         self._ids: dict[str, CallIds] = {}
+        self._calling: dict[str, Row | None] = {}
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
     def __deepcopy__(self, memo: object) -> EventctxPlugin:
@@ -207,10 +210,12 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         if new:
             opened = await self._given.engine.session(name, **self._settings)
             self._open[name] = HostSession(opened, identity)
-            self._ids[name] = CallIds(await opened.get_messages())
+            rows = await opened.get_messages()
+            self._ids[name] = CallIds(rows)
+            self._calling[name] = rows[-1] if rows and calls_in(rows[-1]) else None
             if len(self._open) > MAX_SESSIONS:
                 left, oldest = self._open.popitem(last=False)
-                del self._ids[left]
+                del self._ids[left], self._calling[left]
                 oldest.close()
         host = self._open[name]
         self._open.move_to_end(name)
@@ -234,6 +239,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
 
     async def _decided(self, context: CallbackContext, request: LlmRequest) -> list[types.Content]:
         host = await self._host(context)
+        await self._take_out_unstored(host, context)
         sends = rows_of(request.contents)
         # With the log's ids most rows are equal, which is told without their identities.
         whole = named(sends)
@@ -246,7 +252,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
             model=request.model,
         )
         if found.whole and request.previous_interaction_id is None:
-            return contents_of(rows, request.contents, whole)
+            return joined(contents_of(rows, request.contents, whole))
         await host.sent(rows, sends)
         return list(request.contents)
 
@@ -264,7 +270,23 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         )
         await host.turns.model_answered()
         if response.content is not None and response.content.parts:
-            await host.add(await self._named(host, rows_of([response.content])))
+            rows = await self._named(host, rows_of([response.content]))
+            self._calling[host.context.session_id] = rows[-1] if calls_in(rows[-1]) else None
+            await host.add(rows)
+
+    async def _take_out_unstored(self, host: HostSession, context: CallbackContext) -> None:
+        """Take out the last answer if it called tools and ADK has no event of it.
+
+        A list does not say that: ADK leaves out all calls that an interrupted run left open.
+        """
+        session = host.context.session_id
+        answer, self._calling[session] = self._calling[session], None
+        if answer is None:
+            return
+        own = [one for one in context.session.events if one.author == context.agent_name]
+        contents = (one.content for one in reversed(own) if one.content is not None)
+        if all(identity(answer) != identity(rows_of([one])[0]) for one in contents):
+            await host.pop()
 
     async def _named(self, host: HostSession, rows: Iterable[Mapping[str, Any]]) -> list[Row]:
         """The rows, with the ids that ADK took from their calls."""

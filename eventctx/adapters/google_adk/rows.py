@@ -99,6 +99,12 @@ class CallIds:
         return block
 
 
+def calls_in(row: Row) -> bool:
+    """Whether a row calls a function."""
+    content = row["content"]
+    return isinstance(content, list) and any(one.get("type") == "tool_use" for one in content)
+
+
 def _native(identifier: str | None) -> dict[str, str]:
     return {} if identifier is None else {_NATIVE_ID: identifier}
 
@@ -171,6 +177,35 @@ def _part(block: dict[str, Any], names: Mapping[Any, str]) -> dict[str, Any]:
     if kind == "thinking":
         return {"text": rest.pop("thinking"), **rest}
     return rest
+
+
+def joined(contents: Sequence[types.Content]) -> list[types.Content]:
+    """The contents of a view in the turns that Gemini accepts; the others are the same objects.
+
+    The API refuses a call turn that the next content does not answer whole, and one behind the
+    model's own words. A view has results that were made up, or came late, in contents of their own.
+    """
+    found: list[types.Content] = []
+    for content in contents:
+        before = found[-1] if found else None
+        if before is not None and _is_one_turn(before, content):
+            parts = [*(before.parts or ()), *(content.parts or ())]
+            if content.role != "model":
+                parts.sort(key=lambda part: part.function_response is None)
+            found[-1] = types.Content(role=before.role, parts=parts)
+        else:
+            found.append(content)
+    return found
+
+
+def _is_one_turn(before: types.Content, content: types.Content) -> bool:
+    if "model" in (before.role, content.role):
+        return before.role == content.role and _has(content, "function_call")
+    return _has(before, "function_response") and _has(content, "function_response")
+
+
+def _has(content: types.Content, field: str) -> bool:
+    return any(getattr(part, field) is not None for part in content.parts or ())
 
 
 def instructions_of(config: types.GenerateContentConfig | None) -> str | None:

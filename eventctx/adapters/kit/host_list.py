@@ -6,12 +6,12 @@ compared by an identity: two messages of one identity are the same message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.messages.canonical import digest_of
 from eventctx.messages.ordered_diff import match_in_order
-from eventctx.messages.parts import read_parts
+from eventctx.messages.parts import Place, read_parts
 
 Identity = Callable[[Mapping[str, Any]], Hashable]
 
@@ -38,18 +38,43 @@ def held_against(
     """Hold a host's ``messages`` against the ``transcript``.
 
     The usual list, the transcript with a few more messages, costs one comparison a message. Calls
-    without a result may be missing: hosts leave out those that a crash left behind.
+    without a result may be missing, alone or with all else of their message: hosts leave out those
+    that an interrupted run left open.
     """
     head = _head(transcript, messages, identity)
     if head == len(transcript):
         return HostList(messages[head:], True)
-    closed = [*transcript[:head], *_without_open_calls(transcript, head)]
-    if _head(closed, messages, identity) == len(closed):
-        return HostList(messages[len(closed) :], True)
-    known = [identity(one) for one in transcript[head:]]
-    found = match_in_order(known, [identity(one) for one in messages[head:]])
+    known_until = _end_beside_open_calls(transcript, messages, head, identity)
+    if known_until is not None:
+        return HostList(messages[known_until:], True)
+    return HostList(messages[_begin_of_new(transcript, messages, identity) :], False)
+
+
+def _begin_of_new(
+    transcript: Sequence[Mapping[str, Any]],
+    messages: Sequence[Mapping[str, Any]],
+    identity: Identity,
+) -> int:
+    """Where what is new begins in ``messages``, which lack some of the transcript.
+
+    Behind the transcript's last message, where they have it. Without it, a host that shows no
+    earlier turn goes on with words, though they may be those of an earlier turn: no request ends
+    before an answer, or results, that came before it.
+    """
+    given = [identity(one) for one in messages]
+    known = [identity(one) for one in transcript]
+    if known[-1] in given:
+        return len(given) - given[::-1].index(known[-1])
+    found = match_in_order(known, given)
     last = max((at for at, place in enumerate(found) if place is not None), default=-1)
-    return HostList(messages[head + last + 1 :], False)
+    if last == len(given) - 1 and not _is_asking(transcript[-1]):
+        return last
+    return last + 1
+
+
+def _is_asking(message: Mapping[str, Any]) -> bool:
+    parts = read_parts(dict(message))
+    return message.get("role") == "user" and all(one.kind != "result" for one in parts)
 
 
 def _head(
@@ -67,15 +92,61 @@ def _head(
     return head
 
 
-def _without_open_calls(
-    transcript: Sequence[Mapping[str, Any]], start: int
-) -> Iterator[Mapping[str, Any]]:
-    """The messages from ``start`` on, without those that only call tools and have no result."""
-    parts = [read_parts(dict(one)) for one in transcript[start:]]
+def _end_beside_open_calls(
+    transcript: Sequence[Mapping[str, Any]],
+    messages: Sequence[Mapping[str, Any]],
+    start: int,
+    identity: Identity,
+) -> int | None:
+    """Where in ``messages`` the transcript ends, if they lack only calls that have no result.
+
+    Both are equal before ``start``. The calls of the round under way have no result yet, and the
+    host has them, so a message that is in both is not taken for one that was left out. Where two
+    calls are equal, either may be the one that is missing: all such places are followed.
+    """
+    while start and _same(transcript[start - 1], transcript[start], identity):
+        start -= 1
+    places = {start}
+    calls = _open_calls(transcript[start:])
+    for row, open_calls in zip(transcript[start:], calls, strict=True):
+        forms = [row]
+        if open_calls and (left := _without_blocks(row, open_calls)) is not None:
+            forms.append(left)
+        found = {
+            place + 1
+            for place in places
+            if place < len(messages) and any(_same(one, messages[place], identity) for one in forms)
+        }
+        if open_calls and len(forms) == 1:
+            found |= places
+        if not found:
+            return None
+        places = found
+    return max(places)
+
+
+def _open_calls(rows: Sequence[Mapping[str, Any]]) -> list[list[Place]]:
+    """For each message the places of its calls that no later message answers."""
+    parts = [read_parts(dict(one)) for one in rows]
     ended = {call for each in parts for one in each if one.kind == "result" for call in one.ids}
-    for message, each in zip(transcript[start:], parts, strict=True):
-        if not each or not all(one.kind == "call" and ended.isdisjoint(one.ids) for one in each):
-            yield message
+    return [
+        [one.place for one in each if one.kind == "call" and ended.isdisjoint(one.ids)]
+        for each in parts
+    ]
+
+
+def _without_blocks(row: Mapping[str, Any], places: Sequence[Place]) -> Mapping[str, Any] | None:
+    """The message without the blocks at, or around, ``places``; None if they are all of it."""
+    if len(places) == len(read_parts(dict(row))):
+        return None
+    left = dict(row)
+    for name in {str(place[0]) for place in places if place}:
+        gone = {place[1] for place in places if place[0] == name and len(place) > 1}
+        held = row[name] if isinstance(row[name], list) else []
+        left[name] = [one for at, one in enumerate(held) if at not in gone]
+        if not left[name]:
+            del left[name]
+    return left
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any], identity: Identity) -> bool:

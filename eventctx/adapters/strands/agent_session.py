@@ -15,6 +15,7 @@ from eventctx.adapters.strands.rows import (
     instructions_of,
     messages_of,
     row_of,
+    sendable,
     tool_definitions,
 )
 from eventctx.log.usage import Usage
@@ -103,7 +104,7 @@ class AgentSession:
             budget=_NO_LIMIT if self._stateful else None,
         )
         if not self._stateful and context.messages == held:
-            return messages_of(view, context.messages, rows)
+            return sendable(messages_of(view, context.messages, rows))
         added = None if self._stateful else _blocks_put_behind(context, held)
         if added is None:
             await self._host.sent(view, [row_of(one) for one in context.messages])
@@ -112,7 +113,7 @@ class AgentSession:
         *before, last = messages_of(view, sent, rows)
         last = {**last, "content": [*last["content"], *added]}
         await self._host.sent(view, [*view[:-1], row_of(last)])
-        return [*before, last]
+        return sendable([*before, last])
 
     async def answered(self, event: ModelStopReason) -> None:
         """The model answered."""

@@ -22,6 +22,9 @@ Message = dict[str, Any]
 _BYTES: Final = "__bytes_encoded__"
 """The mark of encoded bytes, as in the sessions that Strands writes itself."""
 
+BLANK: Final = "[blank text]"
+"""What Strands sends where an answer says nothing."""
+
 _MEDIA: Final = ("image", "document", "audio", "video")
 _HOOK: Final = {"source": "hook"}
 
@@ -273,6 +276,38 @@ def messages_of(
         found.append(message_of(row) if place is None else sent[place])
         start = start if place is None else max(start, place + 1)
     return found
+
+
+def sendable(messages: Sequence[Message]) -> list[Message]:
+    """The messages of a view in the form that Bedrock accepts; most are the same objects.
+
+    Its roles alternate strictly, where a view has a summary before a person's words, a result that
+    was made up or came late in a row of its own, or words of a run that nobody answered. All
+    results of an answer are in the next message, before any words. A text is not blank, an answer
+    does not end with reasoning, and no message is empty.
+    """
+    found: list[Message] = []
+    for message in messages:
+        if found and found[-1]["role"] == message["role"]:
+            found[-1] = {**found[-1], "content": [*found[-1]["content"], *message["content"]]}
+        else:
+            found.append(message)
+    return [_sendable(one) for one in found]
+
+
+def _sendable(message: Message) -> Message:
+    content = [one for one in message["content"] if not _is_blank(one)]
+    if message["role"] == "assistant":
+        while content and "reasoningContent" in content[-1]:
+            content.pop()
+    else:
+        content.sort(key=lambda one: "toolResult" not in one)
+    content = content or [{"text": BLANK}]
+    return message if content == message["content"] else {**message, "content": content}
+
+
+def _is_blank(block: Mapping[str, Any]) -> bool:
+    return list(block) == ["text"] and not str(block["text"]).strip()
 
 
 def instructions_of(prompt: str | Sequence[Mapping[str, Any]] | None) -> str | None:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from eventctx.orchestrators.protocol import ToolRequest
-from eventctx.testing.adapter_contract.running import HOW, HostTraits, answers, read, reads
-from eventctx.testing.driving import ScriptedAgent
+from eventctx.testing.adapter_contract.running import (
+    HOW,
+    DriverRun,
+    HostTraits,
+    answers,
+    read,
+    reads,
+    store_in,
+)
+from eventctx.testing.driving import SESSION, ScriptedAgent
 from eventctx.testing.script import Reply
 
 
@@ -118,21 +127,86 @@ class FailingContract(HostTraits):
         call = ToolRequest("call_w", "wait", {"reason": "until-interrupted."})
         agent = ScriptedAgent([Reply(calls=[call]), *answers("yes.")], [wait])
         async with self.run_of(tmp_path, agent) as run:
-            asking = asyncio.ensure_future(run.driver.ask("wait."))
-            beginning = asyncio.ensure_future(begun.wait())
-            await asyncio.wait((asking, beginning), return_when=asyncio.FIRST_COMPLETED)
-            if not begun.is_set():
-                raise AssertionError(
-                    f"the agent answered {await asking!r} without calling its tool `wait`: the "
-                    "driver gives the host agent.tools, and the model the calls of each Reply"
-                )
+            asking = await asked_until(begun, run, "wait.")
             await run.check_transcript("wait.", "until-interrupted.")
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
+            await interrupt(asking)
             assert await run.driver.ask("goes-on?") == "yes."
             await run.check_received()
             await run.check_transcript("wait.", "goes-on?", "yes.")
             await run.check_counts({"prompt:submit": 2, "prompt:complete": 2})
             await run.check_counts({"tool:pre": 1, "tool:post": 0, "tool:error": 1})
             await run.check_ends({"tool:error": "cancelled", "prompt:complete": "cancelled"})
+
+    @pytest.mark.parametrize("resumed", [False, True], ids=["same engine", "another engine"])
+    async def test_rounds_of_parallel_tools_after_a_run_that_was_interrupted_in_a_tool(
+        self, tmp_path: Path, resumed: bool
+    ) -> None:
+        begun = asyncio.Event()
+
+        async def look(place: str) -> str:
+            """Look somewhere; nobody returns from afar."""
+            if place == "afar.":
+                begun.set()
+                await asyncio.Event().wait()
+            return SEEN[place]
+
+        rounds = [looks("near.", "afar."), looks("up.", "down."), Reply("a-bird."), looks("in.")]
+        script = [*rounds, looks("left.", "right."), Reply("a-door.")]
+        first = ScriptedAgent(script[:1] if resumed else script, [look])
+        store = store_in(tmp_path)
+        async with self.run_of(tmp_path, first, store) as run:
+            await interrupt(await asked_until(begun, run, "search."))
+            if not resumed:
+                await self._check_rounds(run)
+                await run.check_counts({"prompt:submit": 3, "prompt:complete": 3})
+        if resumed:
+            async with self.run_of(tmp_path, ScriptedAgent(script[1:], [look]), store) as run:
+                await self._check_rounds(run)
+
+    async def _check_rounds(self, run: DriverRun) -> None:
+        assert await run.driver.ask("above-and-below?") == "a-bird."
+        assert await run.driver.ask("and-here?") == "a-door."
+        await run.check_received()
+        above = ("up.", "down.", SEEN["up."], SEEN["down."], "a-bird.")
+        here = ("in.", SEEN["in."], "left.", "right.", SEEN["left."], SEEN["right."], "a-door.")
+        await run.check_transcript("search.", "above-and-below?", *above, "and-here?", *here)
+        assert (await run.engine.verify(SESSION)).ok
+
+
+SEEN: Final = {
+    "near.": "grass",
+    "up.": "clouds",
+    "down.": "stones",
+    "in.": "a-room",
+    "left.": "a-wall",
+    "right.": "a-frame",
+}
+"""What is seen at a place; no text of it is within another."""
+
+
+def looks(*places: str) -> Reply:
+    """An answer that looks at places, all at once."""
+    return Reply(
+        calls=[ToolRequest(f"call_{place[:-1]}", "look", {"place": place}) for place in places]
+    )
+
+
+async def asked_until(begun: asyncio.Event, run: DriverRun, text: str) -> asyncio.Future[str]:
+    """A turn that has come to its tool, which has set ``begun``."""
+    asking = asyncio.ensure_future(run.driver.ask(text))
+    beginning = asyncio.ensure_future(begun.wait())
+    await asyncio.wait((asking, beginning), return_when=asyncio.FIRST_COMPLETED)
+    if not begun.is_set():
+        beginning.cancel()
+        raise AssertionError(
+            f"the agent answered {await asking!r} without calling its tool: the driver gives the "
+            "host agent.tools, and the model the calls of each Reply"
+        )
+    return asking
+
+
+async def interrupt(asking: asyncio.Future[str]) -> None:
+    """Cancel a turn."""
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking

@@ -15,7 +15,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing.adapter_contract import findings
-from eventctx.testing.driving import SESSION, AdapterDriver, ScriptedAgent
+from eventctx.testing.driving import SESSION, AdapterDriver, JoiningDriver, ScriptedAgent
 from eventctx.testing.requests import check_request
 from eventctx.testing.script import Reply
 
@@ -126,14 +126,19 @@ class DriverRun:
                 view = await self.engine.request_view(SESSION, position=one.position)
                 assert view.verified, f"the view of the request at {one.position} is not verified"
                 check_request(view.messages, f"the request at {one.position}")
-                found.append([self.driver.shown(row) for row in view.messages])
+                found.append(self._shown(view.messages))
         return found
+
+    def _shown(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        if isinstance(self.driver, JoiningDriver):
+            return self.driver.shown_view(rows)
+        return [self.driver.shown(row) for row in rows]
 
     async def check_received(self) -> None:
         """Check that each request of this driver was the view that the log derives for it."""
         prepared = [one for one in await self.records() if one.type == "context:request_prepared"]
         transcripts = [
-            [self.driver.shown(one.message) for one in rows if one.message is not None]
+            self._shown([one.message for one in rows if one.message is not None])
             for rows in [await self.engine.transcript(SESSION, at=one.position) for one in prepared]
         ]
         views = await self.views()

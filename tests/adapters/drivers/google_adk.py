@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from google.genai import types
 from pydantic import Field
 
 from eventctx.adapters.google_adk import EventctxPlugin
-from eventctx.adapters.google_adk.rows import contents_of, instructions_of, rows_of
+from eventctx.adapters.google_adk.rows import contents_of, instructions_of, joined, rows_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
 
@@ -78,12 +78,16 @@ class GoogleAdkDriver:
         ]
 
     def shown(self, row: dict[str, Any]) -> Any:
-        content = row["content"]
-        if isinstance(content, str):
-            return row["role"], content
-        (sent,) = rows_of(contents_of([row], [], []))  # the engine's own results, as ADK has them
-        blocks = [{k: v for k, v in one.items() if k not in PASSING} for one in sent["content"]]
+        if row["role"] == "system":
+            return row["role"], row["content"]
+        blocks = [{k: v for k, v in one.items() if k not in PASSING} for one in row["content"]]
         return row["role"], json.dumps(blocks, sort_keys=True)
+
+    def shown_view(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        system = [row for row in rows if row["role"] == "system"]
+        said = [row for row in rows if row["role"] != "system"]
+        sent = rows_of(joined(contents_of(said, [], [])))  # also the engine's own, as ADK has them
+        return [self.shown(row) for row in [*system, *sent]]
 
     async def close(self) -> None:
         await self._ours.close()

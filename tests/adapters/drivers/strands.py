@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from strands.models import Model
 from strands.session import FileSessionManager
 
 from eventctx.adapters.strands import EventctxAgentPlugin
-from eventctx.adapters.strands.rows import message_of, row_of
+from eventctx.adapters.strands.rows import message_of, row_of, sendable
 from eventctx.engine import Engine
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing import Reply, ScriptedAgent
@@ -67,6 +67,9 @@ class StrandsDriver:
     def shown(self, row: dict[str, Any]) -> Any:
         return shown(row)
 
+    def shown_view(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
+        return shown_view(rows)
+
     async def close(self) -> None:
         self._ours.close()
 
@@ -77,6 +80,12 @@ def shown(row: dict[str, Any]) -> Any:
         return "system", row["content"]
     native = message_of(row)
     return native["role"], json.dumps(native["content"], sort_keys=True)
+
+
+def shown_view(rows: Sequence[dict[str, Any]]) -> list[Any]:
+    system = [row for row in rows if row["role"] == "system"]
+    said = [message_of(row) for row in rows if row["role"] != "system"]
+    return [shown(row) for row in [*system, *map(row_of, sendable(said))]]
 
 
 class Unplugged(ModelRetryStrategy):  # type: ignore[misc]
@@ -122,6 +131,11 @@ class Scripted(Model):  # type: ignore[misc]
 def events_of(reply: Reply) -> list[dict[str, Any]]:
     """A reply of a script as a stream."""
     made: list[dict[str, Any]] = [{"messageStart": {"role": "assistant"}}]
+    if reply.thinking:
+        made.append({"contentBlockStart": {"start": {}}})
+        thought = ({"text": reply.thinking}, {"signature": reply.signature})
+        made += [{"contentBlockDelta": {"delta": {"reasoningContent": one}}} for one in thought]
+        made.append({"contentBlockStop": {}})
     if reply.text:
         made.append({"contentBlockStart": {"start": {}}})
         pieces = (reply.text[:1], reply.text[1:])
@@ -173,7 +187,7 @@ async def check_requests(engine: Engine, session: str, model: Scripted) -> None:
     assert all(one.verified for one in views)
     bare = [[row for row in one.messages if row["role"] != "system"] for one in views]
     received = [[shown(row_of(one)) for one in sent] for _, sent, _ in model.seen]
-    assert [[shown(row) for row in one] for one in bare] == received
+    assert [shown_view(one) for one in bare] == received
 
 
 async def payload(engine: Engine, session: str, kind: str) -> Any:

@@ -74,7 +74,8 @@ def _characters(block: Block) -> int:
 def _too_large(one: _Image, side: int) -> str:
     """The text for an image that no request may hold; empty for one that may be sent."""
     if one.characters > MOST_CHARACTERS:
-        return f"[An image of {(one.characters * 3 // 4) >> 20} MB is left out: too large for a request.]"
+        megabytes = (one.characters * 3 // 4) >> 20
+        return f"[An image of {megabytes} MB is left out: too large for a request.]"
     size = image_medium(one.block)
     if max(size.amount, size.height) <= side:
         return ""

@@ -78,6 +78,7 @@ def _thought(rows: list[Body], tools: bool) -> tuple[list[str], str]:
 
 def _said(body: Body, rows: list[Body], prefix: str) -> Said:
     files, text = _thought(rows, bool(body.get("tools")))
-    calls = [(f"{prefix}_{n}", "read", {"path": file}) for n, file in enumerate(files)]
+    # An API never gives one id twice in a conversation.
+    calls = [(f"{prefix}_{len(rows)}_{n}", "read", {"path": f}) for n, f in enumerate(files)]
     thinking = "One by one." if body.get("thinking") else None
     return Said("" if calls else text, calls, thinking, cached=100)

@@ -39,7 +39,8 @@ def json_reply(body: Any, status: int = 200, **headers: str) -> Reply:
     """An answer in one piece: ``body`` as JSON, or bytes as they are."""
     named = {"content-type": "application/json"}
     named.update((name.replace("_", "-"), value) for name, value in headers.items())
-    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    # No API answers with NaN, which is no JSON.
+    content = body if isinstance(body, bytes) else json.dumps(body, allow_nan=False).encode()
     return Reply([content], status, named)
 
 

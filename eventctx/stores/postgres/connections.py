@@ -98,9 +98,10 @@ def parse_url(url: str) -> Destination:
     rest = "&".join([one for one in query.split("&") if one.partition("=")[0] not in _OWN])
     schema = own.pop("schema", "eventctx")
     if not _SCHEMA.fullmatch(schema) or _SYSTEM_SCHEMA.match(schema):
+        # It is not shown: in a URL with a ? before the password, it is the password.
         raise InvalidSetting(
-            f"store: expected a schema of letters, digits and _, not one of the server's own, "
-            f"found {schema!r}"
+            "store: expected a schema of letters, digits and _, not one of the server's own, found "
+            f"another one, of {len(schema)} characters; in a name or a password write ? as %3F"
         )
     try:
         given = conninfo_to_dict(f"{place}?{rest}" if rest else place)

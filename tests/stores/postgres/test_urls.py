@@ -6,7 +6,7 @@ import asyncio
 import traceback
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting, StoreUnavailable
@@ -33,6 +33,7 @@ FORMS = (
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(FORMS), pieces, pieces)
+@example("postgresql://ann:{0}PASSWORD@h{1}", "?schema=", "")
 def test_any_text_is_read_or_refused_and_never_shows_its_password(form, one, other) -> None:
     try:
         read = parse_url(form.format(one, other).replace("PASSWORD", PASSWORD))

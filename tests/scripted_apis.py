@@ -8,22 +8,15 @@ it says what ``ANSWERS`` has for the prompt.
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.api_answers import Said, chat, claude, response
-from tests.orchestrators.providers.server import ReceivedRequest, streamed
+from tests.api_answers import Body, Said, chat, claude, response
+from tests.orchestrators.providers.server import ReceivedRequest, Reply, json_reply
 from tests.orchestrators.providers.strict import refused
-
-Body = dict[str, Any]
-
-_NUMBERS = itertools.count(1)  # of answers: an API never gives an id twice
+from tests.scripted_http import Form, environment, in_form, serving
 
 ANSWERS = {
     "capital of Switzerland": "Bern.",
@@ -33,60 +26,34 @@ ANSWERS = {
 }
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = (
-        1 << 16
-    )  # head and body in one packet: a second one waits for the first one's receipt
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.received.append(body)  # type: ignore[attr-defined]
-        problem = refused(ReceivedRequest(self.path, {}, body))
-        if problem:
-            error = {"type": "invalid_request_error", "message": problem}
-            self._send(400, json.dumps({"type": "error", "error": error}))
-            return
-        if self.path.endswith("/messages"):
-            answer, events = _claude(body)
-        elif self.path.endswith("/chat/completions"):
-            answer, events = _chat(body)
-        else:
-            answer, events = _response(body)
-        if body.get("stream"):
-            self._send(200, b"".join(streamed(events).pieces).decode(), "text/event-stream")
-        else:
-            self._send(200, json.dumps(answer))
-
-    def _send(self, status: int, text: str, kind: str = "application/json") -> None:
-        content = text.encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *args: object) -> None:
-        """Nothing: a test's output is not a server's log."""
-
-
 @contextmanager
 def answering(received: list[Body] | None = None) -> Iterator[dict[str, str]]:
     """The environment in which the SDKs ask this server; ``received`` gets what it is asked."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.received = [] if received is None else received  # type: ignore[attr-defined]
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    try:
-        yield {
-            "ANTHROPIC_BASE_URL": url,
-            "ANTHROPIC_API_KEY": "k",
-            "OPENAI_BASE_URL": f"{url}/v1",
-            "OPENAI_API_KEY": "k",
-        }
-    finally:
-        server.shutdown()
-        server.server_close()
+
+    def answer(request: ReceivedRequest) -> Reply:
+        if received is not None:
+            received.append(request.body)
+        return _answer(request)
+
+    with serving(answer) as server:
+        yield environment(server.url)
+
+
+def _answer(request: ReceivedRequest) -> Reply:
+    problem = refused(ReceivedRequest(request.path, {}, request.body))
+    if problem:
+        error = {"type": "invalid_request_error", "message": problem}
+        return json_reply({"type": "error", "error": error}, 400)
+    if request.path.endswith("/messages"):
+        form: Form = claude
+        said = _said(request.body, request.body["messages"], "toolu")
+    elif request.path.endswith("/chat/completions"):
+        form = chat
+        said = _said(request.body, request.body["messages"], "call")
+    else:
+        form = response
+        said = _said(request.body, request.body["input"], "call")
+    return in_form(form, request.body, said)
 
 
 def _text(content: Any) -> str:
@@ -114,15 +81,3 @@ def _said(body: Body, rows: list[Body], prefix: str) -> Said:
     calls = [(f"{prefix}_{n}", "read", {"path": file}) for n, file in enumerate(files)]
     thinking = "One by one." if body.get("thinking") else None
     return Said("" if calls else text, calls, thinking, cached=100)
-
-
-def _claude(body: Body) -> tuple[Body, list[Body]]:
-    return claude(next(_NUMBERS), body["model"], _said(body, body["messages"], "toolu"))
-
-
-def _chat(body: Body) -> tuple[Body, list[Body]]:
-    return chat(next(_NUMBERS), body["model"], _said(body, body["messages"], "call"))
-
-
-def _response(body: Body) -> tuple[Body, list[Body]]:
-    return response(next(_NUMBERS), body["model"], _said(body, body["input"], "call"))

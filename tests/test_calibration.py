@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eventctx
+from eventctx.adapters.kit import HostSession
 from eventctx.engine import Engine
-from eventctx.errors import ContextOverflow
+from eventctx.errors import CompactionRefused, ContextOverflow
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestPrepared
+from eventctx.log.usage import Usage
 from eventctx.messages import calibration
 from eventctx.messages.calibration import UNCALIBRATED, Calibration, RequestSize, Scale
 from eventctx.messages.tokens import FAMILIES, family_of
@@ -313,3 +317,141 @@ def test_no_report_makes_a_view_behind_a_compaction_free_or_smaller_than_a_small
     scale = calibration.scale(compacted_at(2, [first, last]))
     assert 0 <= scale.tokens(count) <= scale.tokens(count + 1)
     assert scale.tokens(scale.room(50_000)) <= 50_000
+
+
+# -- another list than the view, and reports that cannot be believed -------------------------------
+
+ASKED = {"role": "user", "content": "Go on."}
+ANSWER = {"role": "assistant", "content": "words and words " * 150}
+
+
+async def held(engine: Engine, rounds: int = 4, **options: Any) -> tuple[HostSession, list[Any]]:
+    """A host's session after some rounds, each reported with 50 tokens beside the messages."""
+    host = HostSession(await engine.session("s", reserve_tokens=0, **options))
+    rows: list[Any] = []
+    for _ in range(rounds):
+        await one_round(host, rows)
+    return host, rows
+
+
+async def one_round(
+    host: HostSession,
+    rows: list[Any],
+    *,
+    sends: Callable[[list[Any]], list[Any]] | None = None,
+    prompt: int | None = None,
+) -> None:
+    """One turn. ``sends`` makes the host's own list of the view; ``prompt`` is reported for it."""
+    await host.turns.turn_began()
+    rows.append(ASKED)
+    await host.mirror(rows, with_request=True)
+    await host.turns.iteration_began("p", "m")
+    view = await host.prepare(model="m")
+    sent = view if sends is None else sends(view)
+    await host.sent(view, sent)
+    real = 50 + sum(len(str(row)) for row in sent) // 3 if prompt is None else prompt
+    await host.turns.model_known(usage=Usage(real, 5))
+    await host.turns.model_answered()
+    rows.append(ANSWER)
+    await host.answered([ANSWER])
+    await host.turns.turn_ended()
+
+
+@pytest.mark.parametrize(
+    ("sends", "prompt"),
+    [
+        (lambda view: [{"role": "user", "content": "old " + "x " * 20_000}, *view], 16_000),
+        (lambda view: view[-1:], 60),
+    ],
+)
+async def test_usage_of_another_list_that_a_host_sent_teaches_nothing_of_the_view(
+    sends: Callable[[list[Any]], list[Any]], prompt: int
+) -> None:
+    async with eventctx.open() as engine:
+        host, rows = await held(engine, max_tokens=12_000)
+        before = (await fold(engine.store, "s", request_view)).calibration.readings
+        await one_round(host, rows, sends=sends, prompt=prompt)
+        assert (await fold(engine.store, "s", request_view)).calibration.readings == before
+        await one_round(host, rows)
+        assert (await engine.audit("s")).compactions == ()
+
+
+async def test_a_number_of_missing_messages_does_not_say_what_was_sent() -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s")
+        await ctx.add_messages([ASKED, ANSWER, ASKED])
+        async with ctx.turn() as turn, turn.iteration() as iteration:
+            await ctx.get_messages_for_request(model="m")
+            position = [one async for one in engine.records("s")][-1].position
+            async with iteration.provider_call("m") as call:
+                await ctx.record_sent(position, 1, [], missing=2)
+                await call.usage(1_200)
+        assert (await fold(engine.store, "s", request_view)).calibration.readings == ()
+
+
+async def test_what_a_host_adds_to_each_request_is_not_taken_for_the_views() -> None:
+    reminder = {"role": "user", "content": "<system-reminder>" + "now " * 300}
+    async with eventctx.open() as engine:
+        host, rows = await held(engine, 0)
+        for _ in range(12):
+            await one_round(host, rows, sends=lambda view: [*view, reminder])
+        for row in (await engine.audit("s")).requests[8:]:
+            assert row.reported is not None
+            missing = row.reported - len(str(reminder)) // 3
+            assert row.tokens == pytest.approx(missing, rel=0.03)
+
+
+def test_a_list_that_is_told_after_its_usage_takes_the_report_back() -> None:
+    state = told([(10_000, 12_000), (12_000, 15_000)])
+    assert calibration.scale(calibration.sent(state, 1, None)) == Scale(1.0, 0)
+    assert calibration.sent(state, 0, None).readings == state.readings
+
+
+def test_usage_that_comes_after_the_next_request_teaches_of_its_own() -> None:
+    state = calibration.called(UNCALIBRATED, "claude-opus-4-5")
+    state = calibration.prepared(state, RequestSize(0, 10_000, True, None))
+    state = calibration.sent(state, 0, 500)
+    state = calibration.prepared(state, RequestSize(1, 40_000, True, None))
+    state = calibration.reported(state, 0, 14_500, "claude-opus-4-5")
+    assert calibration.scale(state) == Scale(1.0, 4_000)
+
+
+REPORTS = st.one_of(st.none(), st.integers(0, 30), st.integers(0, 30_000), st.just(10**7))
+LISTS = st.sampled_from(
+    (
+        None,
+        lambda view: view[-1:],
+        lambda view: [*view, *view],
+        lambda view: [*view, ANSWER, ANSWER, ANSWER],
+    )
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(REPORTS, LISTS), min_size=1, max_size=10), st.booleans())
+async def test_no_report_stops_a_session_whose_floor_fits_as_the_estimator_counts(
+    steps: list[tuple[int | None, Any]], at_once: bool
+) -> None:
+    """On ``raise``, a request that does not fit raises; each list and each report may be absurd."""
+    store = MemoryStore()
+    host = HostSession(await Engine(store).session("s", max_tokens=6_000, on_overflow="raise"))
+    rows: list[Any] = [{"role": "user", "content": "word " * 900}, ANSWER] if at_once else []
+    for prompt, sends in steps:
+        await one_round(host, rows, prompt=prompt, sends=sends)
+    with suppress(CompactionRefused):  # what is left is too little to be of use, but it fits
+        await host.context.compact(budget=3_000)
+    loaded = await load(store, "s")
+    assert loaded is not None
+    assert loaded.view.calibration == (await fold(store, "s", request_view)).calibration
+
+
+async def test_a_report_that_leaves_no_room_does_not_take_the_history_away() -> None:
+    async with eventctx.open() as engine:
+        host, rows = await held(engine, max_tokens=12_000, on_overflow="raise")
+        await one_round(host, rows, prompt=23_000)
+        await one_round(host, rows)
+        await one_round(host, rows)
+        audit = await engine.audit("s")
+        assert audit.compactions == ()
+        assert audit.requests[-1].breaks == ()
+        assert audit.requests[-1].tokens == pytest.approx(audit.requests[-1].reported, rel=0.2)

@@ -95,6 +95,44 @@ async def test_what_a_host_leaves_open_is_closed_by_what_comes_next() -> None:
     assert [one.status for one in named(found, "tool:error")] == ["cancelled"]
 
 
+@pytest.mark.parametrize(
+    ("cancelled", "ended"), [(False, ("error", "ValueError")), (True, ("cancelled", "ValueError"))]
+)
+@pytest.mark.parametrize("what", ["call", "tool"])
+async def test_a_turn_without_an_end_ended_with_the_failure_that_it_went_no_further_than(
+    what: str, cancelled: bool, ended: tuple[str, str]
+) -> None:
+    async with eventctx.open() as engine:
+        turns = (await engine.session("s")).following()
+        await turns.turn_began()
+        await turns.iteration_began()
+        if what == "call":
+            await turns.model_failed("ValueError", "no", cancelled=cancelled)
+        else:
+            await turns.model_answered()
+            await turns.tool_began("read", "c1", "c1")
+            await turns.tool_failed("c1", "ValueError", "no", cancelled=cancelled)
+        await turns.turn_began()
+        await turns.turn_ended()
+        first, _ = named(await records(engine), "prompt:complete")
+        assert (first.status, first.error.partition(":")[0]) == ended
+
+
+async def test_a_tool_that_failed_and_whose_turn_went_on_did_not_fail_the_turn() -> None:
+    async with eventctx.open() as engine:
+        turns = (await engine.session("s")).following()
+        await turns.turn_began()
+        await turns.iteration_began()
+        await turns.tool_began("read", "c1", "c1")
+        await turns.tool_failed("c1", "ValueError", "no")
+        await turns.iteration_began()
+        await turns.model_answered()
+        await turns.turn_began()
+        await turns.turn_ended()
+        first, _ = named(await records(engine), "prompt:complete")
+        assert first.status == "cancelled"
+
+
 async def test_what_makes_no_sense_outside_of_a_turn_does_nothing() -> None:
     async with eventctx.open() as engine:
         host = (await engine.session("s")).following()

@@ -455,13 +455,16 @@ class Addition(msgspec.Struct, frozen=True, array_like=True):
 class RequestSent(Event, frozen=True, tag="context:request_sent"):
     """The difference between the request prepared at ``prepared`` and the one that the host sent.
 
-    ``messages`` counts what was sent, ``missing`` the prepared messages that were not.
+    ``messages`` counts what was sent, ``missing`` the prepared messages that were not. What was
+    sent has ``difference`` more tokens than the prepared view, by the view's estimator; None where
+    that is not known.
     """
 
     prepared: int
     messages: int
     additions: tuple[Addition, ...] = ()
     missing: int = 0
+    difference: int | None = None
 
 
 class UsageReported(Event, frozen=True, tag="usage:reported"):

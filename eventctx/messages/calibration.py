@@ -10,6 +10,11 @@ estimator's rates are off for this model and this kind of text. So a request has
   both and drops out. ``PRIOR`` tokens of growth at factor 1 are there from the start.
 - ``reserve`` is the rest of the model's last prompt, or the caller's guess before the first report.
 
+Usage teaches only of the request that it was reported for. Where the host sent another list than
+the view, the report is for the size of that list. It teaches nothing where that size is not known,
+and where the list differs by more than half of the prompt: the line through it says little of the
+view.
+
 Behind a compaction that an importer found, the view is a tenth of what the last report was for. So
 far from it the line through that report is wrong by all that was ever miscounted, and it may even
 be below 0. There the line goes through the report for the smallest view as well: what stood beside
@@ -81,12 +86,16 @@ class Scale(NamedTuple):
 
 
 class RequestSize(NamedTuple):
-    """A prepared request, its counted size, and whether it only continues the one before."""
+    """A prepared request, its counted size, and whether it only continues the one before.
+
+    What was sent counts ``difference`` more: a host may send another list. None: not known.
+    """
 
     position: int
     size: int
     continued: bool
     budget: int | None
+    difference: int | None = 0
 
 
 class Base(NamedTuple):
@@ -137,6 +146,19 @@ def prepared(calibration: Calibration, request: RequestSize) -> Calibration:
     return calibration._replace(requests=(*calibration.requests[1 - MAX_REQUESTS :], request))
 
 
+def sent(calibration: Calibration, at: int, difference: int | None) -> Calibration:
+    """The calibration after the host sent another list than the request prepared at ``at``.
+
+    A report that came before this is forgotten: it was taken for one of the view.
+    """
+    requests = [
+        one._replace(difference=difference) if one.position == at else one
+        for one in calibration.requests
+    ]
+    readings = [one for one in calibration.readings if one.position != at]
+    return calibration._replace(requests=tuple(requests), readings=tuple(readings))
+
+
 def called(calibration: Calibration, model: str | None) -> Calibration:
     """The calibration after a call of ``model``; its family's rates hold from here on."""
     if model is None or model == calibration.model:
@@ -153,13 +175,15 @@ def reported(calibration: Calibration, at: int, prompt: int, model: str | None) 
     """The calibration after ``prompt`` tokens were reported for the request prepared at ``at``."""
     calibration = called(calibration, model)
     request = next((one for one in reversed(calibration.requests) if one.position == at), None)
-    if request is None or not _plausible(request, prompt):
+    if request is None or request.difference is None or 2 * abs(request.difference) > prompt:
+        return calibration
+    size = max(0, request.size + request.difference)
+    if not _plausible(size, request.budget, prompt):
         return calibration
     name = calibration.model or ""
     before = next((one for one in calibration.readings if one.model == name), None)
     standing = MOST_STANDING if request.budget is None else prompt
-    base = Base(request.size, prompt, standing)
-    now = Reading(name, at, request.size, prompt, (request.size, prompt), base)
+    now = Reading(name, at, size, prompt, (size, prompt), Base(size, prompt, standing))
     if before is not None:
         if at <= before.position:
             return calibration  # reported twice, or out of order
@@ -178,9 +202,15 @@ def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
     The sizes of the kept requests change in proportion. Readings stay: each was made with the rates
     of its own model's family.
     """
-    requests = calibration.requests
-    sized = [one._replace(size=one.size * size // max(1, before)) for one in requests]
-    return calibration._replace(requests=tuple(sized))
+    before = max(1, before)
+    requests = [
+        one._replace(
+            size=one.size * size // before,
+            difference=one.difference and one.difference * size // before,
+        )
+        for one in calibration.requests
+    ]
+    return calibration._replace(requests=tuple(requests))
 
 
 def scale(calibration: Calibration, reserve: int = 0) -> Scale:
@@ -231,16 +261,16 @@ def _continued(requests: tuple[RequestSize, ...], first: int, last: int) -> bool
     )
 
 
-def _plausible(request: RequestSize, prompt: int) -> bool:
-    """Whether ``prompt`` can be that of the request.
+def _plausible(size: int, budget: int | None, prompt: int) -> bool:
+    """Whether ``prompt`` can be that of a request that counts ``size``.
 
     Some hosts report uncached tokens, running sums or placeholders as prompts.
     """
-    if prompt <= 0 or prompt < request.size * LEAST_FACTOR:
+    if prompt <= 0 or prompt < size * LEAST_FACTOR:
         return False
-    if request.budget is None:
-        return prompt <= MOST_FACTOR * request.size + MOST_BESIDE
-    return prompt <= 2 * request.budget
+    if budget is None:
+        return prompt <= MOST_FACTOR * size + MOST_BESIDE
+    return prompt <= 2 * budget
 
 
 def _learnt(before: Reading, now: Reading) -> Reading:

@@ -471,17 +471,21 @@ class Context:
         prepared: int,
         messages: int,
         additions: Sequence[tuple[int, dict[str, Any]]],
-        missing: int = 0,
+        missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None:
         """Record how the request that a host sent differs from the one prepared at a position.
 
         ``additions`` are messages that the host added, each with the number of prepared ones before
-        it. An addition that was recorded before is referred to, not stored again. Raises
-        InvalidMessage and InvalidSetting.
+        it. An addition that was recorded before is referred to, not stored again. ``missing`` are
+        the prepared messages that were not sent, or only their number; with the number alone, the
+        usage of the request teaches the estimates nothing. Raises InvalidMessage and
+        InvalidSetting.
         """
         checked("prepared", prepared, Position)
         checked("messages", messages, Count)
-        checked("missing", missing, Count)
+        rows = isinstance(missing, list | tuple) and all(isinstance(one, dict) for one in missing)
+        if not rows:
+            checked("missing", missing, Count)
         _check_additions(additions)
         await self._additions.record_sent(prepared, messages, additions, missing)
 

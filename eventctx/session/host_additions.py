@@ -12,8 +12,10 @@ import msgspec
 from eventctx.errors import WrongExpectedVersion
 from eventctx.log import events
 from eventctx.log.codec import decode_known
+from eventctx.log.record import Body
 from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.facts import decode_facts
 from eventctx.messages.facts_reader import is_from_hook
 from eventctx.messages.ordered_diff import runs_of_numbers
 from eventctx.projections.view.request_view import ViewState
@@ -133,7 +135,7 @@ class HostAdditions:
         prepared: int,
         messages: int,
         additions: Sequence[tuple[int, dict[str, Any]]],
-        missing: int,
+        missing: int | Sequence[dict[str, Any]],
     ) -> None:
         """As ``Context.record_sent``."""
         sent = self._session.memory.additions
@@ -148,10 +150,30 @@ class HostAdditions:
             for behind, key, _ in keyed
         ]
         event = events.RequestSent(
-            prepared=prepared, messages=messages, additions=tuple(additions_made), missing=missing
+            prepared=prepared,
+            messages=messages,
+            additions=tuple(additions_made),
+            missing=missing if isinstance(missing, int) else len(missing),
+            difference=await self._difference([body for _, body in made], missing),
         )
         draft = self._session.drafts.make(event, tuple(fresh.values()))
         record = (await self._session.appends.append(draft))[-1]
         if len(sent) + len(index) > MAX_ADDITIONS:
             sent.clear()
         sent.update({key: (record.position, place) for key, place in index.items()})
+
+    async def _difference(
+        self, added: Sequence[Body], missing: int | Sequence[dict[str, Any]]
+    ) -> int | None:
+        """Tokens of the additions less those of the missing messages; None if these are unknown."""
+        if missing == 0:
+            missing = ()
+        if isinstance(missing, int):
+            return None
+        view, _ = await self._session.appends.settled()
+        gone = [body_of(self._session, message) for message in missing]
+        sizes = [
+            sum([view.estimator.tokens(decode_facts(body.facts)) for body in bodies])
+            for bodies in (added, gone)
+        ]
+        return sizes[0] - sizes[1]

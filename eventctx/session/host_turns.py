@@ -137,10 +137,9 @@ class Following:
     @_whole
     async def _begin_turn(self, turn_id: str | None, agent: str | None) -> None:
         if self._turn is not None:
+            # A host that says no end of the turn ended it with the failure that it went no further.
             left_open = SpanOutcome("cancelled", message=NO_END)
-            if self._failure is not None:
-                left_open = msgspec.structs.replace(self._failure, status="error")
-            await self._end_turn(left_open)
+            await self._end_turn(self._failure or left_open)
         turn = new_turn(self._emitter, chosen_turn_id(turn_id, self._random))
         scope, joined = enter_turn(self._emitter, turn)
         await self._emitter.begin_turn(scope, agent, joined)
@@ -151,7 +150,7 @@ class Following:
 
     @_whole
     async def turn_ended(self, status: Status = "ok", error: str | None = None) -> None:
-        """The turn ended, and all calls in it with it. A failed turn has its model call's error."""
+        """The turn ended, and all calls in it with it. A failed turn has the error of its call."""
         outcome = SpanOutcome(status, message=error)
         if status == "error" and error is None and self._failure is not None:
             outcome = msgspec.structs.replace(self._failure, status=status)
@@ -289,6 +288,7 @@ class Following:
     ) -> None:
         """The tool call failed, or was cancelled; ``tool_ended`` says which call is meant."""
         failed = _failed(kind, message, cancelled)
+        self._failure = self._failure or failed
         await self._end_tools(self._tools.end(key, name, failed, answer))
 
     @_whole

@@ -143,7 +143,7 @@ class RequestHandler:
                 view = request_view.with_model(view, wanted.model)
                 reserve = wanted.reserve_under(view.estimator)
                 scale = calibration.scale(view.calibration, reserve)
-                frame = Frame(view, version, budget, scale, thinking)
+                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -215,9 +215,10 @@ class RequestHandler:
             while True:
                 view, version = await self._session.appends.settled()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
-                scale = calibration.scale(view.calibration, self._settings.reserve_tokens)
+                reserve = self._settings.reserve_tokens
+                scale = calibration.scale(view.calibration, reserve)
                 thinking = ThinkingRule(self._settings.thinking, view.calibration.model)
-                frame = Frame(view, version, budget, scale, thinking)
+                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
                 overflow = None if checked_limit is None else floor_over(frame)
                 if overflow is not None:
                     raise overflow
@@ -395,6 +396,18 @@ def _unreadable(
     if reads_thinking_of(wanted.model, before):
         return ()
     return planned.foreign_in(view.layout, thinking.generation)
+
+
+def judged(frame: Frame, reserve: int) -> Frame:
+    """The frame of a decision, unless what usage taught leaves no room for the floor.
+
+    A request that is not sent gets no report, so a wrong report would stop all later ones. Then
+    the estimator judges alone, with the caller's ``reserve``: what was learnt decides how much is
+    compacted, and never that nothing may be sent.
+    """
+    alone = frame._replace(scale=calibration.Scale(1.0, reserve))
+    fits = frame.tokens_of(frame.view) <= frame.budget.tokens or floor_over(frame) is None
+    return frame if fits or floor_over(alone) is not None else alone
 
 
 def is_stuck(view: ViewState, budget: Budget) -> bool:

@@ -262,7 +262,7 @@ class Context:
         prepared: int,
         messages: int,
         additions: Sequence[tuple[int, dict[str, Any]]],
-        missing: int = 0,
+        missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None: ...
     def observe_request(
         self, sent: OwnRequest, *, call: ProviderCall | Following | None = None

@@ -31,6 +31,10 @@ class LoopThread:
         """Whether ``end`` was called."""
         return not self._thread.is_alive()
 
+    def is_current(self) -> bool:
+        """Whether the caller runs in this thread, where ``call`` would wait for ever."""
+        return threading.current_thread() is self._thread
+
     def _run(self) -> None:
         try:
             self.loop.run_forever()
@@ -42,7 +46,7 @@ class LoopThread:
 
         Raises what it raises. An interrupt (Ctrl-C) cancels it, and is raised when it has ended.
         """
-        if threading.current_thread() is self._thread:
+        if self.is_current():
             raise InvalidSetting(
                 "expected a call from a thread of the program, found one from a "
                 "hook or function that the engine calls; use the async API there"

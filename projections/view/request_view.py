@@ -279,6 +279,13 @@ def _reported(state: ViewState, record: Record) -> ViewState:
     return called._replace(calibration=learned)
 
 
+def _sent(state: ViewState, record: Record) -> ViewState:
+    """The host sent another list than the view, so the report will be for that list."""
+    event: Any = decode_known(record)
+    sent = calibration.sent(state.calibration, event.prepared, event.difference)
+    return state._replace(calibration=sent)
+
+
 def _content(state: ViewState, record: Record) -> ViewState:
     """A definition of tools is stored, and need not be again."""
     event: Any = decode_known(record)
@@ -336,6 +343,7 @@ _STEPS = {
     _name(events.PostCompact): _compacted,
     _name(events.RequestPrepared): _made,
     _name(events.RequestContent): _content,
+    _name(events.RequestSent): _sent,
     _name(events.PromptSubmit): turns.submitted,
     _name(events.PromptComplete): turns.ended,
     _name(events.PlanStart): turns.began,

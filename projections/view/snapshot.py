@@ -26,7 +26,7 @@ NAME: Final = "request_view"
 
 CHECKSUM_BYTES: Final = 16
 
-VERSION = 6
+VERSION = 7
 """Version of the stored state; a snapshot of another version is not read."""
 
 

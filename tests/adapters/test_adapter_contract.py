@@ -91,10 +91,29 @@ class SaysNotWhyACallFailed(Adapter):
 
 class SaysNotWhyAToolFailed(Adapter):
     async def tool_ended(self, call_id: str, error: BaseException | None) -> None:
-        await self.turns.tool_failed(call_id, "Error", "")
+        await self.turns.tool_failed(call_id, "ValueError", "")
+
+    async def turn_failed(self, error: BaseException) -> None:
+        await self.turns.turn_ended("error")
 
     async def turn_ended(self, messages: Sequence[Row]) -> None:
         await self.turns.turn_ended()
+
+
+class TakesAFailedToolForACancelledOne(Adapter):
+    async def tool_ended(self, call_id: str, error: BaseException | None) -> None:
+        if error is not None:
+            await self.turns.tool_failed(call_id, "NotTold", str(error), cancelled=True)
+
+
+class TakesAFailedRunForACancelledOne(Adapter):
+    async def turn_failed(self, error: BaseException) -> None:
+        await self.turns.turn_ended("cancelled", str(error))
+
+
+class TakesACancelledToolForAFailedOne(Adapter):
+    async def tool_ended(self, call_id: str, error: BaseException | None) -> None:
+        await self.turns.tool_failed(call_id, type(error).__name__, str(error))
 
 
 class KnowsNoUsage(Adapter):
@@ -181,6 +200,15 @@ WRONG: Mapping[type[Seams], tuple[str, str]] = {
     TakesAttemptsForOneCall: ("test_a_call_that_failed_and_was_repeated", "found 3"),
     SaysNotWhyACallFailed: ("test_a_run_whose_call_failed", "the words of the error"),
     SaysNotWhyAToolFailed: ("test_a_tool_that_failed", "nothing in the log says why"),
+    TakesAFailedToolForACancelledOne: (
+        "test_a_tool_that_failed",
+        "tool:error with status 'error' of ValueError, found 'cancelled' of NotTold",
+    ),
+    TakesAFailedRunForACancelledOne: (
+        "test_a_run_whose_call_failed",
+        "prompt:complete with status 'error', found 'cancelled'",
+    ),
+    TakesACancelledToolForAFailedOne: (INTERRUPTED, "with status 'cancelled', found 'error'"),
     HidesAFailedCall: ("test_a_run_whose_call_failed", "expected 1 of provider:error, found 0"),
     KnowsNoUsage: (TURN, "model_known"),
     SeesNoTools: (TURN, "expected 2 of tool:pre, found 0: HostSession.turns.tool_began"),

@@ -99,3 +99,38 @@ async def test_every_kind_of_content_comes_back_from_its_row() -> None:
     assert kinds["thinking"] == "thinking"
     assert kinds["image_url"] == "image"
     assert kinds["mcp_server_tool_result"] == "hosted"
+
+
+# -- items of the Responses API -------------------------------------------------------------------
+
+
+def reasoned() -> Message:
+    """An answer as the client of the Responses API makes it, and keeps it with ``store=False``."""
+    ids = {"openai": {"item_id": "fc_1", "other": 1}, "fc_id": "fc_1", "status": "completed"}
+    return Message(
+        "assistant",
+        [
+            Content.from_text_reasoning(id="rs_1", text="Read it.", protected_data="c2VhbGVk"),
+            Content.from_function_call(
+                "call_1", "read", arguments="{}", additional_properties=dict(ids)
+            ),
+        ],
+    )
+
+
+def test_a_call_whose_reasoning_the_view_leaves_out_goes_without_the_id_of_its_item() -> None:
+    (row,) = rows_of([reasoned()])
+    (made,) = messages_of([{**row, "content": row["content"][1:]}])
+    assert made.contents[0].additional_properties == {
+        "openai": {"other": 1},
+        "status": "completed",
+    }
+    assert made.contents[0].call_id == "call_1"
+
+
+def test_a_call_with_its_reasoning_keeps_the_id_of_its_item() -> None:
+    (row,) = rows_of([reasoned()])
+    (made,) = messages_of([row])
+    assert [one.to_dict() for one in made.contents] == [
+        one.to_dict() for one in reasoned().contents
+    ]

@@ -355,3 +355,18 @@ def test_a_call_that_was_changed_in_its_place_is_read_again() -> None:
     message.tool_calls = reads(2).tool_calls
     (after,) = known.of([message])
     assert [row["tool_calls"][0]["args"] for row in (before, after)] == [{"page": 1}, {"page": 2}]
+
+
+async def test_an_answer_of_calls_alone_whose_content_the_view_leaves_out_goes_back() -> None:
+    """ChatAnthropic holds a call in the content, too; a view keeps it once."""
+    block = {"type": "tool_use", "id": "c1", "name": "read", "input": {"page": 1}}
+    call = {"name": "read", "args": {"page": 1}, "id": "c1", "type": "tool_call"}
+    answer = AIMessage([block], tool_calls=[call])  # type: ignore[list-item]
+    async with eventctx.open() as engine:
+        session = await engine.session("s")
+        known = KnownRows()
+        given = [HumanMessage("Read."), answer, ToolMessage("page 1", tool_call_id="c1")]
+        await session.add_messages(known.of(given))
+        made = known.messages_of(await session.get_messages_for_request())
+    assert [type(one) for one in made] == [HumanMessage, AIMessage, ToolMessage]
+    assert getattr(made[1], "tool_calls", None) == [call]

@@ -27,7 +27,12 @@ from agents import (  # noqa: E402
 from agents.extensions.tool_output_trimmer import ToolOutputTrimmer  # noqa: E402
 from agents.memory import SessionSettings  # noqa: E402
 from agents.run_config import CallModelData, ModelInputData  # noqa: E402
-from agents.testing import ScriptedModel, assistant_message, function_call  # noqa: E402
+from agents.testing import (  # noqa: E402
+    ModelStep,
+    ScriptedModel,
+    assistant_message,
+    function_call,
+)
 
 import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
@@ -46,7 +51,6 @@ HOW = ["run", "run_streamed"]
 class TestTheContract(AdapterContract):
     driver = AgentsDriver
     retries = "one call"
-    untold = frozenset(("calls", "tools"))  # the SDK has no hook for an error
 
 
 SMALL = {"max_tokens": 4_000, "reserve_tokens": 0}
@@ -281,7 +285,7 @@ async def test_with_its_agent_known_a_prompt_is_in_its_turn(engine: Engine, how:
     assert (await records_of(engine))[-1].turn_id is None
 
 
-async def test_a_prompt_that_a_guardrail_refused_is_a_turn_that_was_cancelled(
+async def test_a_prompt_that_a_guardrail_refused_is_a_turn_that_failed(
     engine: Engine,
 ) -> None:
     @input_guardrail(run_in_parallel=False)
@@ -295,7 +299,7 @@ async def test_a_prompt_that_a_guardrail_refused_is_a_turn_that_was_cancelled(
     agent = reader([[assistant_message("Yes.")]])
     await run("run_streamed", agent, "And now?", **session.options(agent))
     ends = [decode_event(one) for one in await records_of(engine) if one.type == "prompt:complete"]
-    assert [getattr(one, "status", None) for one in ends] == ["cancelled", "ok"]
+    assert [getattr(one, "status", None) for one in ends] == ["error", "ok"]
     assert (await views(engine))[-1] == received(agent)[-1]
 
 
@@ -310,6 +314,19 @@ def default_loop() -> Iterator[asyncio.AbstractEventLoop]:
     yield loop
     asyncio.set_event_loop(None)
     loop.close()
+
+
+@pytest.mark.usefixtures("default_loop")
+def test_a_run_sync_that_failed_is_a_turn_that_failed() -> None:
+    with eventctx.sync.open("memory://") as engine:
+        session = AgentsSession(engine.session("s"))
+        agent = reader([ModelStep(error=ConnectionError("down"))])
+        with pytest.raises(ConnectionError):
+            Runner.run_sync(agent, "hi", **session.options(agent))
+        ends = [one.type for one in engine.records("s")][-2:]
+        events = [decode_event(one) for one in engine.records("s")][-2:]
+    assert ends == ["provider:error", "prompt:complete"]
+    assert [getattr(one, "status", None) for one in events] == ["error", "error"]
 
 
 @pytest.mark.usefixtures("default_loop")

@@ -348,6 +348,18 @@ def test_what_a_view_shortened_and_inserted_goes_back_as_messages() -> None:
     assert getattr(results.parts[1], "outcome", None) == "failed"
 
 
+def test_an_answer_whose_reasoning_the_view_leaves_out_goes_without_the_ids_of_its_items() -> None:
+    known = MessageRows()
+    rows = json.loads(json.dumps(known.of(EVERY)))
+    answer = next(row for row in rows if row["role"] == "assistant")
+    assert answer["content"].pop(0)["type"] == "thinking"
+    back = known.messages_of(rows)
+    (made,) = [one for one in back if isinstance(one, ModelResponse) and len(one.parts) == 3]
+    assert [getattr(part, "id", None) for part in made.parts] == [None] * 3
+    calls = [part for part in made.parts if isinstance(part, ToolCallPart)]
+    assert [part.tool_call_id for part in calls] == ["c1", "c2"]
+
+
 def test_a_message_that_was_changed_in_its_place_is_read_again() -> None:
     message, known = ModelRequest([UserPromptPart("before")]), MessageRows()
     known.of([message])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
-from tests.adapters.scripted_http import ScriptedServer, blocking_http, http  # noqa: E402
 from tests.api_answers import Body  # noqa: E402
+from tests.orchestrators.providers.server import ReceivedRequest, Reply  # noqa: E402
+from tests.scripted_http import environment, saying, serving  # noqa: E402
 
 ROWS: list[Body] = [{"role": "user", "content": "Compare a.py with b.py."}]
 CLAUDE: Body = {"model": "m-1", "max_tokens": 900, "messages": ROWS}
@@ -32,12 +34,27 @@ def engine() -> Iterator[Any]:
         yield opened
 
 
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[None]:
+    """The one server that the SDKs of this module ask."""
+    with pytest.MonkeyPatch.context() as patch, serving(saying()) as server:
+        for name, value in environment(server.url).items():
+            patch.setenv(name, value)
+        yield
+
+
+# Without TLS: to read all known authorities takes longer than a test.
 def claude_client() -> Any:
-    return anthropic.Anthropic(api_key="k", http_client=blocking_http(ScriptedServer()))
+    return anthropic.Anthropic(http_client=anthropic.DefaultHttpxClient(verify=False))
+
+
+def async_claude_client(**more: Any) -> Any:
+    http = anthropic.DefaultAsyncHttpxClient(verify=False)
+    return anthropic.AsyncAnthropic(http_client=http, **more)
 
 
 def openai_client() -> Any:
-    return openai.OpenAI(api_key="k", http_client=blocking_http(ScriptedServer()))
+    return openai.OpenAI(http_client=openai.DefaultHttpxClient(verify=False))
 
 
 def answers_in(engine: Any, session: str = "s") -> int:
@@ -100,6 +117,7 @@ def test_a_client_without_async_may_be_called_where_a_loop_runs(engine: Any) -> 
         return client.messages.create(**CLAUDE).content[0].text  # type: ignore[no-any-return]
 
     assert asyncio.run(work()) == "Both check a path."
+    client.close()
     assert answers_in(engine) == 1
 
 
@@ -117,6 +135,7 @@ def test_each_thread_has_a_conversation_of_its_own(engine: Any) -> None:
         one.start()
     for one in threads:
         one.join()
+    inner.close()
     assert [answers_in(engine, name) for name in names] == [3, 3, 3]
     assert engine.hooks.stats().dropped == {}
 
@@ -131,12 +150,13 @@ def test_a_fault_of_ours_costs_a_caller_without_async_no_answer(call: Any) -> No
     given = CLAUDE if call is claude_client else CHAT
     assert "Both check a path." in str(method.create(**given))
     assert hooks.stats().errors == {HOOK: 1}
+    client.close()
 
 
 def test_a_client_whose_engine_has_another_loop_that_ended_gets_its_answer() -> None:
-    async def opened() -> tuple[Any, Any]:
+    async def opened(url: str) -> tuple[Any, Any]:
         engine = await eventctx.open("memory://")
-        inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+        inner = async_claude_client(base_url=url)
         client = eventctx.wrap(inner, engine, "s")
         await client.messages.create(**CLAUDE)
         return engine, client
@@ -146,8 +166,13 @@ def test_a_client_whose_engine_has_another_loop_that_ended_gets_its_answer() -> 
         await engine.close()
         return answer
 
-    engine, client = asyncio.run(opened())
-    assert "Both check a path." in str(asyncio.run(asked(engine, client)))
+    def once(request: ReceivedRequest) -> Reply:  # a connection belongs to one loop, too
+        reply = saying()(request)
+        return replace(reply, headers={**reply.headers, "connection": "close"})
+
+    with serving(once) as server:
+        engine, client = asyncio.run(opened(server.url))
+        assert "Both check a path." in str(asyncio.run(asked(engine, client)))
     assert engine.hooks.stats().errors == {HOOK: 1}
 
 
@@ -155,7 +180,7 @@ def test_a_store_is_open_as_long_as_the_client(tmp_path: Path) -> None:
     path = tmp_path / "wrapped.db"
 
     async def asked(session: str) -> None:
-        inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+        inner = async_claude_client()
         async with eventctx.wrap(inner, path, session) as client:
             await client.messages.create(**CLAUDE)
 
@@ -176,7 +201,24 @@ def test_what_is_no_engine_is_refused(engine: Any) -> None:
 
 
 async def test_an_engine_outside_of_its_loop_is_refused() -> None:
-    inner = anthropic.AsyncAnthropic(api_key="k", http_client=http(ScriptedServer()))
+    inner = async_claude_client()
     async with eventctx.open("memory://") as engine:
         with pytest.raises(InvalidSetting, match=r"found no loop that runs.*eventctx\.sync"):
             await asyncio.to_thread(eventctx.wrap, inner, engine, "s")
+
+
+def test_a_stream_that_is_collected_in_the_engines_own_thread_is_a_cancelled_call(
+    engine: Any,
+) -> None:
+    with eventctx.wrap(openai_client(), engine, "s") as client:
+        create = client.chat.completions.with_streaming_response.create
+        with create(**CHAT, stream=True) as answer:
+            pieces = [answer.iter_bytes()]
+            next(pieces[0])
+            engine.on("*", lambda record: pieces.clear())
+            engine.session("other").add_message({"role": "user", "content": "Here."})
+            assert not pieces
+    engine.close_session("s")
+    types = [one.type for one in engine.records("s")]
+    assert types.count("provider:error") == 1
+    assert engine.hooks.stats().errors == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -13,15 +12,13 @@ import pytest
 anthropic = pytest.importorskip("anthropic", reason="an extra: eventctx[anthropic]")
 openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 
-import httpx2  # noqa: E402
-
 import eventctx  # noqa: E402
 import eventctx.sync  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
-from tests.api_answers import Said, claude  # noqa: E402
-from tests.orchestrators.providers.server import Server, serving, streamed  # noqa: E402
+from tests.orchestrators.providers.server import streamed  # noqa: E402
 from tests.scripted_apis import answering  # noqa: E402
+from tests.scripted_http import serving  # noqa: E402
 
 Body = dict[str, Any]
 
@@ -61,7 +58,8 @@ async def engine() -> AsyncIterator[Engine]:
 def client_of(api: str, **more: Any) -> Any:
     kind: Any = anthropic.AsyncAnthropic if api == "messages" else openai.AsyncOpenAI
     # Without TLS: to read all known authorities takes longer than a test.
-    http = httpx2.AsyncClient(verify=False)
+    sdk = anthropic if api == "messages" else openai
+    http = sdk.DefaultAsyncHttpxClient(verify=False)
     return kind(**{"max_retries": 0, "http_client": http, **more})
 
 
@@ -278,33 +276,25 @@ async def test_an_error_of_the_api_reaches_the_caller_and_the_log(
     assert b"invalid_request_error" in failed[0].payload
 
 
+@pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_that_a_hook_of_the_callers_client_has_read_is_the_callers_as_before(
-    engine: Engine,
+    engine: Engine, received: list[Body], stream: bool
 ) -> None:
-    answer = json.dumps(claude(1, "m-1", Said("Packed."))[0]).encode()
-    packed = {"content-encoding": "gzip", "content-type": "application/json"}
-
-    async def read(response: httpx2.Response) -> None:
+    async def read(response: Any) -> None:
         await response.aread()
 
-    async def chunks() -> AsyncIterator[bytes]:
-        yield gzip.compress(answer)
-
-    inner = client_of(
-        "messages",
-        api_key="k",
-        http_client=httpx2.AsyncClient(
-            transport=httpx2.MockTransport(
-                lambda _: httpx2.Response(200, headers=packed, content=chunks())
-            ),
-            event_hooks={"response": [read]},
-        ),
-    )
-    name, given = request_of("messages", [{"role": "user", "content": PROMPT}], tools=False)
+    inner = client_of("chat")
+    inner._client.event_hooks = {"response": [read]}
+    name, given = request_of("chat", [{"role": "user", "content": PROMPT}], tools=False)
     async with eventctx.wrap(inner, engine, "s") as client:
-        assert (await method(client, name)(**given)).content[0].text == "Packed."
+        if stream:
+            chunks = [one async for one in await method(client, name)(**given, stream=True)]
+            assert "Done." in str(chunks)
+        else:
+            answer = await method(client, name)(**given)
+            assert answer.choices[0].message.content == "Done."
     rows = await (await engine.session("s")).get_messages()
-    assert "Packed." in json.dumps(rows)
+    assert "Done." in json.dumps(rows)
 
 
 async def test_a_fault_of_ours_costs_no_answer_and_is_counted(received: list[Body]) -> None:
@@ -357,8 +347,7 @@ async def test_a_stream_that_the_caller_leaves_in_the_middle_is_a_cancelled_call
 ) -> None:
     name, given = request_of("messages", [{"role": "user", "content": PROMPT}], stream=True)
     begun = {"type": "message_start", "message": {"role": "assistant", "content": []}}
-    async with serving(Server()) as server:
-        server.replies = [streamed([begun], "stalled")]
+    with serving(lambda request: streamed([begun], "stalled")) as server:
         inner = client_of("messages", base_url=server.url)
         async with eventctx.wrap(inner, engine, "s") as client:
             stream = await method(client, name)(**given)
@@ -369,12 +358,31 @@ async def test_a_stream_that_the_caller_leaves_in_the_middle_is_a_cancelled_call
     assert b'"status":"cancelled"' in failed[0].payload
 
 
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_call_that_goes_on_from_a_stream_that_was_left_open_is_recorded(
+    engine: Engine, received: list[Body], more: int
+) -> None:
+    rows = [{"role": "user", "content": PROMPT}]
+    begun = {"id": "c", "choices": [{"index": 0, "delta": {"content": "Both"}}]}
+    with serving(lambda request: streamed([begun], "stalled")) as server:
+        async with eventctx.wrap(client_of("chat"), engine, "s") as client:
+            name, given = request_of("chat", rows, stream=True)
+            async for _ in await method(client.with_options(base_url=server.url), name)(**given):
+                break  # which closes no stream of OpenAI's
+            name, given = request_of("chat", [*rows, *rows[:more]], tools=False)
+            await method(client, name)(**given)
+    types = [one.type for one in await records_of(engine)]
+    assert [one for one in types if one.startswith("provider:")] == [
+        *("provider:request", "provider:error", "provider:request", "provider:response")
+    ]
+    assert engine.hooks.stats().dropped == {}
+
+
 async def test_an_attempt_after_one_that_failed_is_a_call_of_the_same_turn(
     engine: Engine, received: list[Body]
 ) -> None:
     name, given = request_of("messages", [{"role": "user", "content": PROMPT}], stream=True)
-    async with serving(Server()) as server:
-        server.replies = [streamed([], "cut"), streamed([], "cut")]
+    with serving(lambda request: streamed([], "cut")) as server:
         inner = client_of("messages", base_url=server.url)
         async with eventctx.wrap(inner, engine, "s") as client:
             for _ in range(2):

@@ -6,7 +6,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,15 +14,15 @@ import pytest
 anthropic = pytest.importorskip("anthropic", reason="an extra: eventctx[anthropic]")
 openai = pytest.importorskip("openai", reason="an extra: eventctx[openai]")
 
-import httpx2  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 
 import eventctx  # noqa: E402
 from eventctx.adapters.clients.exchange import answered  # noqa: E402
 from eventctx.engine import Engine  # noqa: E402
 from eventctx.errors import InvalidSetting  # noqa: E402
-from tests.adapters.scripted_http import ScriptedServer, http  # noqa: E402
 from tests.api_answers import Body, Said, claude, response  # noqa: E402
+from tests.orchestrators.providers.server import ReceivedRequest, Reply, json_reply  # noqa: E402
+from tests.scripted_http import ScriptedHTTP, saying, serving  # noqa: E402
 
 ROWS: list[Body] = [{"role": "user", "content": "Compare a.py with b.py."}]
 CLAUDE: Body = {"model": "m-1", "max_tokens": 900, "messages": ROWS}
@@ -40,31 +40,48 @@ async def engine() -> AsyncIterator[Engine]:
         yield opened
 
 
-def claude_client(server: Any, **more: Any) -> Any:
-    return anthropic.AsyncAnthropic(api_key="k", http_client=http(server), max_retries=0, **more)
+@pytest.fixture
+def server() -> Iterator[ScriptedHTTP]:
+    with serving(saying()) as started:
+        yield started
 
 
-def openai_client(server: Any, **more: Any) -> Any:
-    return openai.AsyncOpenAI(api_key="k", http_client=http(server), max_retries=0, **more)
+def http(sdk: Any) -> Any:
+    # Without TLS: to read all known authorities takes longer than a test.
+    return sdk.DefaultAsyncHttpxClient(verify=False)
 
 
-def azure_client(server: Any) -> Any:
-    where = {"azure_endpoint": "https://host.example", "api_version": "2026-01-01"}
-    return openai.AsyncAzureOpenAI(api_key="k", http_client=http(server), **where)
+def claude_client(server: ScriptedHTTP, **more: Any) -> Any:
+    given = {"api_key": "k", "max_retries": 0, "base_url": server.url, **more}
+    return anthropic.AsyncAnthropic(http_client=http(anthropic), **given)
 
 
-def foundry_client(server: Any) -> Any:
-    return anthropic.AsyncAnthropicFoundry(api_key="k", resource="r", http_client=http(server))
+def openai_client(server: ScriptedHTTP, **more: Any) -> Any:
+    given = {"api_key": "k", "max_retries": 0, "base_url": server.url, **more}
+    return openai.AsyncOpenAI(http_client=http(openai), **given)
 
 
-def vertex_client(server: Any) -> Any:
+def azure_client(server: ScriptedHTTP) -> Any:
+    where = {"azure_endpoint": server.url, "api_version": "2026-01-01"}
+    return openai.AsyncAzureOpenAI(api_key="k", http_client=http(openai), **where)
+
+
+def foundry_client(server: ScriptedHTTP) -> Any:
+    return anthropic.AsyncAnthropicFoundry(
+        api_key="k", base_url=f"{server.url}/anthropic", http_client=http(anthropic)
+    )
+
+
+def vertex_client(server: ScriptedHTTP) -> Any:
     where = {"region": "europe-west6", "project_id": "p", "access_token": "t"}
-    return anthropic.AsyncAnthropicVertex(http_client=http(server), **where)
+    return anthropic.AsyncAnthropicVertex(
+        base_url=f"{server.url}/v1", http_client=http(anthropic), **where
+    )
 
 
-def bedrock_client(server: Any) -> Any:
+def bedrock_client(server: ScriptedHTTP) -> Any:
     return anthropic.AsyncAnthropicBedrock(
-        aws_region="eu-central-2", api_key="k", http_client=http(server)
+        aws_region="eu-central-2", api_key="k", base_url=server.url, http_client=http(anthropic)
     )
 
 
@@ -93,7 +110,7 @@ async def managed(client: Any) -> Any:
 
 CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Awaitable[Any]]]] = {
     "a host of one's own": (
-        lambda server: openai_client(server, base_url="http://127.0.0.1:11434/v1"),
+        lambda server: openai_client(server, base_url=f"{server.url}/v1"),
         lambda client: client.chat.completions.create(**CHAT),
     ),
     "azure": (azure_client, lambda client: client.chat.completions.create(**CHAT)),
@@ -129,9 +146,9 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Awaitable[Any]]]] =
 @pytest.mark.parametrize("way", CALLS)
 async def test_a_call_is_observed_as_it_was_sent(engine: Engine, way: str) -> None:
     made, call = CALLS[way]
-    server = ScriptedServer(Said('{"same": true}'))
-    async with eventctx.wrap(made(server), engine, "s") as client:
-        assert "same" in str(await call(client)) or way.startswith(("raw", "responses stream"))
+    with serving(saying(Said('{"same": true}'))) as server:
+        async with eventctx.wrap(made(server), engine, "s") as client:
+            assert "same" in str(await call(client)) or way.startswith(("raw", "responses stream"))
     assert (await types_of(engine)).count("provider:response") == 1
     view = await engine.request_view("s", turn=1)
     assert view.verified
@@ -142,8 +159,10 @@ async def test_a_call_is_observed_as_it_was_sent(engine: Engine, way: str) -> No
     assert engine.hooks.stats().errors == {}
 
 
-async def test_other_endpoints_are_passed_on_also_beside_a_stream(engine: Engine) -> None:
-    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+async def test_other_endpoints_are_passed_on_also_beside_a_stream(
+    engine: Engine, server: ScriptedHTTP
+) -> None:
+    async with eventctx.wrap(claude_client(server), engine, "s") as client:
         stream = await client.messages.create(**CLAUDE, stream=True)
         counted = await client.messages.count_tokens(model="m-1", messages=ROWS)
         async for _ in stream:
@@ -153,8 +172,9 @@ async def test_other_endpoints_are_passed_on_also_beside_a_stream(engine: Engine
     assert engine.hooks.stats().dropped == {}
 
 
-async def test_counting_tokens_on_vertex_is_no_call_of_a_model(engine: Engine) -> None:
-    server = ScriptedServer()
+async def test_counting_tokens_on_vertex_is_no_call_of_a_model(
+    engine: Engine, server: ScriptedHTTP
+) -> None:
     async with eventctx.wrap(vertex_client(server), engine, "s") as client:
         await client.messages.create(**CLAUDE)
         await client.messages.count_tokens(model="m-1", messages=ROWS)
@@ -163,18 +183,16 @@ async def test_counting_tokens_on_vertex_is_no_call_of_a_model(engine: Engine) -
 
 
 async def test_a_call_that_took_too_long_is_a_failed_call(engine: Engine) -> None:
-    def late(request: Any) -> Any:
-        raise httpx2.ReadTimeout("late", request=request)
-
-    async with eventctx.wrap(claude_client(late), engine, "s") as client:
-        with pytest.raises(anthropic.APITimeoutError):
-            await client.messages.create(**CLAUDE)
+    with serving(lambda request: Reply([], ending="stalled")) as server:
+        async with eventctx.wrap(claude_client(server, timeout=0.1), engine, "s") as client:
+            with pytest.raises(anthropic.APITimeoutError):
+                await client.messages.create(**CLAUDE)
     failed = [one async for one in engine.records("s") if one.type == "provider:error"]
     assert b"ReadTimeout" in failed[0].payload
 
 
-async def test_a_wrapped_client_is_not_wrapped_again(engine: Engine) -> None:
-    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+async def test_a_wrapped_client_is_not_wrapped_again(engine: Engine, server: ScriptedHTTP) -> None:
+    async with eventctx.wrap(claude_client(server), engine, "s") as client:
         with pytest.raises(InvalidSetting, match="expected a client that is not wrapped"):
             eventctx.wrap(client.with_options(timeout=3), engine, "other")
 
@@ -204,13 +222,14 @@ def test_a_stream_in_frames_is_read_as_far_as_it_came() -> None:
     assert answered(b"\0" * 40).rows == []
 
 
-async def test_a_signed_request_is_recorded_and_never_replaced(engine: Engine) -> None:
+async def test_a_signed_request_is_recorded_and_never_replaced(
+    engine: Engine, server: ScriptedHTTP
+) -> None:
     class Signed(anthropic.AsyncAnthropic):  # type: ignore[misc,name-defined]
         async def _prepare_request(self, request: Any) -> None:
             request.headers["authorization"] = "AWS4-HMAC-SHA256 Credential=…"
 
-    server = ScriptedServer()
-    inner = Signed(api_key="k", http_client=http(server))
+    inner = Signed(api_key="k", base_url=server.url, http_client=http(anthropic))
     async with eventctx.wrap(inner, engine, "s", compact=True) as client:
         await client.messages.create(**CLAUDE)
     view = await engine.request_view("s", turn=1)
@@ -224,16 +243,11 @@ async def test_a_signed_request_is_recorded_and_never_replaced(engine: Engine) -
 
 @pytest.mark.parametrize("state", ["previous_response_id", "conversation", "thread"])
 async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
-    engine: Engine, state: str
+    engine: Engine, server: ScriptedHTTP, state: str
 ) -> None:
-    answers = ScriptedServer()
-    failing = [False, True, False]
-
-    def server(request: httpx2.Request) -> httpx2.Response:
-        answer = answers(request)
-        error = httpx2.Response(500, json={}, headers={"retry-after-ms": "1"})
-        return error if failing.pop(0) else answer
-
+    failing, says = [False, True, False], server.answer
+    error = json_reply({}, 500, retry_after_ms="1")
+    server.answer = lambda request: error if failing.pop(0) else says(request)
     made, first = (claude_client, CLAUDE) if state == "thread" else (openai_client, RESPONSE)
     field = "messages" if state == "thread" else "input"
     kept = {"type": "continue", "previous_message_id": "m"} if state == "thread" else "resp_1"
@@ -244,7 +258,7 @@ async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
         again = client.with_options(max_retries=1)
         calls = again.messages if state == "thread" else again.responses
         await calls.create(**more, extra_body={state: kept})
-    assert answers.received[1:] == [{**more, state: kept}] * 2
+    assert server.received[1:] == [{**more, state: kept}] * 2
     assert (await engine.request_view("s", turn=1)).known == "prepared"
     assert (await engine.request_view("s", turn=2)).known == "observed"
     rows = await (await engine.session("s")).get_messages()
@@ -252,19 +266,20 @@ async def test_a_conversation_that_the_provider_keeps_is_never_compacted(
     assert "context:messages_set" not in await types_of(engine)
 
 
-def in_background(*later: httpx2.Response) -> Callable[[httpx2.Request], httpx2.Response]:
+def in_background(*later: Reply) -> Callable[[ReceivedRequest], Reply]:
     """A server whose answer is made later."""
     whole, _ = response(1, "m-1", Said("Only one writes."))
     waiting = {**whole, "status": "queued", "output": [], "usage": None}
-    answers = [httpx2.Response(200, json=waiting), *later, httpx2.Response(200, json=whole)]
+    answers = [json_reply(waiting), *later, json_reply(whole)]
     return lambda request: answers.pop(0)
 
 
 async def test_an_answer_made_in_the_background_is_recorded_when_it_is_asked_for(
     engine: Engine,
+    server: ScriptedHTTP,
 ) -> None:
-    inner = openai_client(in_background(httpx2.Response(503, json={})))
-    async with eventctx.wrap(inner, engine, "s") as client:
+    server.answer = in_background(json_reply({}, 503))
+    async with eventctx.wrap(openai_client(server), engine, "s") as client:
         begun = await client.responses.create(**RESPONSE, background=True)
         assert (await types_of(engine)).count("provider:response") == 0
         with pytest.raises(openai.InternalServerError):
@@ -278,12 +293,14 @@ async def test_an_answer_made_in_the_background_is_recorded_when_it_is_asked_for
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-async def test_a_response_that_failed_is_no_answer(engine: Engine, status: str) -> None:
+async def test_a_response_that_failed_is_no_answer(
+    engine: Engine, server: ScriptedHTTP, status: str
+) -> None:
     whole, _ = response(1, "m-1", Said())
     error = {"code": "server_error", "message": "unplugged"} if status == "failed" else None
     answer = {**whole, "status": status, "error": error}
-    inner = openai_client(lambda request: httpx2.Response(200, json=answer))
-    async with eventctx.wrap(inner, engine, "s") as client:
+    server.answer = lambda request: json_reply(answer)
+    async with eventctx.wrap(openai_client(server), engine, "s") as client:
         await client.responses.create(**RESPONSE)
     failed = [one async for one in engine.records("s") if one.type == "provider:error"]
     assert (b"unplugged" if status == "failed" else b'"status":"cancelled"') in failed[0].payload
@@ -300,8 +317,10 @@ async def left_after(stream: Any, events: int) -> None:
     await stream.close()
 
 
-async def test_a_stream_that_is_left_at_its_end_is_whole_for_the_next_call(engine: Engine) -> None:
-    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+async def test_a_stream_that_is_left_at_its_end_is_whole_for_the_next_call(
+    engine: Engine, server: ScriptedHTTP
+) -> None:
+    async with eventctx.wrap(claude_client(server), engine, "s") as client:
         stream = await client.messages.create(**CLAUDE, stream=True)
         async for one in stream:
             if one.type == "message_stop":
@@ -313,8 +332,9 @@ async def test_a_stream_that_is_left_at_its_end_is_whole_for_the_next_call(engin
 
 async def test_what_was_received_of_a_stream_that_was_left_is_in_the_transcript(
     engine: Engine,
+    server: ScriptedHTTP,
 ) -> None:
-    async with eventctx.wrap(claude_client(ScriptedServer()), engine, "s") as client:
+    async with eventctx.wrap(claude_client(server), engine, "s") as client:
         await left_after(await client.messages.create(**CLAUDE, stream=True), 4)
         left = await (await engine.session("s")).get_messages()
         await client.messages.create(**CLAUDE)
@@ -330,8 +350,10 @@ async def test_what_was_received_of_a_stream_that_was_left_is_in_the_transcript(
     assert "a path." in json.dumps(rows[1])
 
 
-async def test_a_response_whose_stream_is_left_is_no_answer(engine: Engine) -> None:
-    async with eventctx.wrap(openai_client(ScriptedServer()), engine, "s") as client:
+async def test_a_response_whose_stream_is_left_is_no_answer(
+    engine: Engine, server: ScriptedHTTP
+) -> None:
+    async with eventctx.wrap(openai_client(server), engine, "s") as client:
         await left_after(await client.responses.create(**RESPONSE, stream=True), 2)
     failed = [one async for one in engine.records("s") if one.type == "provider:error"]
     assert b'"status":"cancelled"' in failed[0].payload

@@ -194,6 +194,13 @@ LINK_SAMPLES: list[events.Event] = [
     ),
 ]
 
+DIFFERENCE_SAMPLES: list[events.Event] = [
+    events.RequestSent(
+        prepared=41, messages=9, additions=(events.Addition(8, 0),), missing=1, difference=-250
+    ),
+]
+"""A request whose host says by how many tokens it differs."""
+
 HOST_TEXT_SAMPLES: list[events.Event] = [
     events.PreCompact(
         trigger="budget",
@@ -298,5 +305,6 @@ if __name__ == "__main__":
     _write_events("events-v1-demands.jsonl", DEMAND_SAMPLES)
     _write_events("events-v1-advisers.jsonl", ADVISER_SAMPLES)
     _write_events("events-v1-links.jsonl", LINK_SAMPLES)
+    _write_events("events-v1-difference.jsonl", DIFFERENCE_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

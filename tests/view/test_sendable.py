@@ -267,3 +267,13 @@ async def test_why_finds_a_use_of_an_id_far_before_the_message() -> None:
         await ctx.get_messages_for_request()
         again = await engine.why("s", len(rows))
     assert [one.rule for one in again.changes] == ["call_id_used_twice"]
+
+
+def test_a_hosts_own_forms_stay_as_the_host_made_them() -> None:
+    calls = [{"name": "read", "args": {}, "id": "c", "type": "tool_call"}]
+    of_langchain = {**said(use("c")), "type": "ai", "tool_calls": calls}
+    answered = {"role": "tool", "tool_call_id": "c", "content": "ok"}
+    assert sent([ASK, of_langchain, answered]) == [ASK, of_langchain, answered]
+    words = [{"type": "output_text", "text": "x", "annotations": []}]
+    of_agents = item("message", id="__fake_id__", role="assistant", content=words)
+    assert sent([ASK, of_agents, MORE, of_agents]) == [ASK, of_agents, MORE, of_agents]

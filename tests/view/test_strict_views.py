@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.errors import EventctxError
+from eventctx.projections.view.sendable.sending import make_sendable, sendable
 from eventctx.testing.strict_provider import violations
 from eventctx.testing.strict_provider.rule import Api
 from tests.how_much import some
@@ -104,3 +105,13 @@ def test_a_view_of_any_rows_is_accepted_under_every_policy(
 ) -> None:
     story = Story(api, data.draw(ROWS[api]), data.draw, policy)
     asyncio.run(story.play())
+
+
+@pytest.mark.parametrize("api", ROWS)
+@examples
+@given(data=st.data())
+def test_rows_that_were_made_sendable_are_not_changed_again(api: Api, data: st.DataObject) -> None:
+    once = sendable(data.draw(ROWS[api]))
+    again, changes = make_sendable(once)
+    assert changes == ()
+    assert again == once

@@ -135,7 +135,24 @@ def _message(row: Row) -> Message:
     content, fields = row["content"], dict(row.get(FIELDS, {}))
     role = fields.pop("role", None) or _role_of(row)
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not any(one.get("type") == "thinking" for one in blocks):
+        blocks = [_without_item_id(one) for one in blocks]
     return Message(role, [_content(one) for one in blocks], **fields)
+
+
+def _without_item_id(block: dict[str, Any]) -> dict[str, Any]:
+    """A block of a message without reasoning, without the id of its item of the Responses API.
+
+    The API refuses an item by its id without the reasoning that it was made with, and takes it
+    without the id. The client's classes keep the id among a call's properties, under two names.
+    """
+    properties = block.get("additional_properties")
+    if block.get("type") != "tool_use" or not isinstance(properties, dict):
+        return block
+    kept = {name: value for name, value in properties.items() if name != "fc_id"}
+    if isinstance(openai := kept.get("openai"), dict):
+        kept["openai"] = {name: value for name, value in openai.items() if name != "item_id"}
+    return {**block, "additional_properties": kept}
 
 
 def _content(block: dict[str, Any]) -> Content:

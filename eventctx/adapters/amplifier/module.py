@@ -254,7 +254,7 @@ class AmplifierContext:
         prepared: int,
         messages: int,
         additions: Sequence[tuple[int, dict[str, Any]]],
-        missing: int = 0,
+        missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None:
         """Record what our orchestrator sent besides the request; see ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)

@@ -48,7 +48,7 @@ class ReadRequest(NamedTuple):
     """A request to a model. ``sent`` are its parts, ``fields`` the JSON of all its fields.
 
     ``partial``: the provider keeps the rest of the conversation, and the messages go on with that.
-    ``background``: the answer may be asked for later.
+    ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
     sent: OwnRequest
@@ -56,6 +56,7 @@ class ReadRequest(NamedTuple):
     messages: list[msgspec.Raw]
     partial: bool
     background: bool
+    streamed: bool
 
     @property
     def rows(self) -> list[Row]:
@@ -110,7 +111,8 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
         model if isinstance(model, str) else None,
     )
     background = body.get("background") is True
-    return ReadRequest(sent, fields, messages, _goes_on_from_there(body), background)
+    streamed = body.get("stream") is True or path.endswith("-with-response-stream")
+    return ReadRequest(sent, fields, messages, _goes_on_from_there(body), background, streamed)
 
 
 def _goes_on_from_there(body: Row) -> bool:
@@ -179,30 +181,44 @@ def _marked_rows(request: ReadRequest, field: str) -> dict[bytes, msgspec.Raw]:
 class Answered(NamedTuple):
     """An answer: its body, put together where it was streamed, and the messages in it.
 
-    ``finish`` is why it ended, in the provider's word; None where it has not ended.
+    ``finish`` is why it ended, in the provider's word; None where it has not ended. ``error`` is
+    the provider's, also one in the middle of a stream. ``cut``: there may be more of the body.
     """
 
     body: dict[str, Any]
     rows: list[Row]
     finish: str | None
+    error: Row
+    cut: bool
 
 
 def answered(content: bytes) -> Answered:
     """Read an answer; one that is no answer of these APIs has no messages."""
-    framed = events_of_aws(content)
-    text = "" if framed else content.decode(errors="replace")
-    if framed:
-        body = joined_answer(framed)
-    elif is_stream(text):
-        body = joined_answer(events_of(text))
-    else:
+    events = events_of_aws(content)
+    text = "" if events else content.decode(errors="replace")
+    if not events and is_stream(text):
+        events = events_of(text)
+    body, cut = joined_answer(events), True
+    if text and not is_stream(text):
         try:
-            body = object_or_empty(decode_json(content))
+            body, cut = object_or_empty(decode_json(content)), False
         except msgspec.DecodeError:
             body = {}
-    finish = finish_of(body)
+    error = next(filter(None, map(_error_in, [*events, body])), {})
+    status = finish_of(body)
+    finish = None if error or status in _UNFINISHED else status
     rows = [api_form(one) for one in answers(body)]
-    return Answered(body, rows, None if finish in _UNFINISHED else finish)
+    return Answered(body, rows, finish, error, cut or status in _UNFINISHED)
+
+
+def _error_in(event: Row) -> Row:
+    """The error that an event or a body tells of; the Responses API's event is one itself."""
+    error = event.get("error")
+    if isinstance(error, str):
+        return {"message": error}
+    if error is None and event.get("type") == "error":
+        return {name: value for name, value in event.items() if name != "type"}
+    return object_or_empty(error)
 
 
 def identity(row: Any) -> bytes:

@@ -10,16 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.clients.exchange import Identities, ReadRequest, answered, asked, with_rows
+from eventctx.adapters.clients.exchange import (
+    Answered,
+    Identities,
+    ReadRequest,
+    answered,
+    asked,
+    with_rows,
+)
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
+from eventctx.errors import ContextOverflow
 from eventctx.importers.formats.provider_answers import usage_of
 from eventctx.importers.source.harness import by_person
-from eventctx.importers.source.lines import object_or_empty, text_or_none
+from eventctx.importers.source.lines import text_or_none
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.part_queries import call_names, failed_results, words_of
 
 _FAILED: Final = 400
+_PAUSED: Final = "pause_turn"
+"""Anthropic's word for an answer with which the caller asks on, in the same turn."""
 _GOES_ON: Final = ("queued", "in_progress")
 
 
@@ -31,12 +41,24 @@ class CallUnderWay:
         self.content: bytes | None = None
         self.received: Callable[[], bytes] | None = None
         """What came of the answer's body so far; None before there is one."""
+        self.overflow: ContextOverflow | None = None
         self.background = False
+        self.streamed = False
 
-    def whole(self) -> bytes | None:
-        """The body of the answer if it was read to its end; a caller need not close it then."""
+    def whole(self) -> bool:
+        """Whether the answer was read to its end; a caller need not close it then."""
         content = None if self.received is None else self.received()
-        return content if content and answered(content).finish is not None else None
+        return bool(content) and answered(content or b"").finish is not None
+
+    def goes_on_in(self, request: ReadRequest) -> bool:
+        """Whether ``request`` goes on from the messages of this call, whose answer is streamed.
+
+        So its caller left the stream, which a ``break`` does not close: OpenAI's stream is closed
+        only when it is collected, and two streams of one conversation are not read at once.
+        """
+        if self.received is None or not self.streamed or request.partial:
+            return False
+        return request.rows[: len(self.rows)] == self.rows
 
 
 class CallsOf(NamedTuple):
@@ -86,12 +108,15 @@ class CallRecorder:
         prepared = self.compacts and replaceable and not request.partial
         await host.mirror(rows, with_request=prepared)
         self._sent = call.rows = rows
-        call.background = request.background
+        call.background, call.streamed = request.background, request.streamed
         await host.turns.iteration_began(None, request.sent.model)
         if prepared:
-            call.content = with_rows(request, await self._view(host, request))
-        else:
-            await host.context.observe_request(request.sent, call=host.turns)
+            try:
+                call.content = with_rows(request, await self._view(host, request))
+                return
+            except ContextOverflow as overflow:  # the caller's own request leaves, and is observed
+                call.overflow = overflow
+        await host.context.observe_request(request.sent, call=host.turns)
 
     def asked_again(self, path: str) -> CallUnderWay | None:
         """The call whose answer is made in the background, if it is asked for at ``path``."""
@@ -126,11 +151,12 @@ class CallRecorder:
     async def answered(self, call: CallUnderWay, status: int, content: bytes) -> None:
         """Record the answer to a call, or that there is no whole one."""
         host = await self._opened()
-        body, said, finish = answered(content)
+        answer = answered(content)
+        body, said, finish = answer.body, answer.rows, answer.finish
         if self._goes_on(call, status, body):
             return
         if status >= _FAILED or finish is None:
-            await self._not_answered(host, call, status, body, said)
+            await self._not_answered(host, call, status, answer)
             return
         await host.turns.model_known(
             model=text_or_none(body.get("model")),
@@ -144,7 +170,7 @@ class CallRecorder:
         calls = [item for row in said for item in call_names(row).items()]
         for call_id, name in calls:
             await host.turns.tool_began(name, call_id, call_id)
-        if not calls:
+        if not calls and finish != _PAUSED:
             await host.turns.turn_ended()
 
     def _goes_on(self, call: CallUnderWay, status: int, body: Row) -> bool:
@@ -160,14 +186,14 @@ class CallRecorder:
         return False
 
     async def _not_answered(
-        self, host: HostSession, call: CallUnderWay, status: int, body: Row, said: list[Row]
+        self, host: HostSession, call: CallUnderWay, status: int, answer: Answered
     ) -> None:
-        error = object_or_empty(body.get("error"))
+        error, left = answer.error, status < _FAILED and answer.cut and not answer.error
         named = text_or_none(error.get("type")) or text_or_none(error.get("code"))
-        words = text_or_none(error.get("message")) or "the answer was not read to its end"
-        left = status < _FAILED and not error
+        without = "the answer was not read to its end" if left else "the answer holds no message"
+        words = text_or_none(error.get("message")) or without
         await host.turns.model_failed(named or f"HTTP {status}", words, cancelled=left)
-        words_said = [row for row in said if words_of(row)]
+        words_said = [row for row in answer.rows if words_of(row)]
         if left and words_said:  # the person has read them, and the caller may keep them
             await host.mirror([*call.rows, *words_said])
 

@@ -3,17 +3,19 @@
 Anthropic's and OpenAI's SDKs are built on a client of httpx or httpx2. A copy of the SDK's client
 gets an HTTP client of the same library whose transport is the caller's own one, with its pool,
 proxies and hooks. So every method of the SDK, its retries, streams and errors are as before.
+
+Invariant: the answer is the response of the caller's client, the same object. Its stream is
+replaced by one that passes on each iteration and each close of the stream before, and keeps a copy.
 No library is imported here: it is the one of the client that is wrapped.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from importlib import import_module
 from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
-_PACKING: Final = ("content-encoding", "content-length", "transfer-encoding")
 _SIGNED: Final = "AWS4-"
 """How the authorization of a request begins that holds a digest of its body."""
 
@@ -47,8 +49,12 @@ class Observer(Protocol):
         """The answer's body was read, as far as it came; ``content`` None: there was none."""
         ...
 
-    def close(self) -> None:
-        """The client was closed."""
+    def left(self, call: Any, status: int, content: bytes | None, error: None) -> None:
+        """As ``ended``, of a stream that is collected: nothing may wait for it there."""
+        ...
+
+    def close(self) -> Any:
+        """The client was closed, and with it each answer that is still read."""
         ...
 
 
@@ -80,6 +86,8 @@ def recording_client(inner: Any, observer: Observer) -> Any:
         timeout=inner.timeout,
         base_url=inner.base_url,
         follow_redirects=inner.follow_redirects,
+        max_redirects=inner.max_redirects,
+        default_encoding=getattr(inner, "_default_encoding", "utf-8"),
         trust_env=False,  # the caller's client has read the environment
     )
     _recording.add(made)
@@ -92,57 +100,72 @@ def is_recording(client: Any) -> bool:
 
 
 class _Body:
-    """What came of an answer's body, and what is told of it once."""
+    """The stream of an answer's body, with what came of it, and what is told of it once.
 
-    def __init__(
-        self, library: Any, response: Any, headers: Any, call: Any, observer: Observer
-    ) -> None:
+    A stream may be iterated again, which reads on where the iteration before it is: so an SDK
+    drains what follows the last event. Each iteration here is one of the caller's own stream.
+    """
+
+    def __init__(self, library: Any, response: Any, call: Any, observer: Observer) -> None:
         self._library = library
-        self._response = response
+        self._stream = response.stream
+        self._headers = response.headers
+        self._status = response.status_code
         self._call = call
         self._observer = observer
         self._pieces: list[bytes] = []
-        self._told = call is None
-        self._headers = headers
-        if call is not None:
-            call.received = self._received
+        self._told = False
+        call.received = self._received
+
+    def _keep(self, piece: bytes) -> None:
+        if not self._told:
+            self._pieces.append(piece)
 
     def _received(self) -> bytes:
-        """The body so far, as it is meant and not as it was packed."""
-        content = b"".join(self._pieces)
+        """The body so far, unpacked as far as it came."""
+        packed = self._library.Response(200, headers=self._headers, content=iter(self._pieces))
+        found: list[bytes] = []
         try:
-            whole = self._library.Response(200, headers=self._headers, content=content)
-            found: bytes = whole.content
-        except Exception:  # a body that was cut in the middle of a packed block
-            return content
-        return found
+            for piece in packed.iter_bytes():
+                found.append(piece)  # noqa: PERF402 - what came before a fault counts
+        except self._library.DecodingError:  # a body that was cut in the middle of a packed block
+            pass
+        return b"".join(found)
 
-    def _tell(self, error: BaseException | None = None) -> Any:
+    def _tell(
+        self, error: BaseException | None = None, tell: Callable[..., Any] | None = None
+    ) -> Any:
+        """A stream that is left or cancelled is no error: what came of it may be the answer."""
         if self._told:
             return None
         self._told = True
         content = self._received()
         self._pieces.clear()
-        return self._observer.ended(self._call, self._response.status_code, content, error)
+        told = error if isinstance(error, Exception) else None
+        return (tell or self._observer.ended)(self._call, self._status, content, told)
 
 
 class _AsyncBody(_Body):
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        stream = self._stream.__aiter__()
         try:
-            read = self._response.is_stream_consumed
-            raw = _one(self._response.content) if read else self._response.aiter_raw()
-            async for piece in raw:
-                if not self._told:
-                    self._pieces.append(piece)
-                yield piece
-        except Exception as error:
+            try:
+                async for piece in stream:
+                    self._keep(piece)
+                    yield piece
+            finally:
+                if isinstance(stream, AsyncGenerator):
+                    await stream.aclose()
+        except GeneratorExit:  # nothing may be awaited: all generators of a stream end at once
+            self._tell(tell=self._observer.left)
+            raise
+        except BaseException as error:  # httpx 0.28 closes no response whose iteration ends so
             await _awaited(self._tell(error))
             raise
-        await _awaited(self._tell())
 
     async def aclose(self) -> None:
         try:
-            await self._response.aclose()
+            await self._stream.aclose()
         finally:
             await _awaited(self._tell())
 
@@ -150,19 +173,19 @@ class _AsyncBody(_Body):
 class _SyncBody(_Body):
     def __iter__(self) -> Iterator[bytes]:
         try:
-            read = self._response.is_stream_consumed
-            for piece in [self._response.content] if read else self._response.iter_raw():
-                if not self._told:
-                    self._pieces.append(piece)
+            for piece in self._stream:
+                self._keep(piece)
                 yield piece
-        except Exception as error:
+        except GeneratorExit:
+            self._tell(tell=self._observer.left)
+            raise
+        except BaseException as error:  # as above
             self._tell(error)
             raise
-        self._tell()
 
     def close(self) -> None:
         try:
-            self._response.close()
+            self._stream.close()
         finally:
             self._tell()
 
@@ -209,16 +232,15 @@ class _Sending:
             extensions=request.extensions,
         )
 
-    def _passed_on(self, response: Any, call: Any) -> Any:
-        headers = response.headers
-        if response.is_stream_consumed:  # a hook of the caller's client has read and unpacked it
-            headers = [one for one in headers.multi_items() if one[0] not in _PACKING]
-        return self._library.Response(
-            response.status_code,
-            headers=headers,
-            stream=self._stream(self._library, response, headers, call, self._observer),
-            extensions=response.extensions,
-        )
+    def _observed(self, response: Any, call: Any) -> Any:
+        """Observe the body as it is read; where it was read already, tell of it."""
+        if call is None:
+            return None
+        if response.is_closed:  # a hook of the caller's client has read it
+            content = _content(response, self._library.ResponseNotRead)
+            return self._observer.ended(call, response.status_code, content, None)
+        response.stream = self._stream(self._library, response, call, self._observer)
+        return None
 
 
 class _AsyncTransport(_Sending):
@@ -232,14 +254,15 @@ class _AsyncTransport(_Sending):
         except BaseException as error:
             await _awaited(self._observer.ended(call, 0, None, error))
             raise
-        return self._passed_on(response, call)
+        await _awaited(self._observed(response, call))
+        return response
 
     async def aclose(self) -> None:
         """Close the caller's client."""
         try:
             await self._inner.aclose()
         finally:
-            self._observer.close()
+            await _awaited(self._observer.close())
 
     async def __aenter__(self) -> _AsyncTransport:
         return self
@@ -259,7 +282,8 @@ class _Transport(_Sending):
         except BaseException as error:
             self._observer.ended(call, 0, None, error)
             raise
-        return self._passed_on(response, call)
+        self._observed(response, call)
+        return response
 
     def close(self) -> None:
         """Close the caller's client."""
@@ -275,8 +299,12 @@ class _Transport(_Sending):
         self.close()
 
 
-async def _one(piece: bytes) -> AsyncIterator[bytes]:
-    yield piece
+def _content(response: Any, not_read: type[Exception]) -> bytes:
+    """The body of a closed response; empty where it was closed unread."""
+    try:
+        return response.content  # type: ignore[no-any-return]
+    except not_read:
+        return b""
 
 
 async def _awaited(value: Awaitable[Any] | None) -> Any:

@@ -17,6 +17,7 @@ from eventctx.adapters.clients.transport import (
     recording_client,
 )
 from eventctx.adapters.kit.loops import engine_in_loop, run_in
+from eventctx.aio import finish
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
@@ -95,11 +96,11 @@ class _Recording:
     def __init__(self, recorder: CallRecorder, own: SyncEngine | None) -> None:
         self._recorder = recorder
         self._own = own
+        self._endings: set[asyncio.Task[None]] = set()
 
-    def close(self) -> None:
-        """The client was closed."""
-        if self._own is not None:
-            self._own.close()
+    def _later(self, ending: asyncio.Task[None]) -> None:
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
 
     def _fault(self, fault: Exception) -> None:
         self._recorder.engine.hooks.count_error(wrap, fault)
@@ -117,9 +118,8 @@ class _Recording:
 
     async def _begun_call(self, request: ReadRequest, replaceable: bool) -> CallUnderWay | None:
         recorder, last = self._recorder, self._recorder.under_way
-        content = None if last is None else last.whole()
-        if content is not None:
-            await self._over(last, 200, content, None)
+        if last is not None and (last.whole() or last.goes_on_in(request)):
+            await self._left()
         if recorder.under_way is not None:
             recorder.engine.hooks.count_lost(wrap, "a call beside another one of its conversation")
             return None
@@ -133,7 +133,15 @@ class _Recording:
         finally:
             if not begun:
                 recorder.under_way = None
+        if call.overflow is not None:
+            self._fault(call.overflow)
         return call
+
+    async def _left(self) -> None:
+        """End the call under way with what came of its answer: nobody reads on."""
+        last = self._recorder.under_way
+        if last is not None and last.received is not None:
+            await self._over(last, 200, last.received(), None)
 
     async def _over(
         self,
@@ -173,6 +181,7 @@ class _InLoop(_Recording):
             begun.append(await self._begun(request))
 
         try:
+            await self._others_ended()
             await run_in(self._loop, begin())
         except asyncio.CancelledError as error:
             # In another loop the call was begun all the same, and nobody else would end it.
@@ -186,10 +195,33 @@ class _InLoop(_Recording):
     async def ended(
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
     ) -> None:
+        if call is None:
+            return
         try:
-            await run_in(self._loop, self._over(call, status, content, error))
+            # An SDK drains a body in a scope with a time limit, and a caller's may be cancelled.
+            await finish(run_in(self._loop, self._over(call, status, content, error)))
         except Exception as fault:
             self._fault(fault)
+
+    def left(self, call: Any, status: int, content: bytes | None, error: None) -> None:
+        ended = self.ended(call, status, content, error)
+        self._later(asyncio.get_running_loop().create_task(ended))
+
+    async def close(self) -> None:
+        try:
+            await self._others_ended()
+            await finish(run_in(self._loop, self._left()))
+        except Exception as fault:
+            self._fault(fault)
+        finally:
+            if self._own is not None:
+                self._own.close()
+
+    async def _others_ended(self) -> None:
+        own = asyncio.get_running_loop()
+        waited = [one for one in self._endings if one.get_loop() is own]
+        if waited:
+            await asyncio.wait(waited)
 
 
 class _Blocking(_Recording):
@@ -206,6 +238,19 @@ class _Blocking(_Recording):
         self, call: Any, status: int, content: bytes | None, error: BaseException | None
     ) -> None:
         self._call(lambda: self._over(call, status, content, error))
+
+    def left(self, call: Any, status: int, content: bytes | None, error: None) -> None:
+        """A stream may be collected in any thread, also in the engine's own, which never waits."""
+        over = self._over(call, status, content, error)
+        if self._thread.is_current():
+            self._later(self._thread.loop.create_task(over))
+        else:
+            self._call(lambda: over)
+
+    def close(self) -> None:
+        self._call(self._left)
+        if self._own is not None:
+            self._own.close()
 
     def _call(self, work: Callable[[], Any]) -> Any:
         try:

@@ -22,15 +22,18 @@ async def tool_failed(
     key: object,
     error: BaseException,
     *,
+    answer: str | None = None,
     name: str | None = None,
     cancelled: bool = False,
 ) -> None:
     """The tool call failed, or was cancelled: also where the host says so by another error.
 
-    ``key`` and ``name`` are as in ``tool_ended``. Raises what the store raises.
+    ``key`` and ``name`` are as in ``tool_ended``; ``answer`` is the text that the host makes of the
+    error for the model. Raises what the store raises.
     """
     gave_up = cancelled or is_cancellation(error)
-    await turns.tool_failed(key, type(error).__name__, str(error), cancelled=gave_up, name=name)
+    kind, message = type(error).__name__, str(error)
+    await turns.tool_failed(key, kind, message, cancelled=gave_up, answer=answer, name=name)
 
 
 async def turn_failed(turns: Following, error: BaseException) -> None:

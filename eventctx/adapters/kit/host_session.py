@@ -230,7 +230,8 @@ class HostSession:
                 additions.append((behind, dict(message)))
             else:
                 behind = place + 1
-        missing = len(known) - sum(place is not None for place in found)
+        there = set(found)
+        missing = [dict(one) for at, one in enumerate(prepared) if at not in there]
         if additions or missing:
             await self.context.record_sent(self._prepared, len(messages), additions, missing)
 

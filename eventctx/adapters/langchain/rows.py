@@ -99,6 +99,7 @@ def _made(row: Row) -> AnyMessage:
     """A message for a row that the view shortened or inserted."""
     if "type" in row:
         fields = {name: value for name, value in row.items() if name != "role"}
+        fields["content"] = fields["content"] or ""  # a view says None, which no message takes
         made: Any = messages_from_dict([{"type": row["type"], "data": fields}])[0]
         return made  # type: ignore[no-any-return]
     if row["role"] == "tool":  # of a call that a crash left open

@@ -5,10 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
-from agents import Agent, AgentHookContext, ModelResponse, RunContextWrapper, RunHooks, Tool
+from agents import (
+    Agent,
+    AgentHookContext,
+    FunctionTool,
+    ModelResponse,
+    RunContextWrapper,
+    RunHooks,
+    Tool,
+    ToolErrorFormatterArgs,
+    ToolTimeoutError,
+)
 from agents.items import TResponseInputItem
 
+from eventctx.adapters.kit.failures import tool_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
+from eventctx.adapters.openai_agents.failures import fail_run
 from eventctx.adapters.openai_agents.nested import NestedRuns
 from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 
@@ -28,6 +40,8 @@ class RecordingHooks(RunHooks[Any]):
         self._run: object = None
         self._over = False
         self._begun = False
+        self._tools: dict[str, str] = {}
+        self._raised: dict[str, BaseException] = {}
         self.first_call = True
         """Whether the run has made no model call yet."""
 
@@ -56,6 +70,27 @@ class RecordingHooks(RunHooks[Any]):
         await self.stored()
         await self._in_loop(self._turns.turn_began(agent=agent))
         self._begun = True
+
+    # -- failures --------------------------------------------------------------------------------
+
+    async def run_failed(self, error: BaseException) -> None:
+        """The run ended with this exception."""
+        tools, self._tools = self._tools, {}
+        self._over = self._begun = False
+        self._raised.clear()
+        await self._in_loop(self._nested.run_ended(error))
+        await self._in_loop(fail_run(self._turns, tools, error))
+
+    def tool_raised(self, failed: ToolErrorFormatterArgs[Any]) -> None:
+        """The SDK makes a text for the model of what a tool raised; the call ends with it."""
+        if failed.error is not None:
+            self._raised[failed.call_id] = failed.error
+
+    def nested_run_failed(self, asked: object, error: BaseException) -> None:
+        """A run inside a tool, with this input, ended with this exception."""
+        call_id = self._nested.call_of(asked)
+        if call_id is not None:
+            self._raised[call_id] = error
 
     # -- the SDK's -------------------------------------------------------------------------------
 
@@ -111,15 +146,30 @@ class RecordingHooks(RunHooks[Any]):
         """A local tool began."""
         await self._inner.on_tool_start(context, agent, tool)
         call_id = getattr(context, "tool_call_id", None)
-        await self._in_loop(self._turns.tool_began(tool.name, call_id, call_id or tool.name))
-        self._nested.tool_began(call_id or tool.name, getattr(context, "tool_arguments", None))
+        key = call_id or tool.name
+        self._tools[key] = tool.name
+        await self._in_loop(self._turns.tool_began(tool.name, call_id, key))
+        self._nested.tool_began(key, getattr(context, "tool_arguments", None))
 
     async def on_tool_end(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object
     ) -> None:
-        """A local tool returned; the SDK makes a text of most failures, which returned so, too."""
+        """A local tool returned, or the SDK made a text of its failure."""
         await self._inner.on_tool_end(context, agent, tool, result)
-        call_id = getattr(context, "tool_call_id", None)
+        key = getattr(context, "tool_call_id", None) or tool.name
         answer = result if isinstance(result, str) else None
-        await self._in_loop(self._nested.tool_ended(call_id or tool.name))
-        await self._in_loop(self._turns.tool_ended(call_id or tool.name, answer, name=tool.name))
+        self._tools.pop(key, None)
+        error = self._raised.pop(key, None) or _error_told(tool, answer)
+        await self._in_loop(self._nested.tool_ended(key, error))
+        if error is None:
+            ended = self._turns.tool_ended(key, answer, name=tool.name)
+        else:
+            ended = tool_failed(self._turns, key, error, answer=answer, name=tool.name)
+        await self._in_loop(ended)
+
+
+def _error_told(tool: Tool, answer: str | None) -> Exception | None:
+    """The error of which this is the SDK's own text, where it hands nobody the exception."""
+    seconds = tool.timeout_seconds if isinstance(tool, FunctionTool) else None
+    error = None if seconds is None else ToolTimeoutError(tool.name, seconds)
+    return error if str(error) == answer else None

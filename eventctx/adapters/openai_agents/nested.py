@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from eventctx.adapters.kit.failures import call_failed, turn_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id
 
@@ -50,17 +51,26 @@ class NestedRuns:
         """A tool of the session's own run began."""
         self._calls[call_id] = _ToolCall(call_id, arguments)
 
-    async def tool_ended(self, call_id: str) -> None:
-        """The tool ended, and the turns of what ran inside it with it."""
+    async def tool_ended(self, call_id: str, error: BaseException | None = None) -> None:
+        """The tool ended, with an ``error`` if it failed, and what ran inside it with it."""
         call = self._calls.pop(call_id, None)
         for host in [] if call is None else call.runs:
-            await host.turns.turn_ended()
+            if error is None:
+                await host.turns.turn_ended()
+            else:
+                await call_failed(host.turns, error)
+                await turn_failed(host.turns, error)
             host.close()
 
-    async def run_ended(self) -> None:
+    async def run_ended(self, error: BaseException | None = None) -> None:
         """The session's own run ended, or another one began: no tool of it is under way."""
         for call_id in list(self._calls):
-            await self.tool_ended(call_id)
+            await self.tool_ended(call_id, error)
+
+    def call_of(self, asked: object) -> str | None:
+        """The call in which a run with this input was made; None outside of tools."""
+        rows = asked if isinstance(asked, list) else [{"content": asked}]
+        return self._beginning(rows).call_id if self._calls else None
 
     async def host_of(self, rows: list[Row], agent: str) -> HostSession | None:
         """The session of the run that is about to send this list; None if it is not recorded."""

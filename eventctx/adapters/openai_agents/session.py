@@ -17,6 +17,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
+from eventctx.adapters.openai_agents.failures import ReportingFormatter, install_runner
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
 from eventctx.adapters.openai_agents.items import item_of, row_of, without_dropped_ids
 from eventctx.adapters.openai_agents.nested import NestedRuns
@@ -133,6 +134,7 @@ class AgentsSession:
         ``session_input_callback`` changes what is sent, your list is sent, and the difference
         from the view is recorded.
         """
+        install_runner()
         self._agent = None if agent is None else agent.name
         config = RunConfig() if run_config is None else run_config
         own = config.call_model_input_filter
@@ -161,7 +163,11 @@ class AgentsSession:
         return {
             "session": self,
             "hooks": self._hooks.beside(hooks),
-            "run_config": replace(config, call_model_input_filter=decide),
+            "run_config": replace(
+                config,
+                call_model_input_filter=decide,
+                tool_error_formatter=ReportingFormatter(self._hooks, config.tool_error_formatter),
+            ),
         }
 
     async def _taken(

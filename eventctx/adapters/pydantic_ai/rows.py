@@ -255,7 +255,7 @@ class MessageRows:
                 same = heads.get(_key(rows[at]), ())
                 place = next((one for one in same if _stands(made[one][1], rows, at)), len(made))
             if place == len(made):
-                changed.append(rows[at])
+                changed.append(_without_item_ids(rows[at]))
                 at += 1
                 continue
             found += messages_of(changed)
@@ -264,6 +264,24 @@ class MessageRows:
             at += len(made[place][1])
             place += 1
         return found + messages_of(changed)
+
+
+def _without_item_ids(row: Row) -> Row:
+    """A row that the view changed, without the ids of the Responses API if it has no reasoning.
+
+    The API refuses an item by its id without the reasoning that it was made with, and takes it
+    without the id.
+    """
+    content = row["content"]
+    answer = row["role"] == "assistant" and isinstance(content, list)
+    if not answer or any(block.get("type") == "thinking" for block in content):
+        return row
+    return {**row, "content": [_without_item_id(block) for block in content]}
+
+
+def _without_item_id(block: dict[str, Any]) -> dict[str, Any]:
+    name = {"text": "id", "tool_use": "item_id"}.get(block["type"])
+    return {key: value for key, value in block.items() if key != name}
 
 
 def _copies(message: ModelMessage) -> list[Any]:

@@ -137,4 +137,4 @@ async def record_additions(
         return
     same = len(made) if list(made) == list(sent[: len(made)]) else len(made) - 1
     additions = [(min(place, len(made)), row) for place, row in enumerate(sent) if place >= same]
-    await record(position, len(sent), additions, len(made) - same)
+    await record(position, len(sent), additions, made[same:])

@@ -75,6 +75,7 @@ class FailingContract(HostTraits):
                     "call_failed() gets the exception of the call. A host that hides it: "
                     'untold = {"calls"}'
                 )
+                await run.check_ends({"provider:error": "error", "prompt:complete": "error"})
 
     async def test_a_tool_that_failed(self, tmp_path: Path) -> None:
         async def tear(page: int) -> str:
@@ -84,8 +85,10 @@ class FailingContract(HostTraits):
         call = ToolRequest("call_t", "tear", {"page": 1})
         agent = ScriptedAgent([Reply(calls=[call]), *answers("sorry.", "yes.")], [tear])
         async with self.run_of(tmp_path, agent) as run:
+            ended = "error"
             with suppress(Exception):  # some hosts raise it, others tell the model
                 await run.driver.ask("tear-one.")
+                ended = "ok"
             assert await run.driver.ask("goes-on?") in ("sorry.", "yes.")
             await run.check_received()
             begun, returned, failed = await run.count("tool:pre", "tool:post", "tool:error")
@@ -99,6 +102,9 @@ class FailingContract(HostTraits):
                 "nothing in the log says why the tool failed: tool_failed() gets its exception. A "
                 'host that hides it: untold = {"tools"}'
             )
+            if "tools" not in self.untold:
+                await run.check_ends({"tool:error": "error"}, error_type="ValueError")
+                await run.check_ends({"prompt:complete": ended})
 
     async def test_a_run_that_was_interrupted_in_a_tool(self, tmp_path: Path) -> None:
         begun = asyncio.Event()
@@ -129,3 +135,4 @@ class FailingContract(HostTraits):
             await run.check_transcript("wait.", "goes-on?", "yes.")
             await run.check_counts({"prompt:submit": 2, "prompt:complete": 2})
             await run.check_counts({"tool:pre": 1, "tool:post": 0, "tool:error": 1})
+            await run.check_ends({"tool:error": "cancelled", "prompt:complete": "cancelled"})

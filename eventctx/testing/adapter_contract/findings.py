@@ -37,6 +37,24 @@ def of_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> str | No
     return "\n".join(wrong) or None
 
 
+def of_ends(
+    expected: Mapping[str, str], found: Mapping[str, Any], error_type: str | None = None
+) -> str | None:
+    """Which records end with another status or type of error; None if they are as expected."""
+    wrong = []
+    for name, status in expected.items():
+        event = found.get(name)
+        seen = [getattr(event, field, None) for field in ("status", "error_type")]
+        if seen[0] != status or error_type not in (None, seen[1]):
+            kind = "" if error_type is None else f" of {error_type}"
+            wrong.append(
+                f"expected {name} with status {status!r}{kind}, found {seen[0]!r} of {seen[1]}: "
+                f"{_REPORTS[name]}; a failure is told with its exception, and only a cancellation "
+                "is cancelled"
+            )
+    return "\n".join(wrong) or None
+
+
 def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) -> str | None:
     """Which texts the transcript lacks, has twice or in another order; None if it is as expected.
 

@@ -11,6 +11,7 @@ import pytest
 
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StreamNotFound
+from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing.adapter_contract import findings
@@ -109,6 +110,13 @@ class DriverRun:
         """Check the number of records of each type."""
         found = dict(zip(expected, await self.count(*expected), strict=True))
         _raise_if(findings.of_counts(expected, found))
+
+    async def check_ends(self, expected: Mapping[str, str], error_type: str | None = None) -> None:
+        """Check the status of the first record of each type, and its type of error."""
+        found: dict[str, Any] = {}
+        for one in await self.records():
+            found.setdefault(one.type, decode_known(one))
+        _raise_if(findings.of_ends(expected, found, error_type))
 
     async def views(self) -> list[list[Any]]:
         """The verified view of every request, as the model is shown it."""

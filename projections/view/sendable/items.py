@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from eventctx.messages.response_items import (
     ID_OF_CALL,
     REFERENCE,
@@ -79,8 +81,14 @@ def drop_known_ids(rows: Rows) -> list[RowChange]:
     return changes
 
 
+_PLACEHOLDER: Final = "__fake_id__"
+"""The id that OpenAI's Agents SDK gives items of other APIs; its clients take it off again."""
+
+
 def _has_own_id(row: Row) -> bool:
-    return (is_item(row) or row.get("type") == "message") and type_of(row) not in ID_OF_CALL
+    if row.get("id") == _PLACEHOLDER or type_of(row) in ID_OF_CALL:
+        return False
+    return is_item(row) or row.get("type") == "message"
 
 
 def _without_id(row: Row) -> Row:

@@ -33,7 +33,10 @@ _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def in_one_form(rows: Rows) -> list[RowChange]:
-    """Keep one of two forms of the same calls in a row: that of their results."""
+    """Keep one of two forms of the same calls in a row: that of their results.
+
+    A list in a host's own form (LangChain's) is no second one: the host makes of it what is sent.
+    """
     changes = []
     by_tool_rows = {row.get("tool_call_id") for row in rows if row and row.get("role") == "tool"}
     for place, row in enumerate(rows):
@@ -41,7 +44,7 @@ def in_one_form(rows: Rows) -> list[RowChange]:
         if row is None or not isinstance(calls, list):
             continue
         used = {one.get("id") for one in blocks_of(row) if kind_of(one) == "tool_use"}
-        both = used.intersection([one.get("id") for one in calls if isinstance(one, dict)])
+        both = used.intersection([_id(one) for one in calls if "function" in one])
         if not both:
             continue
         if both <= by_tool_rows:

@@ -122,6 +122,10 @@ WORDS: Final[Mapping[str, str]] = {rule.name: rule.words for rule in RULES}
 """The sentence of each rule, by its name."""
 
 
+_MOST_PASSES: Final = 4
+"""Passes over the rules: what one leaves out may break a rule before it."""
+
+
 def make_sendable(
     rows: Sequence[Row], rules: Sequence[SendingRule] = RULES
 ) -> tuple[Rows, tuple[RowChange, ...]]:
@@ -131,11 +135,14 @@ def make_sendable(
     """
     made: Rows = list(rows)
     kinds = kinds_in(rows)
+    concerned = [rule for rule in rules if rule.concerns(kinds)]
     changes: list[RowChange] = []
-    for rule in rules:
-        if rule.concerns(kinds):
-            changes += rule.apply(made)
-    return made, tuple(sorted(changes, key=lambda change: change.place))
+    for _ in range(_MOST_PASSES):
+        found = [change for rule in concerned for change in rule.apply(made)]
+        changes += found
+        if not found:
+            break  # at once for nearly all views
+    return made, tuple(sorted(dict.fromkeys(changes), key=lambda change: change.place))
 
 
 def rows_of_request(

@@ -1,4 +1,4 @@
-"""Drives loops on the SDKs of Anthropic and OpenAI, whose servers are functions of this module."""
+"""Drives loops on the SDKs of Anthropic and OpenAI, each with a server of its own."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar
-
-import httpx2
 
 import eventctx
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
 from tests.api_answers import Body, Said, chat, claude, response
-from tests.orchestrators.providers.server import streamed
+from tests.orchestrators.providers.server import ReceivedRequest, json_reply, streamed
+from tests.orchestrators.providers.server import Reply as ServerReply
+from tests.scripted_http import done, serving
 
 Call = tuple[str, str, Body]
 """Id, name and arguments."""
@@ -37,10 +38,12 @@ class ClientDriver:
         if self._file.exists():
             self._rows = json.loads(self._file.read_text())
         self._client: Any = None
+        self._open = ExitStack()
 
     async def ask(self, text: str, *, stream: bool = False) -> str:
         if self._client is None:
-            inner = self._opened(httpx2.MockTransport(self._answered))
+            self._server = self._open.enter_context(serving(self._answered))
+            inner = self._opened(self._server.url)
             name, settings = self._agent.session, self._agent.settings
             self._client = eventctx.wrap(inner, self._engine, name, compact=True, **settings)
         self._keep({"role": "user", "content": text})
@@ -61,6 +64,7 @@ class ClientDriver:
     async def close(self) -> None:
         if self._client is not None:
             await self._client.close()
+        self._open.close()
 
     def _keep(self, *rows: Body) -> None:
         self._rows.extend(rows)
@@ -69,29 +73,25 @@ class ClientDriver:
     async def _run(self, call: str, name: str, given: Body) -> str:
         return await self._tools[name](**given)
 
-    def _answered(self, request: httpx2.Request) -> httpx2.Response:
+    def _answered(self, request: ReceivedRequest) -> ServerReply:
         """What the server answers."""
-        body = json.loads(request.content)
-        self._bodies.append(body)
+        self._bodies.append(request.body)
         step = self._script.pop(0)
         if not isinstance(step, Reply):
             error = {"type": "error", "error": {"type": "api_error", "message": str(step)}}
-            return httpx2.Response(500, json=error, headers={"retry-after-ms": "1"})
-        whole, events = type(self).answer(len(self._bodies), body["model"], _said(step))
-        if not body.get("stream"):
-            return httpx2.Response(200, json=whole)
-        return httpx2.Response(
-            200,
-            content=b"".join(streamed(events).pieces),
-            headers={"content-type": "text/event-stream"},
-        )
+            return json_reply(error, 500, retry_after_ms="1")
+        form = type(self).answer
+        whole, events = form(len(self._bodies), request.body["model"], _said(step))
+        if not request.body.get("stream"):
+            return json_reply(whole)
+        return streamed([*events, *done(form)])
 
     # -- what differs from API to API --------------------------------------------------------------
 
     def _begun(self) -> list[Body]:
         return []
 
-    def _opened(self, transport: Any) -> Any:
+    def _opened(self, url: str) -> Any:
         raise NotImplementedError
 
     def _shown(self, body: Body) -> list[Any]:
@@ -123,12 +123,14 @@ class MessagesDriver(ClientDriver):
 
     answer = staticmethod(claude)
 
-    def _opened(self, transport: Any) -> Any:
+    def _opened(self, url: str) -> Any:
         import anthropic  # here, since a process that is started for one API needs one SDK
 
         return anthropic.AsyncAnthropic(
             api_key="k",
-            http_client=httpx2.AsyncClient(transport=transport),
+            base_url=url,
+            # Without TLS: to read all known authorities takes longer than a test.
+            http_client=anthropic.DefaultAsyncHttpxClient(verify=False),
             max_retries=self._agent.retries,
         )
 
@@ -165,12 +167,13 @@ class MessagesDriver(ClientDriver):
 
 
 class _OpenAIDriver(ClientDriver):
-    def _opened(self, transport: Any) -> Any:
+    def _opened(self, url: str) -> Any:
         import openai
 
         return openai.AsyncOpenAI(
             api_key="k",
-            http_client=httpx2.AsyncClient(transport=transport),
+            base_url=url,
+            http_client=openai.DefaultAsyncHttpxClient(verify=False),
             max_retries=self._agent.retries,
         )
 

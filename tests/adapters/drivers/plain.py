@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from eventctx.adapters.kit import HostSession
+from eventctx.adapters.kit import HostSession, call_failed, tool_failed, turn_failed
 from eventctx.engine import Engine
 from eventctx.log.usage import Usage
 from eventctx.testing import Reply, ScriptedAgent
@@ -28,6 +28,7 @@ class Seams:
     async def tool_begins(self, call_id: str, name: str) -> None: ...
     async def tool_ended(self, call_id: str, error: BaseException | None) -> None: ...
     async def turn_ended(self, messages: Sequence[Row]) -> None: ...
+    async def turn_failed(self, error: BaseException) -> None: ...
 
 
 class Host:
@@ -46,6 +47,13 @@ class Host:
     async def ask(self, text: str) -> str:
         self._keep({"role": "user", "content": text})
         await self.seams.turn_begins(self.messages)
+        try:
+            return await self._loop()
+        except BaseException as error:
+            await self.seams.turn_failed(error)
+            raise
+
+    async def _loop(self) -> str:
         while True:
             reply = await self._call()
             self._keep(message_of(reply))
@@ -123,7 +131,7 @@ class Adapter(Seams):
         return sends
 
     async def model_failed(self, error: BaseException) -> None:
-        await self.turns.model_failed(type(error).__name__, str(error))
+        await call_failed(self.turns, error)
 
     async def model_answered(self, messages: Sequence[Row], usage: Usage | None) -> None:
         await self.turns.model_known(usage=usage)
@@ -137,11 +145,14 @@ class Adapter(Seams):
         if error is None:
             await self.turns.tool_ended(call_id)
         else:
-            await self.turns.tool_failed(call_id, type(error).__name__, str(error))
+            await tool_failed(self.turns, call_id, error)
 
     async def turn_ended(self, messages: Sequence[Row]) -> None:
         await self.session.mirror(messages)
         await self.turns.turn_ended()
+
+    async def turn_failed(self, error: BaseException) -> None:
+        await turn_failed(self.turns, error)
 
 
 class PlainDriver:

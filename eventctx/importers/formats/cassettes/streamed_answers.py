@@ -85,9 +85,8 @@ def _completion(events: list[dict[str, Any]]) -> dict[str, Any]:
     finish: object = None
     for event in events:
         body.update({key: value for key, value in event.items() if key != "choices" and value})
-        choice = object_or_empty(next(iter(list_or_empty(event.get("choices"))), None))
-        if choice.get("index") not in (None, 0):
-            continue
+        choices = [object_or_empty(one) for one in list_or_empty(event.get("choices"))]
+        choice = next((one for one in choices if one.get("index") in (None, 0)), {})
         finish = choice.get("finish_reason") or finish
         delta = object_or_empty(choice.get("delta"))
         for key in _TEXTS:
@@ -106,9 +105,13 @@ def _add_call(calls: dict[object, dict[str, Any]], delta: dict[str, Any]) -> Non
     place = delta.get("index", len(calls))
     if not isinstance(place, int):
         return
+    more = object_or_empty(delta.get("function"))
+    before = calls.get(place)
+    if before is not None and more.get("name") and before["id"] != delta.get("id"):
+        calls[place, before["id"]] = calls.pop(place)  # some servers number each call 0
     call = calls.setdefault(place, {"id": None, "type": "function", "function": {}})
     call["id"] = delta.get("id") or call["id"]
-    function, more = call["function"], object_or_empty(delta.get("function"))
+    function = call["function"]
     function["name"] = more.get("name") or function.get("name")
     function["arguments"] = function.get("arguments", "") + (
         text_or_none(more.get("arguments")) or ""

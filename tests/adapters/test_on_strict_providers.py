@@ -1,0 +1,130 @@
+"""Real loops on the SDKs' own clients, under a small budget: the provider refuses no request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+for name in ("agents", "pydantic_ai", "openai", "anthropic"):
+    pytest.importorskip(name, reason="extras: eventctx[openai-agents], eventctx[pydantic-ai]")
+
+import agents  # noqa: E402
+from agents import (  # noqa: E402
+    Agent as OpenAIAgent,
+)
+from agents import (  # noqa: E402
+    ModelSettings,
+    OpenAIResponsesModel,
+    Runner,
+    function_tool,
+)
+from anthropic import AsyncAnthropic  # noqa: E402
+from openai import AsyncOpenAI  # noqa: E402
+from pydantic_ai import Agent, ModelRetry, Tool  # noqa: E402
+from pydantic_ai.messages import repair_messages  # noqa: E402
+from pydantic_ai.models.anthropic import AnthropicModel  # noqa: E402
+from pydantic_ai.models.openai import OpenAIResponsesModel as PydanticResponses  # noqa: E402
+from pydantic_ai.providers.anthropic import AnthropicProvider  # noqa: E402
+from pydantic_ai.providers.openai import OpenAIProvider  # noqa: E402
+
+from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
+from eventctx.adapters.pydantic_ai import Eventctx  # noqa: E402
+from eventctx.engine import Engine, open_engine  # noqa: E402
+from eventctx.orchestrators.protocol import ToolRequest  # noqa: E402
+from eventctx.testing import Reply  # noqa: E402
+from eventctx.testing.strict_provider import strict_provider  # noqa: E402
+
+agents.set_tracing_disabled(True)
+
+TURNS = 12
+SMALL: dict[str, Any] = {"max_tokens": 6_000, "reserve_tokens": 0}
+Ask = Callable[[str], Awaitable[Any]]
+
+
+def replies() -> Callable[[Any], Reply]:
+    """Thinking, then calls at once of which some fail, then an answer; each turn anew."""
+    count = 0
+
+    def reply(request: Any) -> Reply:
+        nonlocal count
+        count += 1
+        thinking = f"Step {count}. " + "hm " * 40
+        if count % 3 == 0:
+            return Reply(f"Answer {count}. " + "so " * 60, thinking=thinking)
+        second = "fail" if count % 5 == 0 else "read"
+        calls = [
+            ToolRequest(f"call_{count}_{place}", name, {"page": count})
+            for place, name in enumerate(("read", second))
+        ]
+        return Reply(calls=calls, thinking=thinking)
+
+    return reply
+
+
+def read(page: int) -> str:
+    """Read a page."""
+    return f"page {page}: " + "words " * 250
+
+
+async def of_openai_agents(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
+    def fail(page: int) -> str:
+        """Fail."""
+        raise ValueError("torn")
+
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="k")
+    model = OpenAIResponsesModel("gpt-5.2", await open_until.enter_async_context(client))
+    settings = ModelSettings(store=False, response_include=["reasoning.encrypted_content"])
+    tools: list[Any] = [function_tool(read), function_tool(fail)]
+    agent = OpenAIAgent(name="a", model=model, tools=tools, model_settings=settings)
+    session = await AgentsSession.open(engine, "s", **SMALL)
+    return lambda text: Runner.run(agent, text, **session.options(agent))
+
+
+def of_pydantic(engine: Engine, model: Any, **settings: Any) -> Ask:
+    def fail(page: int) -> str:
+        """Fail."""
+        raise ModelRetry("torn")
+
+    ours = Eventctx(engine, "s", recall=False, **SMALL)
+    tools = [Tool(read), Tool(fail, max_retries=9)]
+    agent = Agent(model, tools=tools, capabilities=[ours], model_settings=settings or None)  # type: ignore[arg-type]
+
+    async def ask(text: str) -> None:
+        await agent.run(text, message_history=repair_messages(await ours.history("s")))
+
+    return ask
+
+
+async def of_pydantic_responses(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="k")
+    await open_until.enter_async_context(client)
+    model = PydanticResponses("gpt-5.2", provider=OpenAIProvider(openai_client=client))
+    return of_pydantic(engine, model)
+
+
+async def of_pydantic_claude(engine: Engine, url: str, open_until: AsyncExitStack) -> Ask:
+    client = AsyncAnthropic(base_url=url, api_key="k")
+    provider = AnthropicProvider(anthropic_client=await open_until.enter_async_context(client))
+    model = AnthropicModel("claude-opus-5-5", provider=provider)
+    thinking = {"type": "adaptive"}
+    return of_pydantic(engine, model, anthropic_thinking=thinking, max_tokens=4_000)
+
+
+@pytest.mark.parametrize("host", [of_openai_agents, of_pydantic_responses, of_pydantic_claude])
+async def test_no_request_of_a_long_run_is_refused(
+    host: Callable[[Engine, str, AsyncExitStack], Awaitable[Ask]],
+) -> None:
+    async with (
+        open_engine("memory://") as engine,
+        strict_provider(replies()) as server,
+        AsyncExitStack() as open_until,
+    ):
+        ask = await host(engine, server.url, open_until)
+        for number in range(TURNS):
+            await ask(f"Question {number}: read and tell me. " + "please " * 20)
+        assert len(server.requests) == 3 * TURNS
+        assert server.refusals == []
+        assert len((await engine.audit("s")).compactions) > 2

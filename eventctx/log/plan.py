@@ -27,7 +27,7 @@ REASONS: dict[str, str] = {
     "latest": "the message that is to be answered always stays",
     "recent": "among the most recent messages that the policy keeps",
     "same_round": "belongs to a tool round of which another message stays",
-    "open_round": "belongs to the tool round in progress",
+    "open_round": "belongs to the tool round in progress, or holds the thinking of its loop",
     "older": "older than the most recent messages that the policy keeps",
     "duplicate": "same role and first 100 characters as a later message",
     "oversize": "larger than its share of the budget",

@@ -1,9 +1,9 @@
 """From the rows that a policy wants to keep to a proposal that keeps the rules.
 
 A policy chooses the messages that matter. The functions here add what the rules demand: system
-messages, pins, the latest human message, the message to be answered, the task and messages with
-demands stay, and a tool round stays whole if one of its rows stays. ``keep_only`` and ``drop`` are
-for authors of policies of their own.
+messages, pins, the latest human message, the message to be answered, the thinking of an open tool
+loop, the task and messages with demands stay, and a tool round stays whole if one of its rows
+stays. ``keep_only`` and ``drop`` are for authors of policies of their own.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def decisions(
     human, last, pinned = visible.latest_human, visible.to_answer, visible.pinned
     kept = visible.insertions if insertions is None else insertions
     spoken = spoken_rows(visible, kept)
-    staying = {*wanted, *spoken, *pinned, *[row for row in (human, last) if row is not None]}
+    staying = {*wanted, *spoken, *pinned, *visible.loop_thinking}
+    staying.update([row for row in (human, last) if row is not None])
     left_out: tuple[Disposition, str] = ("dropped", gone)
     decided: Decisions = {}
     here = visible.groups_with(staying)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -137,18 +138,25 @@ def _bound_in(entries: list[Entry], generation: Generation) -> tuple[tuple[int, 
 
 
 def _open_answer(entries: list[Entry]) -> frozenset[int]:
-    """The messages of the last answer, if it has calls: their results are what is sent back."""
-    numbers: list[int] = []
-    calls = False
-    for entry in reversed(entries):
-        ref = entry.ref
-        own = entry.kind == "message" and isinstance(ref, MessageRef)
-        if isinstance(ref, MessageRef) and own and ref.facts.kind == "assistant":
-            numbers.append(ref.number)
-            calls = calls or bool(ref.facts.calls)
-        elif numbers:
-            break
-    return frozenset(numbers if calls else ())
+    """The messages of the last answer, if it has calls: their results are what is sent back.
+
+    Where none of them has thinking, the first message of its loop that has some, too.
+    """
+    own = [
+        entry.ref
+        for entry in reversed(entries)
+        if entry.kind == "message" and isinstance(entry.ref, MessageRef)
+    ]
+    is_answer = [ref.facts.kind == "assistant" for ref in own]
+    begin = next((place for place, answer in enumerate(is_answer) if answer), len(own))
+    end = next((place for place in range(begin, len(own)) if not is_answer[place]), len(own))
+    answer = own[begin:end]
+    if not any(ref.facts.calls for ref in answer):
+        return frozenset()
+    if not any(ref.facts.bound for ref in answer):
+        loop = takewhile(lambda ref: not ref.facts.human or ref.facts.results, own[end:])
+        answer += [ref for ref in loop if ref.facts.bound][-1:]
+    return frozenset([ref.number for ref in answer])
 
 
 def in_open_loop(layout: Layout) -> bool:

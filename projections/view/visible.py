@@ -162,8 +162,13 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     def open_round(self) -> frozenset[int]:
         """Rows of the tool round that the model has not answered yet; empty when there is none.
 
-        They must stay, but may be shortened.
+        They must stay, but may be shortened. So must the round with which its loop begins, if the
+        model thinks there and not in every answer (``loop_thinking``).
         """
+        return self._unanswered | self.loop_thinking
+
+    @cached_property
+    def _unanswered(self) -> frozenset[int]:
         facts, human = self.facts, self.latest_human
         for group in reversed(self.groups):
             if any(facts[row].kind == "assistant" for row in group.calls):
@@ -174,9 +179,30 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
         return frozenset()
 
     @cached_property
+    def loop_thinking(self) -> frozenset[int]:
+        """Rows of the round with the thinking that an open tool loop begins with, where a later
+        answer of the loop has none.
+
+        A model of manual thinking thinks once in a loop, and its API refuses one that begins
+        without. A person's words directly behind results are in the loop: the API takes both for
+        one message.
+        """
+        facts, answers, words = self.facts, list[int](), False
+        for row in reversed(self.conversation):
+            one = facts[row]
+            if one.kind == "assistant":
+                if not one.calls and (words or not answers):
+                    break
+                answers.append(row)
+            words = one.kind != "assistant" and not one.results
+        if not answers or not facts[answers[-1]].bound or all(facts[row].bound for row in answers):
+            return frozenset()
+        return frozenset(self.groups[self.group_at[answers[-1]]].rows)
+
+    @cached_property
     def open_loop(self) -> frozenset[int]:
         """Rows behind the latest human message while its tool loop is open; else none."""
-        if not self.open_round:
+        if not self._unanswered:
             return frozenset()
         human = self.latest_human
         return frozenset(range(0 if human is None else human + 1, len(self.messages)))

@@ -33,35 +33,14 @@ from pydantic_ai.providers.openai import OpenAIProvider  # noqa: E402
 from eventctx.adapters.openai_agents import AgentsSession  # noqa: E402
 from eventctx.adapters.pydantic_ai import Eventctx  # noqa: E402
 from eventctx.engine import Engine, open_engine  # noqa: E402
-from eventctx.orchestrators.protocol import ToolRequest  # noqa: E402
-from eventctx.testing import Reply  # noqa: E402
 from eventctx.testing.strict_provider import strict_provider  # noqa: E402
+from tests.long_run import KINDS, Model  # noqa: E402
 
 agents.set_tracing_disabled(True)
 
 TURNS = 12
 SMALL: dict[str, Any] = {"max_tokens": 6_000, "reserve_tokens": 0}
 Ask = Callable[[str], Awaitable[Any]]
-
-
-def replies() -> Callable[[Any], Reply]:
-    """Thinking, then calls at once of which some fail, then an answer; each turn anew."""
-    count = 0
-
-    def reply(request: Any) -> Reply:
-        nonlocal count
-        count += 1
-        thinking = f"Step {count}. " + "hm " * 40
-        if count % 3 == 0:
-            return Reply(f"Answer {count}. " + "so " * 60, thinking=thinking)
-        second = "fail" if count % 5 == 0 else "read"
-        calls = [
-            ToolRequest(f"call_{count}_{place}", name, {"page": count})
-            for place, name in enumerate(("read", second))
-        ]
-        return Reply(calls=calls, thinking=thinking)
-
-    return reply
 
 
 def read(page: int) -> str:
@@ -117,14 +96,17 @@ async def of_pydantic_claude(engine: Engine, url: str, open_until: AsyncExitStac
 async def test_no_request_of_a_long_run_is_refused(
     host: Callable[[Engine, str, AsyncExitStack], Awaitable[Ask]],
 ) -> None:
+    model = Model()
+    kinds = [KINDS[name] for name in ("loops", "thinks once")]
     async with (
         open_engine("memory://") as engine,
-        strict_provider(replies()) as server,
+        strict_provider(model) as server,
         AsyncExitStack() as open_until,
     ):
         ask = await host(engine, server.url, open_until)
         for number in range(TURNS):
+            model.begin(kinds[number % len(kinds)], number)
             await ask(f"Question {number}: read and tell me. " + "please " * 20)
-        assert len(server.requests) == 3 * TURNS
+        assert len(server.requests) > 3 * TURNS
         assert server.refusals == []
         assert len((await engine.audit("s")).compactions) > 2

@@ -60,15 +60,23 @@ def round_of(number: int, result: str = LONG) -> list[dict[str, Any]]:
     ]
 
 
-async def looped(model: str | None, rounds: int = 6, **options: Any) -> list[list[Any]]:
-    """The views of a loop that is compacted again and again, one for each round."""
+async def looped(
+    model: str | None, rounds: int = 6, *, thinks: int = 99, **options: Any
+) -> list[list[Any]]:
+    """The views of a loop that is compacted again and again, one for each round.
+
+    The model thinks in the first ``thinks`` rounds.
+    """
     views = []
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=6_000, **options)
         await ctx.add_message({"role": "user", "content": "Read ten pages."})
         for number in range(rounds):
-            for row in round_of(number):
-                await ctx.add_message(row)
+            answer, result = round_of(number)
+            if number >= thinks:
+                del answer["content"][0]
+            await ctx.add_message(answer)
+            await ctx.add_message(result)
             views.append(await ctx.get_messages_for_request(model=model))
         assert (await engine.audit("s")).compactions
     return views
@@ -97,6 +105,34 @@ async def test_a_compaction_in_a_loop_leaves_the_newest_answer_its_thinking(
         request = {"model": MANUAL, "thinking": {"type": "enabled"}, "messages": view}
         broken = [one.rule for one in violations("anthropic", request)]
         assert "anthropic/loop-begins-with-thinking" not in broken
+
+
+@pytest.mark.parametrize("policy", ["workset", "ladder", "truncate", "simple", "token-budget"])
+@pytest.mark.parametrize("model", [MANUAL, None])
+async def test_a_loop_in_which_the_model_thinks_once_keeps_that_thought(
+    model: str | None, policy: str
+) -> None:
+    few = {"keep_recent": 3} if policy in ("truncate", "simple") else {}
+    for view in await looped(model, thinks=1, policy=policy, **few):
+        assert thinking_in(view) == ["page 0"]
+        request = {"model": MANUAL, "thinking": {"type": "enabled"}, "messages": view}
+        broken = [one.rule for one in violations("anthropic", request)]
+        assert "anthropic/loop-begins-with-thinking" not in broken
+
+
+async def test_a_loop_that_a_person_spoke_into_keeps_the_thought_that_it_began_with() -> None:
+    ask = {"role": "user", "content": "Read on."}
+    rows = [ask, *round_of(0), round_of(1)[0], round_of(1)[1], ask, *round_of(2), *round_of(3)]
+    for row in rows[3:]:
+        if row["role"] == "assistant":
+            del row["content"][0]
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=6_000)
+        for row in rows:
+            await ctx.add_message(row)
+        view = await ctx.get_messages_for_request(model=MANUAL)
+        assert (await engine.audit("s")).compactions
+    assert thinking_in(view) == ["page 0"]
 
 
 async def test_a_model_with_a_prefix_check_is_sent_no_thinking_behind_a_change() -> None:

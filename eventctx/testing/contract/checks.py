@@ -127,6 +127,11 @@ CHECKS: Final = (
         _HOSTS, thinking.thinking,
     ),
     Check(
+        "open_thinking", "required",
+        "The thinking before an open tool call outlives a compaction",
+        _HOSTS, thinking.open_thinking, (*_READY, "thinking"),
+    ),
+    Check(
         "told", "required", "No compaction is silent: an event tells of it",
         _OBSERVABILITY, telling.told, (*_READY, "compacts"),
     ),

@@ -1,4 +1,4 @@
-"""The check of thinking in requests: its API takes it back only as it came."""
+"""The checks of thinking in requests: its API takes it back only as it came."""
 
 from __future__ import annotations
 
@@ -46,6 +46,17 @@ async def thinking(subject: Subject) -> None:
     await _continued(subject, rows, ROOMY, before=len(rows))
     for budget in BUDGETS:
         await _continued(subject, rows, budget, before=len(rows) - 3)
+
+
+async def open_thinking(subject: Subject) -> None:
+    """A compaction that falls inside a tool loop leaves the thinking that the loop is at.
+
+    Same section: the next message "MUST include thinking with signature". The model is not named
+    here, so a context cannot know it for one that takes no thinking back after a change.
+    """
+    rows = _thoughtful(ROUNDS)
+    for budget in BUDGETS:
+        await _continued(subject, rows, budget, before=len(rows))
 
 
 async def _continued(subject: Subject, rows: list[Row], budget: int, before: int) -> None:

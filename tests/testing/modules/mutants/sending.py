@@ -254,6 +254,23 @@ def drops_thinking_wherever_it_compacts(base: Any) -> Any:
     return sending(lambda view: [_blocks(row, silent) for row in view])(base)
 
 
+@breaks("open_thinking")
+def drops_the_thinking_before_its_first_compaction(base: Any) -> Any:
+    class Mutant(base):
+        behind: Any = None
+
+        async def get_messages_for_request(self, token_budget=None, provider=None) -> Rows:
+            view = await super().get_messages_for_request(token_budget, provider)
+            kept = await self.get_messages()
+            if self.behind is None and len(str(view)) >= len(str(kept)):
+                return view
+            if self.behind is None:
+                self.behind = [block for row in kept for block in _thoughts(row)]
+            return [_blocks(row, lambda one: None if one in self.behind else one) for row in view]
+
+    return Mutant
+
+
 @breaks("thinking")
 def sends_texts_for_blocks(base: Any) -> Any:
     def flat(row: Row) -> Row:
@@ -269,3 +286,9 @@ def _blocks(row: Row, change: Any) -> Row:
     if not isinstance(content, list):
         return row
     return {**row, "content": [new for block in content if (new := change(block)) is not None]}
+
+
+def _thoughts(row: Row) -> list[Any]:
+    content = row.get("content")
+    blocks = content if isinstance(content, list) else ()
+    return [block for block in blocks if block.get("type") == "thinking"]

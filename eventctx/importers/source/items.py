@@ -187,6 +187,14 @@ class CompactionItem(msgspec.Struct, frozen=True):
     took: int | None = None
 
 
+class Undone(msgspec.Struct, frozen=True):
+    """The messages in these places leave the conversation: a person, or the program, undid them."""
+
+    line: int
+    time: int | None
+    places: frozenset[int]
+
+
 class Branched(msgspec.Struct, frozen=True):
     """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
@@ -257,6 +265,7 @@ Item = (
     | RecordedRequest
     | CallEnded
     | CompactionItem
+    | Undone
     | Branched
     | Linked
     | Raw

@@ -15,12 +15,14 @@ File order is the order of the transcript, but for a line that waited for the on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines
+from eventctx.importers.formats.claude.cleared import ResultPlaces, cleared_by_provider
 from eventctx.importers.formats.claude.order import LineOrder, WaitingRow
 from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.formats.claude.route import Route
@@ -45,6 +47,7 @@ from eventctx.importers.source.items import (
     Linked,
     MessageItem,
     Raw,
+    ResultsCleared,
     Session,
     TurnBegan,
     TurnMeasured,
@@ -54,6 +57,7 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
+    count,
     list_or_empty,
     not_understood,
     object_or_empty,
@@ -91,7 +95,10 @@ _decode_progress: Final = msgspec.json.Decoder(_Progress).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
-    return parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
+    try:
+        yield from parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
+    finally:
+        conversation.results.close()
 
 
 def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
@@ -119,6 +126,7 @@ class _Conversation:
         self.last_id: object = None
         self.ids: set[int] = set()
         self.route = Route()
+        self.results = ResultPlaces()
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
@@ -139,7 +147,8 @@ class _Conversation:
                 message = item.message
                 answer = message["role"] == "assistant" and message.get("model") != _SYNTHETIC
                 human = item.facts is not None and item.facts.human
-                self.route.place(item.line, message, spoken=answer or human)
+                place = self.route.place(item.line, message, spoken=answer or human)
+                self.results.add(place, message)
             yield item
 
     def _row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -257,9 +266,28 @@ class _Conversation:
             return (raw, *self._close(), *self._delivered(line), *measured)
         if row.subtype in _ENDS_TURN:
             return (raw, *self._close(), *self._delivered(line))
+        if row.subtype == "microcompact_boundary":
+            return chain((raw,), self._microcompacted(line, row))
         if row.retractedMessageUuids:
-            return (raw, *self._retracted(line, row))
+            return chain((raw,), self._retracted(line, row))
         return (raw,)
+
+    def _microcompacted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
+        yield from self._close()
+        yield from self._delivered(line)
+        facts = object_or_empty(row.microcompactMetadata)
+        how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
+        calls = list_or_empty(facts.get("compactedToolIds"))
+        yield from self._cleared(line, time_of(row), how, calls, count(facts.get("preTokens")))
+
+    def _cleared(
+        self, line: int, time: int | None, how: str, calls: list[Any], tokens: int = 0
+    ) -> Iterator[Item]:
+        """The step that clears the results of ``calls``, as far as the conversation has them."""
+        if found := self.results.cleared(calls):
+            places = tuple(sorted(found))
+            messages = tuple([found[place] for place in places])
+            yield ResultsCleared(line, time, how, places, messages, tokens or None)
 
     def _retracted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
@@ -278,25 +306,20 @@ class _Conversation:
             self.route.enter(row.uuid, row.parentUuid, line, api_error=True)
             return (Raw(line, "assistant.api_error", data),)
         if repaired:
-            return (
-                Raw(line, f"{row.type}.repaired", data),
-                Warned(line, repaired),
-                *self._message(line, row, message),
-            )
+            kept = (Raw(line, f"{row.type}.repaired", data), Warned(line, repaired))
+            return chain(kept, self._message(line, row, message))
         envelope = envelope_of(data, sliced)
         kind = f"{row.type}.envelope" if envelope is not None else row.type
         raw = Raw(line, kind, data if envelope is None else envelope)
-        return (raw, *self._message(line, row, message, encoded))
+        # Lazily: what came before must be in the conversation when the rest is asked for.
+        return chain((raw,), self._message(line, row, message, encoded))
 
     def _message(
         self, line: int, row: ClaudeRow, message: dict[str, Any], data: bytes | None = None
     ) -> Iterable[Item]:
         time = time_of(row)
         if row.type == "assistant":
-            items = self._assistant(line, time, row, message, data)
-            first = line if self.open is None else self.open.line
-            self.route.enter(row.uuid, row.parentUuid, first, message=True)
-            return items
+            return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
             self.route.compacted(line)
             self.route.enter(row.uuid, row.parentUuid, line, message=True)
@@ -357,35 +380,39 @@ class _Conversation:
         row: ClaudeRow,
         message: dict[str, Any],
         data: bytes | None,
-    ) -> Iterable[Item]:
-        if message.get("model") == _SYNTHETIC:
-            return (*self._close(), MessageItem(line, time, message))
+    ) -> Iterator[Item]:
+        """The items of a line of an answer. It belongs to the answer's first line on the route."""
         answer_id = message.get("id")
-        items: list[Item] = []
-        if self.open is not None and self.open.id == answer_id and answer_id is not None:
-            items.extend(self.open.join(line, time, message))
-        elif answer_id is not None and answer_id == self.last_id:
-            # More lines of a message that looked complete: kept, but no second call.
-            items.extend(self._close())
-            items.append(MessageItem(line, time, message))
-            return items
-        else:
-            items.extend(self._close())
-            items.extend(self._delivered(line))
-            self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
-            self.open.copied = isinstance(answer_id, str) and hash(answer_id) in self.ids
+        named = answer_id is not None
+        if named and self.open is not None and self.open.id == answer_id:
+            self.route.enter(row.uuid, row.parentUuid, self.open.line, message=True)
+            yield from self.open.join(line, time, message)
+            if self.open.complete:
+                yield from self._close()
+            return
+        self.route.enter(row.uuid, row.parentUuid, line, message=True)
+        yield from self._close()
+        if message.get("model") == _SYNTHETIC or (named and answer_id == self.last_id):
+            # More lines of a message that looked complete are kept, but are no second call.
+            yield MessageItem(line, time, message)
+            return
+        yield from self._delivered(line)
+        self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
+        self.open.copied = isinstance(answer_id, str) and hash(answer_id) in self.ids
         if self.open.complete:
-            items.extend(self._close())
-        return items
+            yield from self._close()
 
-    def _close(self) -> Iterable[Item]:
+    def _close(self) -> Iterator[Item]:
         answer, self.open = self.open, None
         if answer is None:
-            return ()
+            return
+        if number := cleared_by_provider(answer.message):
+            calls = self.results.oldest(number)
+            yield from self._cleared(answer.line, None, "clear_tool_uses", calls)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))
-        return answer.items()
+        yield from answer.items()
 
     # -- the end ---------------------------------------------------------------------------------
 

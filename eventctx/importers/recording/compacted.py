@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.track import Content
-from eventctx.importers.source.items import CompactionItem, Undone
+from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
     TAKEN_BACK,
@@ -135,6 +135,29 @@ def taken_back(
         return None
     plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
     return Compacted(view, plan, (), source_format, strategy=TAKEN_BACK)
+
+
+def cleared(
+    view: ViewState,
+    item: ResultsCleared,
+    stored: Sequence[Stored],
+    source_format: str,
+    places: Places,
+) -> Compacted:
+    """A step that sends shorter messages, ``stored``, in the places of others."""
+    numbers = [places.number(place) for place in item.places]
+    plan = _edited(
+        view,
+        dict.fromkeys(numbers, ("shortened", STRATEGY)),
+        tuple([Shortening(number, body) for body, number in enumerate(numbers)]),
+    )
+    return Compacted(
+        view,
+        plan,
+        [one.content for one in stored],
+        _named(source_format, item.trigger),
+        recorded=item.tokens_before,
+    )
 
 
 def _edited(

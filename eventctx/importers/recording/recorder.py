@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.importers.recording.compacted import Compacted, compacted, taken_back
+from eventctx.importers.recording.compacted import Compacted, cleared, compacted, taken_back
 from eventctx.importers.recording.contents import (
     Stored,
     Unstorable,
@@ -39,6 +39,7 @@ from eventctx.importers.source.items import (
     Raw,
     RecordedContent,
     RecordedRequest,
+    ResultsCleared,
     Session,
     TurnBegan,
     TurnEnded,
@@ -130,6 +131,7 @@ class Recorder:
             CallEnded: self._call_ended,
             CompactionItem: self._compaction,
             Undone: self._taken_back,
+            ResultsCleared: self._cleared,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -423,6 +425,15 @@ class Recorder:
         await self._end_call(None)
         step = taken_back(self._view, item, self._format, self._places)
         if step is not None:
+            await self._planned(step, item.time)
+
+    async def _cleared(self, item: ResultsCleared) -> None:
+        await self._end_call(None)
+        self.counts.compactions += 1
+        stored, unstorable = contents_of(item.line, item.messages)
+        await self._not_stored(*unstorable)
+        if not unstorable:
+            step = cleared(self._view, item, stored, self._format, self._places)
             await self._planned(step, item.time)
 
     async def _branched(self, item: Branched) -> None:

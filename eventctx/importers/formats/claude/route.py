@@ -100,8 +100,8 @@ class Route:
         self._prompts = []
         self._calls.clear()
 
-    def place(self, line: int, message: dict[str, Any], *, spoken: bool) -> None:
-        """Take the next message; ``spoken``: it is an answer, or a person's."""
+    def place(self, line: int, message: dict[str, Any], *, spoken: bool) -> int:
+        """Take the next message and return its place; ``spoken``: an answer, or a person's."""
         call_line = _NONE
         for block in list_or_empty(message.get("content")):
             one = object_or_empty(block)
@@ -112,6 +112,7 @@ class Route:
         self._message_lines.append(line)
         self._call_lines.append(call_line)
         self._marks.append(_SPOKEN if spoken else 0)
+        return len(self._marks) - 1
 
     # -- what was taken back ---------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ KNOWN_KINDS: Final = frozenset(
         "pr-link",
         "tools-used",
         "system/compact_boundary",
+        "system/microcompact_boundary",
         "system/stop_hook_summary",
         "system/turn_duration",
         "system/local_command",
@@ -67,6 +68,7 @@ class ClaudeRow(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw()
     attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
+    microcompactMetadata: Any = None  # noqa: N815
     retractedMessageUuids: Any = None  # noqa: N815
     requestRef: Any = None  # noqa: N815
     durationMs: Any = None  # noqa: N815

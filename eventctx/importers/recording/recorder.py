@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.importers.recording.compacted import Compacted
+from eventctx.importers.recording.compacted import Compacted, cleared, compacted, taken_back
 from eventctx.importers.recording.contents import (
     Stored,
     Unstorable,
@@ -39,10 +39,12 @@ from eventctx.importers.source.items import (
     Raw,
     RecordedContent,
     RecordedRequest,
+    ResultsCleared,
     Session,
     TurnBegan,
     TurnEnded,
     TurnMeasured,
+    Undone,
     Waiting,
     Warned,
 )
@@ -128,6 +130,8 @@ class Recorder:
             RecordedRequest: self._sent_request,
             CallEnded: self._call_ended,
             CompactionItem: self._compaction,
+            Undone: self._taken_back,
+            ResultsCleared: self._cleared,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -401,17 +405,36 @@ class Recorder:
         self.counts.last_compaction = item.time or self.counts.last_compaction
         stored, unstorable = contents_of(item.line, item.messages)
         await self._not_stored(*unstorable)
-        step = Compacted(self._view, item, stored, self._format, self._places, self._compactions)
-        ids = self._cycle.ids.child(self._ids.new_span(events.PreCompact))
-        await self._put(step.before(), item.time, ids)
-        await self.raw.match(needed=True)
-        self._compactions.append(self._track.position)
+        step = compacted(self._view, item, stored, self._format, self._places, self._compactions)
         self._resent = item.resent
-        event = step.after(self._track.stream, self._track.position)
-        record = await self._put(event, item.time, ids, tuple(step.contents))
+        record = await self._planned(step, item.time)
+        self._compactions.append(record.position)
         if not unstorable:
             for index, message in enumerate(item.messages):
                 self._noted.add(None, record, index, message)
+
+    async def _planned(self, step: Compacted, time: int | None) -> Record:
+        """Record a plan; returns the record that carries it."""
+        ids = self._cycle.ids.child(self._ids.new_span(events.PreCompact))
+        await self._put(step.before(), time, ids)
+        await self.raw.match(needed=True)
+        event = step.after(self._track.stream, self._track.position)
+        return await self._put(event, time, ids, tuple(step.contents))
+
+    async def _taken_back(self, item: Undone) -> None:
+        await self._end_call(None)
+        step = taken_back(self._view, item, self._format, self._places)
+        if step is not None:
+            await self._planned(step, item.time)
+
+    async def _cleared(self, item: ResultsCleared) -> None:
+        await self._end_call(None)
+        self.counts.compactions += 1
+        stored, unstorable = contents_of(item.line, item.messages)
+        await self._not_stored(*unstorable)
+        if not unstorable:
+            step = cleared(self._view, item, stored, self._format, self._places)
+            await self._planned(step, item.time)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)

@@ -187,6 +187,28 @@ class CompactionItem(msgspec.Struct, frozen=True):
     took: int | None = None
 
 
+class Undone(msgspec.Struct, frozen=True):
+    """The messages in these places leave the conversation: a person, or the program, undid them."""
+
+    line: int
+    time: int | None
+    places: frozenset[int]
+
+
+class ResultsCleared(msgspec.Struct, frozen=True):
+    """The messages in these places are sent as ``messages`` from here on, one for each place.
+
+    ``trigger`` and ``tokens_before`` as in ``CompactionItem``.
+    """
+
+    line: int
+    time: int | None
+    trigger: str
+    places: tuple[int, ...]
+    messages: tuple[dict[str, Any], ...]
+    tokens_before: int | None = None
+
+
 class Branched(msgspec.Struct, frozen=True):
     """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
@@ -257,6 +279,8 @@ Item = (
     | RecordedRequest
     | CallEnded
     | CompactionItem
+    | Undone
+    | ResultsCleared
     | Branched
     | Linked
     | Raw

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -19,6 +19,10 @@ Disposition = Literal["kept", "shortened", "summarised", "dropped", "merged"]
 """How a view treats a message. ``merged``: another message with the same content replaces it."""
 
 InsertionKind = Literal["system_prompt", "memory", "notice", "summary"]
+
+TAKEN_BACK: Final = "taken_back"
+"""The reason code of what a person or a program undid, and the strategy of the plan that drops it:
+such a plan of an imported file is no compaction."""
 
 REASONS: dict[str, str] = {
     "system": "system and developer messages always stay",
@@ -47,6 +51,7 @@ REASONS: dict[str, str] = {
     "summary": "a summary stands for it",
     "restored": "brought back on request",
     "imported": "the imported file says so",
+    TAKEN_BACK: "taken back: a person went back, or the program withdrew it",
 }
 """Every reason code that a plan of this release may hold, with its text for a reader."""
 

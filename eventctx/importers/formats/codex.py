@@ -10,11 +10,13 @@ outputs) or at the next item sent to the model, whichever comes first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.importers.formats.codex_events import SPOKEN, EventMessages
+from eventctx.importers.formats.codex_turns import Turns
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -82,6 +84,7 @@ _EVENTS: Final = frozenset(
         "sub_agent_activity",
         "task_complete",
         "task_started",
+        "thread_rolled_back",
         "thread_goal_updated",
         "thread_settings_applied",
         "token_count",
@@ -117,7 +120,8 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
     rollout = _Rollout(name)
-    return parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
+    items = parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
+    return map(rollout.turns.see, items)
 
 
 class _Rollout:
@@ -129,6 +133,7 @@ class _Rollout:
         self.provider: str | None = None
         self.window: int | None = None
         self.events = EventMessages()
+        self.turns = Turns()
         self.line = 0
 
     def row(self, line: int, data: bytes, row: RolloutRow) -> Iterable[Item]:
@@ -138,7 +143,7 @@ class _Rollout:
         if row.type == "session_meta":
             return self._meta(line, time, data, row)
         begin: list[Item] = [] if self.begun else [self._begin(line, time, self.name)]
-        return begin + list(self._items(line, time, data, row))
+        return chain(begin, self._items(line, time, data, row))
 
     def _begin(self, line: int, time: int | None, session: str) -> Session:
         self.begun = True
@@ -247,12 +252,21 @@ class _Rollout:
                 if self.events.answered:
                     yield from self._unrepeated(line)
                 yield from self._close(line, time, usage)
+        elif event == "thread_rolled_back":
+            yield from self._unrepeated(line)
+            self.events.end_turn()
+            yield from self._close(line, time)
+            payload, _ = _value(row.payload)
+            number = count(object_or_empty(payload).get("num_turns"))
+            yield from self.turns.take_back(line, time, number)
         elif event == "task_started":
+            self.turns.begin()
             payload, _ = _value(row.payload)
             self.window = count(object_or_empty(payload).get("model_context_window")) or self.window
         elif event in ("task_complete", "turn_aborted"):
             yield from self._unrepeated(line)
             self.events.end_turn()
+            self.turns.end()
             yield from self._close(line, time)
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
 
 from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
-from eventctx.importers.source.items import CompactionItem
+from eventctx.importers.recording.track import Content
+from eventctx.importers.recording.undone import PutIn
+from eventctx.importers.source.items import CompactionItem, TakenBack
 from eventctx.log import events
-from eventctx.log.plan import Disposition, Insertion, Plan, Run, joined, numbers_in
+from eventctx.log.plan import (
+    TAKEN_BACK,
+    Disposition,
+    Insertion,
+    Plan,
+    Run,
+    Shortening,
+    joined,
+    numbers_in,
+    runs_by_number,
+)
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
 from eventctx.messages.ordered_diff import runs_of_numbers
@@ -20,45 +34,40 @@ STRATEGY = "imported"
 
 
 class Compacted:
-    """The events of a compaction, made from the view before it and the messages that replaced it.
+    """The events of a plan that the file of another program tells of, made from the view before it.
 
-    ``stored`` are those messages, as far as they can be stored; ``earlier`` are the positions of
-    the file's compactions before this one.
+    ``contents`` are the plan's bodies, ``recorded`` the tokens before it as the program counted
+    them, ``took`` its nanoseconds.
     """
 
     def __init__(
         self,
         view: ViewState,
-        item: CompactionItem,
-        stored: Sequence[Stored],
-        source_format: str,
-        places: Places,
-        earlier: Sequence[int],
+        plan: Plan,
+        contents: Sequence[Content],
+        requested_by: str,
+        *,
+        strategy: str = STRATEGY,
+        recorded: int | None = None,
+        took: int = 0,
     ) -> None:
-        self.contents = [one.content for one in stored]
+        self.contents = contents
         self._view = view
-        self._requested_by = f"{source_format}:{item.trigger}" if item.trigger else source_format
-        self._recorded = item.tokens_before
-        self._took = item.took or 0
+        self.plan = plan
+        self._requested_by = requested_by
+        self._strategy = strategy
+        self._recorded = recorded
+        self._took = took
         # Estimated as requests are, so that a compaction compares with the requests around it.
         self._scale = calibration.scale(view.calibration)
         _, self._messages, counted = view.layout.measure()
         self._tokens = self._scale.tokens(counted)
-        stays = _stays(item, places, {one.facts.role for one in stored})
-        runs, gone = _runs(view, stays, "summarised" if stored else "dropped")
-        put_in = _put_in(item, places, gone, len(stored))
-        if item.parts:
-            runs = _dropped_beside(
-                runs, numbers_in([run for one in put_in for run in one.stands_for])
-            )
-        insertions = [*_standing(view, {earlier[one] for one in item.standing}), *put_in]
-        self._plan = Plan(view.next_number - 1, tuple(runs), (), tuple(insertions))
 
     def before(self) -> events.PreCompact:
         """Make the event of the beginning."""
         return events.PreCompact(
             trigger="imported",
-            strategy=STRATEGY,
+            strategy=self._strategy,
             strategy_version=1,
             tokens=self._tokens,
             messages=self._messages,
@@ -71,12 +80,12 @@ class Compacted:
         record = Record(
             stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
         )
-        view = planned.apply_plan(self._view, self._plan, record)
+        view = planned.apply_plan(self._view, self.plan, record)
         _, messages, counted = view.layout.measure()
         return events.PostCompact(
             outcome="applied",
             trigger="imported",
-            strategy=STRATEGY,
+            strategy=self._strategy,
             strategy_version=1,
             tokens_before=self._tokens,
             tokens_after=self._scale.tokens(counted),
@@ -85,11 +94,95 @@ class Compacted:
             estimator=self._view.estimator.name,
             factor=self._scale.factor,
             reserve=self._scale.reserve,
-            plan=self._plan,
+            plan=self.plan,
             duration=self._took,
             requested_by=self._requested_by,
             tokens_recorded=self._recorded,
         )
+
+
+def compacted(
+    view: ViewState,
+    item: CompactionItem,
+    stored: Sequence[Stored],
+    source_format: str,
+    places: Places,
+    earlier: Sequence[int],
+) -> Compacted:
+    """A compaction whose messages, as far as they can be stored, are ``stored``.
+
+    ``earlier`` are the positions of the file's compactions before this one.
+    """
+    stays = _stays(item, places, {one.facts.role for one in stored})
+    runs, gone = _runs(view, stays, "summarised" if stored else "dropped")
+    put_in = _put_in(item, places, gone, len(stored))
+    if item.parts:
+        runs = _dropped_beside(runs, numbers_in([run for one in put_in for run in one.stands_for]))
+    insertions = [*_standing(view, {earlier[one] for one in item.standing}), *put_in]
+    return Compacted(
+        view,
+        Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
+        [one.content for one in stored],
+        _named(source_format, item.trigger),
+        recorded=item.tokens_before,
+        took=item.took or 0,
+    )
+
+
+def taken_back(
+    view: ViewState,
+    item: TakenBack,
+    source_format: str,
+    places: Places,
+    undone: Collection[int] = (),
+    again: PutIn = PutIn(),  # noqa: B008 - it is frozen
+) -> Compacted | None:
+    """A step back in the conversation, which leaves messages; None if the view holds none.
+
+    ``undone`` are the positions of the plans that hold no longer; ``again`` is what stood in the
+    view before them.
+    """
+    gone = {places.number(place) for place in item.places}
+    if not any(ref.number in gone for ref in view.layout.refs):
+        return None
+    plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
+    if undone:
+        standing = [one for one in plan.insertions if one.at not in undone]
+        plan = msgspec.structs.replace(plan, insertions=(*standing, *again.insertions))
+    return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
+
+
+def _edited(
+    view: ViewState,
+    changed: Mapping[int, tuple[Disposition, str]],
+    shortened: tuple[Shortening, ...] = (),
+) -> Plan:
+    """A plan that treats some messages so, and leaves all others and the insertions as they are."""
+    cut = {one.number for one in shortened}
+    kept = [
+        Shortening(ref.number, ref.index, ref.position)
+        for ref in view.layout.refs
+        if ref.shortened and ref.number not in cut and ref.number not in changed
+    ]
+    still = {one.number for one in kept}
+    decided: dict[int, tuple[Disposition, str]] = {
+        ref.number: changed.get(
+            ref.number, ("shortened" if ref.number in still else "kept", STRATEGY)
+        )
+        for ref in view.layout.refs
+    }
+    standing = _standing(view, {one.position for one in view.layout.insertions})
+    insertions = [one for one in standing if one.kind != "system_prompt"]
+    return Plan(
+        view.next_number - 1,
+        runs_by_number(decided),
+        (*kept, *shortened),
+        tuple(insertions),
+    )
+
+
+def _named(source_format: str, trigger: str | None) -> str:
+    return f"{source_format}:{trigger}" if trigger else source_format
 
 
 def _put_in(

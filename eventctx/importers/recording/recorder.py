@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.importers.recording.compacted import Compacted
+from eventctx.importers.recording.compacted import Compacted, compacted, taken_back
 from eventctx.importers.recording.contents import (
     Stored,
     Unstorable,
@@ -26,6 +26,7 @@ from eventctx.importers.recording.noted import NotedMessages
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.track import NO_IDS, Content, Track
+from eventctx.importers.recording.undone import UndoneCompactions, put_in
 from eventctx.importers.recording.wires import Wires
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
@@ -40,6 +41,7 @@ from eventctx.importers.source.items import (
     RecordedContent,
     RecordedRequest,
     Session,
+    TakenBack,
     TurnBegan,
     TurnEnded,
     TurnMeasured,
@@ -71,6 +73,9 @@ from eventctx.version import __version__
 
 _RECORDS_REQUESTS: Final = ("claude-code", "cassette", "tape")
 
+_UNDOES_COMPACTIONS: Final = ("codex",)
+"""Formats that can take a compaction back; of others nothing need be kept for that."""
+
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 
 
@@ -99,6 +104,7 @@ class Recorder:
         self._call_span = call_span or (None, None)
         self._view = request_view.initial()
         self._long = LongView()
+        self._undone = UndoneCompactions()
         self._ids = LineIds(key, track.stream)
         self._agent: str | None = None
         self._turn = TurnRecorder(self._ids.new_span)
@@ -128,6 +134,7 @@ class Recorder:
             RecordedRequest: self._sent_request,
             CallEnded: self._call_ended,
             CompactionItem: self._compaction,
+            TakenBack: self._taken_back,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -156,6 +163,7 @@ class Recorder:
     def close(self) -> None:
         """Give back what the recorder set aside on disk. It takes no item after that."""
         self._long.close()
+        self._undone.close()
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -401,17 +409,38 @@ class Recorder:
         self.counts.last_compaction = item.time or self.counts.last_compaction
         stored, unstorable = contents_of(item.line, item.messages)
         await self._not_stored(*unstorable)
-        step = Compacted(self._view, item, stored, self._format, self._places, self._compactions)
-        ids = self._cycle.ids.child(self._ids.new_span(events.PreCompact))
-        await self._put(step.before(), item.time, ids)
-        await self.raw.match(needed=True)
-        self._compactions.append(self._track.position)
+        step = compacted(self._view, item, stored, self._format, self._places, self._compactions)
         self._resent = item.resent
-        event = step.after(self._track.stream, self._track.position)
-        record = await self._put(event, item.time, ids, tuple(step.contents))
+        before = self._view.layout.refs
+        record = await self._planned(step, item.time)
+        if self._format in _UNDOES_COMPACTIONS:
+            after = {ref.number for ref in self._view.layout.refs}
+            put = put_in(step.plan.insertions, step.contents)
+            self._undone.keep(len(self._compactions), record.position, before, after, put)
+        self._compactions.append(record.position)
         if not unstorable:
             for index, message in enumerate(item.messages):
                 self._noted.add(None, record, index, message)
+
+    async def _planned(self, step: Compacted, time: int | None) -> Record:
+        """Record a plan; returns the record that carries it."""
+        ids = self._cycle.ids.child(self._ids.new_span(events.PreCompact))
+        await self._put(step.before(), time, ids)
+        await self.raw.match(needed=True)
+        event = step.after(self._track.stream, self._track.position)
+        return await self._put(event, time, ids, tuple(step.contents))
+
+    async def _taken_back(self, item: TakenBack) -> None:
+        await self._end_call(None)
+        back, undone, again = self._undone.undo(item.compactions)
+        if back:
+            # All return first, so that the plan says of each why it is not in view.
+            await self._put(events.Restored(messages=tuple(back)), item.time)
+        step = taken_back(self._view, item, self._format, self._places, undone, again)
+        if step is not None:
+            record = await self._planned(step, item.time)
+            if undone:
+                self._undone.stands_at(record.position)
 
     async def _branched(self, item: Branched) -> None:
         await self._end_call(None)

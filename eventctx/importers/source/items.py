@@ -187,6 +187,19 @@ class CompactionItem(msgspec.Struct, frozen=True):
     took: int | None = None
 
 
+class TakenBack(msgspec.Struct, frozen=True):
+    """The messages in these places leave the conversation: a person, or the program, undid them.
+
+    ``compactions`` are those of the file, counted from 0, that are undone with them: what these had
+    taken out returns, and what they had put in goes.
+    """
+
+    line: int
+    time: int | None
+    places: frozenset[int]
+    compactions: frozenset[int] = frozenset()
+
+
 class Branched(msgspec.Struct, frozen=True):
     """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
@@ -257,6 +270,7 @@ Item = (
     | RecordedRequest
     | CallEnded
     | CompactionItem
+    | TakenBack
     | Branched
     | Linked
     | Raw

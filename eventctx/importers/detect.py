@@ -18,6 +18,7 @@ from eventctx.importers.formats import (
     chat,
     claude_code,
     codex,
+    codex_base,
     context_persistent,
     mini_swe_agent,
     openhands,
@@ -42,11 +43,16 @@ def _no_others(path: Path) -> list[Parser]:
     return []
 
 
+def _only_its_own(path: Path, lines: Iterable[FileLine]) -> Iterable[FileLine]:
+    return lines
+
+
 class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
     ``called`` gives the name of a session whose lines do not name it. ``others`` gives a parser for
-    each further session of a file; they read the file as it is when they are made.
+    each further session of a file; they read the file as it is when they are made. ``whole`` adds
+    the lines of the session that are in another file.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Format(NamedTuple):
     called: Callable[[Path], str] = _own_name
     parse_folder: Parser | None = None
     others: Callable[[Path], list[Parser]] = _no_others
+    whole: Callable[[Path, Iterable[FileLine]], Iterable[FileLine]] = _only_its_own
 
 
 def _event_name(path: Path) -> str:
@@ -65,7 +72,7 @@ FORMATS: Final[dict[str, Format]] = {
     row.name: row
     for row in (
         Format(claude_code.NAME, "Claude Code session (JSONL)", claude_code.parse),
-        Format(codex.NAME, "Codex rollout (JSONL)", codex.parse),
+        Format(codex.NAME, "Codex rollout (JSONL)", codex.parse, whole=codex_base.with_base),
         Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse),
         Format(mini_swe_agent.NAME, "mini-swe-agent trajectory (.traj.json)", mini_swe_agent.parse),
         Format(pi.NAME, "pi session (JSONL)", pi.parse),

@@ -13,7 +13,7 @@ from eventctx.importers.detect import FORMATS, Format
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.growing_lines import GrowingLines
-from eventctx.importers.source.items import Item, Paused, Session
+from eventctx.importers.source.items import FileLine, Item, Paused, Session
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.source import Progress, Source
 from eventctx.importers.textless import problem_and_items
@@ -117,7 +117,7 @@ async def import_session(
         return run.complete or (track is not None and track.next is not None)
 
     parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
-    lines = source.lines()
+    lines: Iterable[FileLine] = chosen.whole(path, source.lines())
     if run.complete:
         # Nobody will write the rest of a half last line, so it is kept as it is.
         lines = (line._replace(terminated=True) for line in lines)

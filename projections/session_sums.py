@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.log.codec import decode_known
-from eventctx.log.events import ABOUT_A_SESSION
+from eventctx.log.events import ABOUT_A_SESSION, takes_back
 from eventctx.log.record import Record
 from eventctx.log.store import Address
 from eventctx.messages.facts import decode_facts
@@ -113,7 +113,7 @@ def told(sums: SessionSums, record: Record) -> SessionSums:
             }
             if sums.format is not None and figures.known != "prepared":
                 changes[figures.known] = getattr(sums, figures.known) + 1
-        case "context:post_compact" if event.outcome == "applied":
+        case "context:post_compact" if event.outcome == "applied" and not takes_back(event):
             changes["compactions"] = sums.compactions + 1
         case "usage:reported" if event.prepared == sums.prepared and event.prompt > 0:
             changes = {"tokens": event.prompt, "estimated": False}

@@ -12,6 +12,8 @@ import msgspec
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
 from eventctx.errors import StoreError
+from eventctx.log.codec import decode_event
+from eventctx.log.events import PostCompact, takes_back
 from eventctx.log.record import Record
 from eventctx.log.store import StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
@@ -82,6 +84,7 @@ class _Sums:
         self.messages = self.message_bytes = self.erased = 0
         self.compactions = self.tokens_saved = 0
         self.estimated = False
+        self._taken_back: set[int] = set()
         self.used: usage.UsageState = usage.initial()
         self._sizes = figures.initial()
         self._unread = unread
@@ -95,6 +98,8 @@ class _Sums:
         if kind == "context:message_added" or kind == "context:messages_set":
             self.messages += len(bodies)
             self.message_bytes += sum([len(body.data or b"") for body in bodies])
+        elif kind == "context:post_compact":
+            self._note_taken_back(record)
         elif kind == "usage:reported":
             self.used = unread.fold(usage.evolve, self.used, record)
             unread = self._told
@@ -103,10 +108,20 @@ class _Sums:
         if bodies:
             self.erased += sum([body.erased for body in bodies])
 
+    def _note_taken_back(self, record: Record) -> None:
+        event = decode_event(record)
+        if isinstance(event, PostCompact) and takes_back(event):
+            self._taken_back.add(record.position)
+
     def end(self, info: StreamInfo) -> None:
         """Add up a session, all of whose own records were taken."""
         found = figures.read(self._sizes)
-        applied = found.compactions.all().values()
+        applied = [
+            one
+            for position, one in found.compactions.all().items()
+            if position not in self._taken_back
+        ]
+        self._taken_back.clear()
         self.compactions += len(applied)
         self.tokens_saved += sum(one.taken_out for one in applied)
         self.estimated = self.estimated or any(one.estimated for one in applied)

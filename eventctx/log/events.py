@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from eventctx.log.plan import Insertion, Plan
+from eventctx.log.plan import TAKEN_BACK, Insertion, Plan
 from eventctx.log.wire import Injected, WireForm
 
 Trigger = Literal["threshold", "budget", "max_messages", "manual", "imported"]
@@ -381,6 +381,11 @@ class PostCompact(Event, frozen=True, tag="context:post_compact"):
     reserve: int = 0
     scores: int | None = None
     tokens_recorded: int | None = None
+
+
+def takes_back(event: PreCompact | PostCompact) -> bool:
+    """Whether the plan of an imported file drops what was undone, and is no compaction."""
+    return event.trigger == "imported" and event.strategy == TAKEN_BACK
 
 
 # Constant in size, and enough to derive the request's bytes again.

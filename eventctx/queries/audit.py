@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.log import notebook
+from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, numbering, usage
 from eventctx.projections.estimate_errors import EstimateErrors
@@ -15,6 +16,7 @@ from eventctx.queries.timelines.key_frames import key_frames, timeline_at
 class Audit(msgspec.Struct, frozen=True):
     """The audit of a session: a row per request, a row per compaction, the turns, and usage.
 
+    What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
     """
 
@@ -29,7 +31,9 @@ class Audit(msgspec.Struct, frozen=True):
         return notebook.line(
             f"Audit {self.session}:",
             notebook.counted(len(self.requests), "request"),
-            notebook.counted(len(self.compactions), "compaction"),
+            notebook.counted(
+                sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"
+            ),
             notebook.counted(len(self.turns), "turn"),
         )
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
-from eventctx.log.events import PreCompact
+from eventctx.log.events import PreCompact, takes_back
 from eventctx.log.plan import Plan, find, numbers_in
 from eventctx.log.record import Record
 from eventctx.projections import numbering
@@ -216,7 +216,9 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
             left: Any = run.disposition  # the message left the view: neither kept nor shortened
             into = _stands_for(ref, state.view) if left == "merged" else None
             changes.append(Change(ref.number, left, cause, reason, into))
-    compacted = state.compacted.append(record.position)
+    compacted = state.compacted
+    if not takes_back(event):
+        compacted = compacted.append(record.position)
     return _with(state, changes)._replace(plan=plan, planned=cause, compacted=compacted)
 
 

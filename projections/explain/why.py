@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from eventctx.log.plan import find
+from eventctx.log.plan import TAKEN_BACK, find
 from eventctx.messages.facts import Facts
 from eventctx.projections.explain.changes import (
     Cause,
@@ -71,6 +71,7 @@ GOVERNING: Final[dict[str, tuple[str, ...]]] = {
     "fits": ("budget", "target"),
     "restored": (),
     "imported": (),
+    TAKEN_BACK: (),
 }
 """The settings that govern each reason code, for any policy that has them. A code that is not here
 (a score, a summary, a custom one) is a policy's own, and all settings of the policy govern it."""

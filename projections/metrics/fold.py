@@ -164,7 +164,7 @@ def _erased(state: MetricState, record: Record, event: Event | Unknown) -> Metri
 
 
 def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
-    if not isinstance(event, events.PostCompact):
+    if not isinstance(event, events.PostCompact) or events.takes_back(event):
         return state
     strategy = {names.STRATEGY: _named(event.strategy)}
     outcome: Attributes = {names.COMPACTION_OUTCOME: event.outcome}

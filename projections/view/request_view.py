@@ -14,7 +14,7 @@ import msgspec
 
 from eventctx.log import events
 from eventctx.log.codec import decode_known
-from eventctx.log.events import Break, RequestPrepared
+from eventctx.log.events import Break, RequestPrepared, takes_back
 from eventctx.log.plan import Plan
 from eventctx.log.record import Record
 from eventctx.log.wire import WireForm
@@ -215,6 +215,8 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
         return state
     plan: Plan = event.plan
     after = apply_plan(state, plan, record)
+    if takes_back(event):
+        return after_compaction(after)._replace(breaks=with_break(state.breaks, "set"))
     if event.trigger == "imported":
         found = calibration.compacted(after.calibration, record.position)
         after = after._replace(calibration=found)

@@ -143,7 +143,8 @@ async def test_a_document_of_another_shape_is_an_error(tmp_path: Path) -> None:
 async def test_a_line_nested_too_deeply_is_kept_and_warned_about(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     deep = b'{"type":"user","sessionId":"s","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
-    path.write_bytes(ClaudeCode().user("one").data() + deep + ClaudeCode().user("two").data())
+    first, second = ClaudeCode().user("one").user("two").rows
+    path.write_bytes(jsonl([first]) + deep + jsonl([second]))
     store = MemoryStore()
     summary = await load(store, path)
     assert (summary.messages, summary.warned) == (2, 1)

@@ -62,14 +62,24 @@ def test_usage_is_the_sum_of_three_and_counted_once_per_id() -> None:
     call = of_type(found, ModelCall)[0]
     usage = call.usage
     assert (usage.output, usage.cache_read, usage.cache_write) == (99, 500, 40)
-    assert not call.output_exact
+    assert call.output_exact
 
 
-def test_an_output_count_is_exact_only_beside_a_stop_reason() -> None:
+def test_an_output_count_is_exact_beside_a_stop_reason() -> None:
     log = ClaudeCode().user("go").answer("m1", text("a"), stop_reason="end_turn", output=42)
     call = of_type(items_of(parse, log.data()), ModelCall)[0]
     assert call.usage.output == 42
     assert call.output_exact
+
+
+def test_an_output_count_is_exact_where_it_rose_on_a_later_line() -> None:
+    log = ClaudeCode().user("go")
+    for output in (3, 3, 410):
+        log.answer("m1", text("a"), output=output)
+    for _ in range(2):
+        log.answer("m2", text("b"), output=8)
+    found = of_type(items_of(parse, log.user("next").data()), ModelCall)
+    assert [(one.usage.output, one.output_exact) for one in found] == [(410, True), (8, False)]
 
 
 def test_what_a_later_line_of_an_id_replaces_is_kept_raw() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from eventctx.engine import Engine
 from eventctx.importers.formats.codex import parse
-from eventctx.importers.source.items import Raw, TakenBack
+from eventctx.importers.source.items import Raw, Undone
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import Codex, events, items_of, load, messages, of_type
@@ -127,5 +127,5 @@ def fields(run: Any) -> tuple[int, int, str, str]:
 def test_a_count_that_is_none_takes_nothing_back() -> None:
     log = says(Codex(), "oil", "oiled").event("thread_rolled_back", num_turns=None)
     found = items_of(parse, rolled_back(log, 0).data())
-    assert of_type(found, TakenBack) == []
+    assert of_type(found, Undone) == []
     assert [item.kind for item in of_type(found, Raw) if not item.understood] == []

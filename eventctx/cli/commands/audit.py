@@ -16,6 +16,7 @@ from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
+from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import ImportedFile
@@ -212,6 +213,9 @@ def _without_last_break(note: list[str | tuple[str, str]]) -> Note:
 
 def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
     """A compaction in words: trigger, and the view before and after."""
+    if row.strategy == TAKEN_BACK:
+        counts = f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}"
+        return [(f"↓ taken back {position_name(row.position)}: ", "bold red"), f"{counts}\n"]
     head = (f"↓ compaction {position_name(row.position)} ", "bold red")
     if row.outcome != "applied" or row.figures is None:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
@@ -228,7 +232,11 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
 
 
 def _summary(audit: Audit) -> str:
-    applied = [row.figures for row in audit.compactions if row.figures is not None]
+    applied = [
+        row.figures
+        for row in audit.compactions
+        if row.figures is not None and row.strategy != TAKEN_BACK
+    ]
     saved = sum(one.taken_out for one in applied)
     # A fork's audit has its parent's turns, too, so only turns with a request are counted.
     turns = {row.turn for row in audit.requests} - {None}

@@ -15,6 +15,7 @@ from eventctx.cli.output.rulings import (
     settings_in_words,
 )
 from eventctx.log.naming import message_name, position_name, ranges_name
+from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.explain.why import Reason
 from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.explain.answers import Explanation, StandIn
@@ -41,6 +42,8 @@ def verdict_of(answer: Explanation) -> str:
     """How the message stands in the view, in words."""
     if answer.left_out:
         return "in view, but not sent: its provider would refuse it"
+    if answer.ruling is not None and answer.ruling.reason == TAKEN_BACK:
+        return "not in view: taken back"
     return _VERDICTS[answer.standing]
 
 

@@ -24,6 +24,7 @@ IN_WORDS: Final[dict[ItemState, str]] = {
 }
 BY_IN_WORDS: Final[dict[LeftBy, str]] = {
     "compaction": "by a compaction",
+    "taken_back": "because they were taken back",
     "set": "by a set of the transcript",
     "clear": "by a clear of the transcript",
     "replaced": "for the host's own system prompt",

@@ -12,6 +12,7 @@ from rich.text import Text
 from eventctx.cli.output import figures, numbers
 from eventctx.cli.output.plain import minute_or, number
 from eventctx.cli.output.screen import Screen, styled
+from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.explain.why import SIZES, Reason
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def cause_in_words(cause: Cause, undated: int | None = None) -> str:
     when = f"{place_in_words(cause)}, {minute_or(cause.time, undated)}"
     if cause.compaction is None:
         return f"{_RECORDS.get(cause.type, cause.type)} at {when}"
+    if cause.compaction.strategy == TAKEN_BACK:
+        return f"a step back at {when}, as the imported file says"
     return f"the compaction at {when}: {compaction_in_words(cause.compaction)}"
 
 
@@ -96,7 +99,7 @@ def rule_in_words(ruling: Reason) -> str:
 def settings_in_words(ruling: Reason) -> str:
     """The settings that govern a rule, with their values at that time."""
     if not ruling.settings:
-        imported = ruling.reason == "imported"
+        imported = ruling.reason in ("imported", TAKEN_BACK)
         return "not in the imported file" if imported else "none govern this rule"
     return ", ".join(_setting(name, value) for name, value in ruling.settings.items())
 

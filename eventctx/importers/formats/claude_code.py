@@ -7,8 +7,9 @@ end of the file. No byte is lost: a line that the model never sees is yielded as
 a line that became a message, with ``"message":null``. There the second copy of each result
 (``toolUseResult``) is kept.
 
-File order is the order of the transcript. The ``parentUuid`` graph is kept but not followed:
-parallel results look like branches in it, and some parents are progress lines.
+File order is the order of the transcript, but for a line that waited for the one that it follows
+(``claude/order.py``). The ``parentUuid`` graph says what was taken back, where it is sound
+(``claude/route.py``). A line whose ``uuid`` came before is kept, and is no second message.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import msgspec
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines
+from eventctx.importers.formats.claude.order import LineOrder, WaitingRow
 from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
+from eventctx.importers.formats.claude.route import Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
     Boundary,
@@ -45,11 +48,13 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnMeasured,
+    Undone,
     Waiting,
     Warned,
     never,
 )
 from eventctx.importers.source.lines import (
+    list_or_empty,
     not_understood,
     object_or_empty,
     parse_rows,
@@ -67,6 +72,8 @@ the file: files that were read last (five at most), and reminders. Fitted on rec
 docs/explanation/tokens.md; later compactions are judged by the first."""
 
 _SYNTHETIC: Final = "<synthetic>"
+
+_NAMED: Final = ("user", "assistant", "system")
 
 _ENDS_TURN: Final = frozenset(("turn_duration", "stop_hook_summary", "compact_boundary"))
 
@@ -101,7 +108,7 @@ def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
 
 
 class _Conversation:
-    """The state from line to line; its size does not grow with the file."""
+    """The state from line to line; of the file it keeps the graph of its lines alone."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -110,6 +117,9 @@ class _Conversation:
         self.sidechain: bool | None = None
         self.open: AnswerLines | None = None
         self.last_id: object = None
+        self.ids: set[int] = set()
+        self.route = Route()
+        self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
         self.queue = MessageQueue()
@@ -118,6 +128,21 @@ class _Conversation:
     # -- the session's name ----------------------------------------------------------------------
 
     def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+        """The items of one line, and of those that waited for it."""
+        for one in self.order.taken(WaitingRow(line, data, row)):
+            yield from self._placed(self._row(*one))
+
+    def _placed(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, whose messages the route takes in their order."""
+        for item in items:
+            if isinstance(item, MessageItem):
+                message = item.message
+                answer = message["role"] == "assistant" and message.get("model") != _SYNTHETIC
+                human = item.facts is not None and item.facts.human
+                self.route.place(item.line, message, spoken=answer or human)
+            yield item
+
+    def _row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """The items of one line; the session is the first item as soon as a line names it."""
         if self.session is not None:
             return self._items(line, data, row)
@@ -149,8 +174,18 @@ class _Conversation:
             return self._progress(line, data, row)
         if row.isSidechain and self.sidechain is False:
             return (Raw(line, "sidechain", data),)
+        if kind in _NAMED and row.subtype != "compact_boundary" and self.route.knows(row.uuid):
+            # The program may name two boundaries alike, but no two other lines.
+            return self._repeated(line, data, row)
         if kind in ("user", "assistant"):
             return self._spoken(line, data, row)
+        self.route.enter(
+            row.uuid,
+            row.parentUuid,
+            line,
+            api_error=row.subtype == "api_error",
+            root=row.subtype == "compact_boundary",
+        )
         if kind in requests.KINDS:
             return self._sent(line, data, row)
         if kind in ("queue-operation", "attachment"):
@@ -158,6 +193,13 @@ class _Conversation:
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
+
+    def _repeated(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+        """A line that was written again; while its answer is open, its usage may have grown."""
+        message = object_or_empty(value_of(bytes(row.message)))
+        if row.type == "assistant" and self.open is not None and self.open.id == message.get("id"):
+            self.open.count_again(message)
+        return (Raw(line, f"{row.type}.repeated", data),)
 
     def _sent(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         (whole, value), items = requests.request_items(line, time_of(row), row.type, data)
@@ -215,7 +257,15 @@ class _Conversation:
             return (raw, *self._close(), *self._delivered(line), *measured)
         if row.subtype in _ENDS_TURN:
             return (raw, *self._close(), *self._delivered(line))
+        if row.retractedMessageUuids:
+            return (raw, *self._retracted(line, row))
         return (raw,)
+
+    def _retracted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
+        """The answers that the program took out of the conversation, after a refusal."""
+        yield from self._close()
+        named = list_or_empty(row.retractedMessageUuids)
+        yield from self._taken_back(line, time_of(row), self.route.of(named))
 
     def _spoken(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
@@ -225,6 +275,7 @@ class _Conversation:
             return not_understood(line, row.type, data, problem)
         if row.isApiErrorMessage:
             # Claude Code shows it to the user and removes it before the next request.
+            self.route.enter(row.uuid, row.parentUuid, line, api_error=True)
             return (Raw(line, "assistant.api_error", data),)
         if repaired:
             return (
@@ -242,8 +293,13 @@ class _Conversation:
     ) -> Iterable[Item]:
         time = time_of(row)
         if row.type == "assistant":
-            return self._assistant(line, time, row, message, data)
+            items = self._assistant(line, time, row, message, data)
+            first = line if self.open is None else self.open.line
+            self.route.enter(row.uuid, row.parentUuid, first, message=True)
+            return items
         if row.isCompactSummary:
+            self.route.compacted(line)
+            self.route.enter(row.uuid, row.parentUuid, line, message=True)
             told, self.boundary = self.boundary, Boundary()
             compaction = CompactionItem(
                 line,
@@ -255,21 +311,44 @@ class _Conversation:
                 took=told.took,
             )
             return (*self._close(), *self._delivered(line), compaction)
+        return self._said(line, time, row, message, data)
+
+    def _said(
+        self,
+        line: int,
+        time: int | None,
+        row: ClaudeRow,
+        message: dict[str, Any],
+        data: bytes | None,
+    ) -> Iterator[Item]:
+        """The items of a ``user`` line: a person's, a harness's, or results of tools."""
         self.queue.said(message)
         facts = None if row.by_harness else read_facts(message)
-        if facts is not None and facts.human:
-            before = (*self._close(), *self._delivered(line))
-            if any(part.kind == "result" for part in read_parts(message)):
-                # Results belong to the turn of their calls.
-                return (*before, MessageItem(line, time, message, facts=facts, data=data))
-            self.queue.begin_turn()
-            said = MessageItem(line, time, message, facts=facts, data=data)
-            return (*before, TurnBegan(line, time), said)
         item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts, data=data)
+        answers = any(part.kind == "result" for part in read_parts(message))
+        interrupts = harness.interrupts(message)
+        prompt = not (answers or interrupts or row.isMeta)
+        human = facts is not None and facts.human
+        if human or (prompt and self.route.leaves_turn(row.parentUuid)):
+            yield from self._close()
+            yield from self._delivered(line)
+        if human and not answers:
+            # Results belong to the turn of their calls.
+            self.queue.begin_turn()
+            yield TurnBegan(line, time)
+        if prompt and self.open is None:
+            yield from self._taken_back(line, time, self.route.left_by(row.parentUuid))
         if self.open is None:
-            return (item,)
-        self.open.held.append(item)
-        return self._close() if harness.interrupts(message) else ()
+            yield item
+        else:
+            self.open.held.append(item)
+            if interrupts:
+                yield from self._close()
+        self.route.enter(row.uuid, row.parentUuid, line, message=True, prompt=prompt)
+
+    def _taken_back(self, line: int, time: int | None, places: frozenset[int]) -> Iterator[Item]:
+        if places:
+            yield Undone(line, time, places)
 
     def _assistant(
         self,
@@ -294,6 +373,7 @@ class _Conversation:
             items.extend(self._close())
             items.extend(self._delivered(line))
             self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
+            self.open.copied = isinstance(answer_id, str) and hash(answer_id) in self.ids
         if self.open.complete:
             items.extend(self._close())
         return items
@@ -303,6 +383,8 @@ class _Conversation:
         if answer is None:
             return ()
         self.last_id = answer.id
+        if isinstance(answer.id, str):
+            self.ids.add(hash(answer.id))
         return answer.items()
 
     # -- the end ---------------------------------------------------------------------------------
@@ -314,6 +396,12 @@ class _Conversation:
                 yield Waiting(1, "no line names the session yet")
             elif self.waited:
                 yield self._begin(None, stem(self.name), None)
+        waits = self.order.first
+        if waits is not None and not ended():
+            yield Waiting(waits.line, "the line that it follows is not written yet")
+            return
+        for one in self.order.rest():
+            yield from self._placed(self._row(*one))
         first = self.queue.first
         if self.open is not None and not ended():
             yield Waiting(self.open.line, "the last answer may still grow")

@@ -15,8 +15,8 @@ from eventctx.importers.source.items import (
     CompactionItem,
     Item,
     MessageItem,
-    TakenBack,
     TurnBegan,
+    Undone,
 )
 
 
@@ -63,7 +63,7 @@ class Turns:
         """The task is over."""
         self._task, self._in_task = None, False
 
-    def take_back(self, line: int, time: int | None, number: int) -> Iterator[TakenBack]:
+    def take_back(self, line: int, time: int | None, number: int) -> Iterator[Undone]:
         """The item that takes the last turns out of the conversation, if there are any."""
         self.end()
         number = min(number, len(self._began))
@@ -71,7 +71,7 @@ class Turns:
             return
         start = self._began[-number]
         del self._began[-number:]
-        yield TakenBack(
+        yield Undone(
             line,
             time,
             frozenset(range(start.messages, self._now.messages)),

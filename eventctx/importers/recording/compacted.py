@@ -10,7 +10,7 @@ from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.track import Content
 from eventctx.importers.recording.undone import PutIn
-from eventctx.importers.source.items import CompactionItem, TakenBack
+from eventctx.importers.source.items import CompactionItem, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
     TAKEN_BACK,
@@ -131,7 +131,7 @@ def compacted(
 
 def taken_back(
     view: ViewState,
-    item: TakenBack,
+    item: Undone,
     source_format: str,
     places: Places,
     undone: Collection[int] = (),

@@ -41,10 +41,10 @@ from eventctx.importers.source.items import (
     RecordedContent,
     RecordedRequest,
     Session,
-    TakenBack,
     TurnBegan,
     TurnEnded,
     TurnMeasured,
+    Undone,
     Waiting,
     Warned,
 )
@@ -134,7 +134,7 @@ class Recorder:
             RecordedRequest: self._sent_request,
             CallEnded: self._call_ended,
             CompactionItem: self._compaction,
-            TakenBack: self._taken_back,
+            Undone: self._taken_back,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -430,7 +430,7 @@ class Recorder:
         event = step.after(self._track.stream, self._track.position)
         return await self._put(event, time, ids, tuple(step.contents))
 
-    async def _taken_back(self, item: TakenBack) -> None:
+    async def _taken_back(self, item: Undone) -> None:
         await self._end_call(None)
         back, undone, again = self._undone.undo(item.compactions)
         if back:

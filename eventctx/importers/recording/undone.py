@@ -60,6 +60,8 @@ class UndoneCompactions:
         """The messages that return, the positions of the plans that hold no longer, and the text
         of the newest one that still holds."""
         known = sorted(self._places.keys() & set(numbers))
+        if not known:
+            return [], set(), PutIn()
         steps = [self._read(number) for number in known]
         positions = {self._positions[number] for number in known}
         for number in known:

@@ -187,7 +187,7 @@ class CompactionItem(msgspec.Struct, frozen=True):
     took: int | None = None
 
 
-class TakenBack(msgspec.Struct, frozen=True):
+class Undone(msgspec.Struct, frozen=True):
     """The messages in these places leave the conversation: a person, or the program, undid them.
 
     ``compactions`` are those of the file, counted from 0, that are undone with them: what these had
@@ -270,7 +270,7 @@ Item = (
     | RecordedRequest
     | CallEnded
     | CompactionItem
-    | TakenBack
+    | Undone
     | Branched
     | Linked
     | Raw

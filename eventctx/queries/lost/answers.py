@@ -21,9 +21,9 @@ ItemState = Literal["whole", "shortened", "summary", "gone"]
 - ``summary``: no message in view has it, but the text of a summary in view mentions it;
 - ``gone``: neither."""
 
-LeftBy = Literal["compaction", "set", "clear", "replaced", "erased", "unanswered"]
-"""``replaced``: the host's own system prompt takes its place. ``unanswered``: it holds results of
-calls that are not in view."""
+LeftBy = Literal["compaction", "taken_back", "set", "clear", "replaced", "erased", "unanswered"]
+"""``taken_back``: the imported file says that it was undone. ``replaced``: the host's own system
+prompt takes its place. ``unanswered``: it holds results of calls that are not in view."""
 
 KINDS: tuple[ItemKind, ...] = ("instruction", "file", "command", "decision", "result")
 STATES: tuple[ItemState, ...] = ("gone", "summary", "shortened", "whole")

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from typing import Final
 
+from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.explain.changes import Change
 from eventctx.queries.lost.answers import LeftBy
 
@@ -18,7 +19,10 @@ _LEFT_BY: Final[dict[str, LeftBy]] = {
     "replaced": "replaced",
     "erased": "erased",
 }
-_KINDS: Final[tuple[LeftBy, ...]] = ("compaction", "set", "clear", "replaced", "erased")
+_KINDS: Final[tuple[LeftBy, ...]] = (
+    *("compaction", "set", "clear", "replaced", "erased"),
+    "taken_back",
+)
 
 
 class LeavingCauses:
@@ -43,8 +47,8 @@ class LeavingCauses:
 
     def read(self, changes: Iterable[Change]) -> None:
         """Take in the changes that came; records are never cut in two."""
-        for number, what, cause, _, _ in changes:
-            by = _LEFT_BY.get(what)
+        for number, what, cause, reason, _ in changes:
+            by = "taken_back" if reason == TAKEN_BACK else _LEFT_BY.get(what)
             if by is not None:
                 self._add(number, by, cause.position)
             self.count += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
-from eventctx.importers.source.lines import text_or_none, without
+from eventctx.importers.source.lines import count, object_or_empty, text_or_none, without
 from eventctx.importers.source.values import encode
 from eventctx.log.usage import ANTHROPIC, read_usage
 
@@ -32,14 +32,17 @@ class AnswerLines:
     ) -> None:
         """``request`` is the id of the sent request that it answers, if the line names it.
 
-        ``data`` is the message's encoding, if it was made.
+        ``data`` is the message's encoding, if it was made. ``copied`` is set for a copy of an
+        answer whose call was counted before.
         """
         self.line = line
         self.request = request
         self.time = time
         self.message = message
         self.id = message.get("id")
+        self.copied = False
         self.rest = without(message, "content")
+        self._first_output = _output_of(message)
         self._data = data
         self.held: list[Item] = []
 
@@ -54,6 +57,12 @@ class AnswerLines:
         self.time = time if self.time is None else max(self.time, time or 0)
         return () if rest == replaced else (Raw(line, "assistant.replaced", encode(replaced)),)
 
+    def count_again(self, message: dict[str, Any]) -> None:
+        """Take the usage of a line that was written again, if it counts more output."""
+        if _output_of(message) > _output_of(self.message):
+            self.message["usage"] = message["usage"]
+            self._data = None
+
     @property
     def complete(self) -> bool:
         """Whether the lines so far prove that no other follows."""
@@ -67,6 +76,10 @@ class AnswerLines:
     def items(self) -> Iterator[Item]:
         """The call, its answer, and the items that were held back."""
         message, line, time = self.message, self.line, self.time
+        if self.copied:
+            yield MessageItem(line, time, message, data=self._data)
+            yield from self.held
+            return
         yield ModelCall(
             line,
             None,
@@ -74,14 +87,20 @@ class AnswerLines:
             provider="anthropic",
             usage=read_usage(message.get("usage"), ANTHROPIC),
             finish_reason=text_or_none(message.get("stop_reason")),
-            # Only the line with the stop reason is written after the provider's final count.
-            output_exact=message.get("stop_reason") is not None,
+            # A line with a stop reason, or one whose count is above that of the first line, was
+            # written after the provider's final count.
+            output_exact=message.get("stop_reason") is not None
+            or _output_of(message) > self._first_output,
             response_id=text_or_none(self.id),
             sent=self.request,
         )
         yield MessageItem(line, time, message, data=self._data)
         yield CallEnded(line, time)
         yield from self.held
+
+
+def _output_of(message: dict[str, Any]) -> int:
+    return count(object_or_empty(message.get("usage")).get("output_tokens"))
 
 
 def _blocks(content: object) -> list[Any]:

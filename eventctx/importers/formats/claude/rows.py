@@ -32,6 +32,8 @@ KNOWN_KINDS: Final = frozenset(
         "system/turn_duration",
         "system/local_command",
         "system/api_error",
+        "system/api_refusal",
+        "system/model_refusal_fallback",
         "system/informational",
     )
 )
@@ -47,8 +49,10 @@ class ClaudeRow(msgspec.Struct):
 
     type: str = ""
     subtype: str | None = None
+    uuid: Any = None
+    parentUuid: Any = msgspec.UNSET  # noqa: N815 - the format's own name, as below
     timestamp: msgspec.Raw = msgspec.Raw()
-    sessionId: str | None = None  # noqa: N815 - the format's own name, as below
+    sessionId: str | None = None  # noqa: N815
     agentId: str | None = None  # noqa: N815
     isSidechain: bool | None = None  # noqa: N815
     isMeta: bool | None = None  # noqa: N815
@@ -63,6 +67,7 @@ class ClaudeRow(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw()
     attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
+    retractedMessageUuids: Any = None  # noqa: N815
     requestRef: Any = None  # noqa: N815
     durationMs: Any = None  # noqa: N815
 

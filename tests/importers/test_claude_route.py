@@ -1,0 +1,213 @@
+"""Claude Code's graph of lines: lines written twice, steps back, and lines out of order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from eventctx.engine import Engine
+from eventctx.importers.formats.claude.order import WINDOW
+from eventctx.importers.formats.claude_code import parse
+from eventctx.importers.source.items import ModelCall, Raw, Undone, Waiting
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import (
+    SESSION,
+    ClaudeCode,
+    call,
+    items_of,
+    jsonl,
+    load,
+    of_type,
+    raw_kinds,
+    records,
+    text,
+    texts,
+)
+
+Row = dict[str, Any]
+
+
+def linked(log: ClaudeCode, parents: dict[int, object] | None = None) -> list[Row]:
+    """The rows, each after the one before it but where ``parents`` names another by its index.
+
+    A value that is no index stands as it is.
+    """
+    rows = [dict(row) for row in log.rows]
+    for place, row in enumerate(rows):
+        parent = (parents or {}).get(place, place - 1 if place else None)
+        row["parentUuid"] = rows[parent]["uuid"] if isinstance(parent, int) else parent
+    return rows
+
+
+def told(rows: list[Row]) -> list[Any]:
+    return [one.get("content") for one in texts(items_of(parse, jsonl(rows), lambda: True))]
+
+
+def left(rows: list[Row]) -> list[list[int]]:
+    found = of_type(items_of(parse, jsonl(rows), lambda: True), Undone)
+    return [sorted(one.places) for one in found]
+
+
+def rewound() -> ClaudeCode:
+    log = ClaudeCode().user("pantry").answer("m1", text("jars"), stop_reason="end_turn")
+    log.user("red").answer("m2", text("red it is"), stop_reason="end_turn")
+    return log.user("blue").answer("m3", text("blue it is"), stop_reason="end_turn").user("on")
+
+
+async def viewed(rows: list[Row], tmp_path: Path) -> tuple[Engine, list[Any]]:
+    """An engine with the imported rows, and the contents of the last request."""
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(jsonl(rows))
+    store = MemoryStore()
+    await load(store, path, complete=True)
+    first = await records(store, SESSION)
+    assert (await load(store, path, complete=True)).added == 0
+    assert await records(store, SESSION) == first
+    engine = Engine(store)
+    last = (await engine.audit(SESSION)).requests[-1].position
+    view = await engine.request_view(SESSION, position=last)
+    return engine, [one["content"] for one in view.messages]
+
+
+# -- written twice -------------------------------------------------------------------------------
+
+
+def test_lines_of_one_uuid_are_one_message_and_one_call() -> None:
+    log = ClaudeCode().user("count").answer("m1", call("t1"), stop_reason="tool_use")
+    rows = linked(log.result("t1", "42").answer("m2", text("42"), stop_reason="end_turn"))
+    found = items_of(parse, jsonl([*rows, *rows]), lambda: True)
+    assert len(texts(found)) == 4
+    assert len(of_type(found, ModelCall)) == 2
+    assert raw_kinds(found)[4:] == [f"{row['type']}.repeated" for row in rows]
+
+
+def test_a_line_that_was_written_again_with_more_output_counts_that() -> None:
+    rows = linked(ClaudeCode().user("go").answer("m1", text("a"), output=3))
+    again = {**rows[1], "message": {**rows[1]["message"], "usage": {"output_tokens": 90}}}
+    (called,) = of_type(items_of(parse, jsonl([*rows, again]), lambda: True), ModelCall)
+    assert (called.usage.output, called.output_exact) == (90, True)
+
+
+def test_a_replayed_answer_under_a_new_uuid_is_no_second_call() -> None:
+    log = ClaudeCode().user("count").answer("m1", text("1"), stop_reason="end_turn")
+    log.user("more").answer("m2", text("2"), stop_reason="end_turn")
+    log.user("count").answer("m1", text("1"), stop_reason="end_turn")
+    log.user("more").answer("m2", text("2"), stop_reason="end_turn").user("and nuts?")
+    rows = linked(log, {4: None})
+    found = items_of(parse, jsonl(rows), lambda: True)
+    assert [one.response_id for one in of_type(found, ModelCall)] == ["m1", "m2"]
+    assert left(rows) == [[0, 1, 2, 3]]
+
+
+# -- taken back ----------------------------------------------------------------------------------
+
+
+async def test_a_prompt_that_a_person_took_back_is_in_no_later_view(tmp_path: Path) -> None:
+    log = rewound().answer("m4", text("done"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log, {4: 1}), tmp_path)
+    assert view == ["pantry", [text("jars")], "blue", [text("blue it is")], "on"]
+    why = await engine.why(SESSION, 3)
+    assert why.ruling is not None
+    assert (why.standing, why.ruling.reason) == ("dropped", "taken_back")
+    lost = await engine.lost(SESSION)
+    assert (lost.compactions, lost.messages.left_by) == (0, {"taken_back": 2})
+    audit = await engine.audit(SESSION)
+    assert [row.counts.dropped for row in audit.requests] == [0, 0, 2, 2]
+    assert sum(one.calls for one in audit.usage.values()) == 4
+    assert len(await engine.transcript(SESSION)) == 8
+    await engine.close()
+
+
+def test_an_edited_first_prompt_takes_all_before_it_back() -> None:
+    assert left(linked(rewound(), {4: None})) == [[0, 1, 2, 3]]
+
+
+def test_a_person_may_go_back_twice() -> None:
+    log = rewound().answer("m4", text("gone on"), stop_reason="end_turn").user("green")
+    assert left(linked(log, {4: 1, 8: 1})) == [[2, 3], [4, 5, 6, 7]]
+
+
+def test_what_hangs_on_a_command_after_a_step_back_is_behind_it() -> None:
+    log = ClaudeCode().user("pantry").answer("m1", text("jars"), stop_reason="end_turn")
+    log.user("red").answer("m2", text("red it is"), stop_reason="end_turn")
+    log.user("<command-name>/context</command-name>").user("blue")
+    assert left(linked(log, {4: 1})) == [[2, 3]]
+
+
+def test_parallel_results_are_no_branch() -> None:
+    log = ClaudeCode().user("go").answer("m1", call("t1")).answer("m1", call("t2"))
+    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn").user("next")
+    assert left(linked(log, {3: 1, 4: 2})) == []
+
+
+def test_a_retry_after_an_api_error_is_not_taken_back() -> None:
+    log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
+    log.system("api_error").system("stop_hook_summary").user("next")
+    log.answer("m2", text("on"), stop_reason="end_turn").user("last")
+    assert left(linked(log, {2: 0})) == []
+
+
+def test_a_parent_that_was_never_written_takes_nothing_back() -> None:
+    assert left(linked(rewound(), {4: "phantom"})) == []
+
+
+def test_a_root_behind_a_compaction_takes_nothing_back() -> None:
+    log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
+    log.system("compact_boundary").user("Summary", isCompactSummary=True).user("next")
+    log.answer("m2", text("on"), stop_reason="end_turn").user("last")
+    assert left(linked(log, {2: None, 4: None, 6: 1})) == []
+
+
+def test_lines_without_parents_are_in_file_order() -> None:
+    assert left(rewound().rows) == []
+
+
+async def test_an_answer_that_a_refusal_retracted_is_in_no_later_view(tmp_path: Path) -> None:
+    log = ClaudeCode().user("lock").answer("m1", text("first, file"), stop_reason="refusal")
+    log.system("model_refusal_fallback", retractedMessageUuids=["u2", "unknown"])
+    log.answer("m2", text("a locksmith can"), stop_reason="end_turn").user("thanks")
+    log.answer("m3", text("welcome"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    assert view == ["lock", [text("a locksmith can")], "thanks"]
+    assert (await engine.why(SESSION, 1)).ruling.reason == "taken_back"  # type: ignore[union-attr]
+    await engine.close()
+
+
+# -- out of order --------------------------------------------------------------------------------
+
+
+def early() -> list[Row]:
+    """A result (line 4) that was written before its call (line 6)."""
+    log = ClaudeCode().user("sign").answer("m1", call("t1"), stop_reason="tool_use")
+    log.result("t1", "OPEN").answer("m2", text("now"), stop_reason="tool_use")
+    log.answer("m2", call("t2"), stop_reason="tool_use").result("t2", "updated")
+    rows = linked(log.answer("m3", text("changed"), stop_reason="end_turn").user("thanks"))
+    return [*rows[:3], rows[5], *rows[3:5], *rows[6:]]
+
+
+def test_a_result_that_was_written_before_its_call_follows_it() -> None:
+    found = items_of(parse, jsonl(early()), lambda: True)
+    contents = [message["content"] for message in texts(found)]
+    assert contents[3] == [text("now"), call("t2")]
+    assert contents[4][0]["content"] == "updated"
+    assert left(early()) == []
+    assert [one.line for one in of_type(found, Raw)] == [1, 2, 3, 5, 6, 6, 7, 8]
+
+
+def test_a_result_that_waits_for_its_call_is_left_for_the_next_import() -> None:
+    found = items_of(parse, jsonl(early()[:4]))
+    assert [one.line for one in of_type(found, Waiting)] == [4]
+
+
+def test_a_result_whose_call_never_comes_keeps_its_place() -> None:
+    log = ClaudeCode().user("go").answer("m1", text("a"), stop_reason="end_turn").result("t9")
+    for number in range(WINDOW):
+        log.user(f"prompt {number}")
+    assert len(told(linked(log))) == 3 + WINDOW
+    assert told(linked(log))[2][0]["tool_use_id"] == "t9"
+
+
+def test_an_answer_that_was_written_before_its_prompt_follows_it() -> None:
+    rows = linked(rewound())
+    swapped = [*rows[:2], rows[3], rows[2], *rows[4:]]
+    assert told(swapped)[2:4] == ["red", [text("red it is")]]

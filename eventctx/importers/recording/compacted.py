@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
 
 from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.track import Content
+from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
@@ -50,7 +53,7 @@ class Compacted:
     ) -> None:
         self.contents = contents
         self._view = view
-        self._plan = plan
+        self.plan = plan
         self._requested_by = requested_by
         self._strategy = strategy
         self._recorded = recorded
@@ -77,7 +80,7 @@ class Compacted:
         record = Record(
             stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
         )
-        view = planned.apply_plan(self._view, self._plan, record)
+        view = planned.apply_plan(self._view, self.plan, record)
         _, messages, counted = view.layout.measure()
         return events.PostCompact(
             outcome="applied",
@@ -91,7 +94,7 @@ class Compacted:
             estimator=self._view.estimator.name,
             factor=self._scale.factor,
             reserve=self._scale.reserve,
-            plan=self._plan,
+            plan=self.plan,
             duration=self._took,
             requested_by=self._requested_by,
             tokens_recorded=self._recorded,
@@ -127,14 +130,26 @@ def compacted(
 
 
 def taken_back(
-    view: ViewState, item: Undone, source_format: str, places: Places
+    view: ViewState,
+    item: Undone,
+    source_format: str,
+    places: Places,
+    undone: Collection[int] = (),
+    again: PutIn = PutIn(),  # noqa: B008 - it is frozen
 ) -> Compacted | None:
-    """A step back in the conversation, which leaves messages; None if the view holds none."""
+    """A step back in the conversation, which leaves messages; None if the view holds none.
+
+    ``undone`` are the positions of the plans that hold no longer; ``again`` is what stood in the
+    view before them.
+    """
     gone = {places.number(place) for place in item.places}
     if not any(ref.number in gone for ref in view.layout.refs):
         return None
     plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
-    return Compacted(view, plan, (), source_format, strategy=TAKEN_BACK)
+    if undone:
+        standing = [one for one in plan.insertions if one.at not in undone]
+        plan = msgspec.structs.replace(plan, insertions=(*standing, *again.insertions))
+    return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 
 
 def cleared(

@@ -188,11 +188,16 @@ class CompactionItem(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """The messages in these places leave the conversation: a person, or the program, undid them."""
+    """The messages in these places leave the conversation: a person, or the program, undid them.
+
+    ``compactions`` are those of the file, counted from 0, that are undone with them: what these had
+    taken out returns, and what they had put in goes.
+    """
 
     line: int
     time: int | None
     places: frozenset[int]
+    compactions: frozenset[int] = frozenset()
 
 
 class ResultsCleared(msgspec.Struct, frozen=True):

@@ -77,14 +77,10 @@ class Route:
         """
         if not isinstance(uuid, str):
             return
-        if root:
-            before = _NONE
-        elif prompt:
-            before = self._sound(parent)
-            before = self._leaf if before is None else before
-        else:
-            known = self._nodes.get(hash(parent)) if isinstance(parent, str) else None
-            before = self._leaf if known is None else known
+        known = self._nodes.get(hash(parent)) if isinstance(parent, str) else None
+        if prompt:
+            known = self._sound(parent)
+        before = _NONE if root else self._leaf if known is None else known
         node = self._nodes[hash(uuid)] = len(self._lines)
         self._parents.append(before)
         self._lines.append(line)

@@ -58,7 +58,6 @@ HOMES = {
     "imagesize": {"eventctx.messages.images"},
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},
-    "textual": {"eventctx.cli.replay_screen.app"},
     "cryptography": {"eventctx.log.signatures"},
     "yaml": {"eventctx.importers.source.yaml_document"},
     "platformdirs": {"eventctx.stores.location"},

@@ -174,4 +174,3 @@ except SystemExit as end:
     )
     loaded = loaded_by(program, tmp_path / "contexts.db")
     assert "eventctx.cli.commands.replay" in loaded
-    assert loaded.isdisjoint({"textual", "eventctx.cli.replay_screen"})

@@ -27,10 +27,10 @@ ROOT = Path(__file__).resolve().parents[2]
 class Terminal:
     """A child of this process on a terminal of 80 columns; it is ended with the block."""
 
-    def __init__(self, *arguments: object, path: tuple[object, ...] = ()) -> None:
+    def __init__(self, *arguments: object) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
-        modules = os.pathsep.join(map(str, (*path, ROOT)))
+        modules = str(ROOT)
         environment = {**os.environ, "PYTHONPATH": modules, "TERM": "xterm-256color"}
         environment.pop("COLUMNS", None)
         self.child = subprocess.Popen(
@@ -106,37 +106,9 @@ class Terminal:
 
 
 @pytest.fixture
-def stepper(store, tmp_path):
-    """The stepper, which an interpreter shows that cannot find Textual."""
-    folder = tmp_path / "without"
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['textual'] = None\n")
-    with Terminal("replay", "work", "--store", store, path=(folder,)) as terminal:
+def stepper(store):
+    with Terminal("replay", "work", "--store", store) as terminal:
         yield terminal
-
-
-def test_the_screen_shows_what_was_sent_and_is_left_by_a_key(store):
-    pytest.importorskip("textual")
-    with Terminal("replay", "work", "--store", store) as terminal:
-        terminal.until("Sent in 1.1")
-        terminal.type("t")
-        terminal.until("Task 1: look around.")
-        terminal.type("c")
-        terminal.until("behind 1 compaction")
-        terminal.type("q")
-        assert terminal.ends() == 0
-
-
-def test_ctrl_c_leaves_the_screen(store):
-    pytest.importorskip("textual")
-    with Terminal("replay", "work", "--store", store) as terminal:
-        terminal.until("Sent in 1.1")
-        terminal.type("\x03")
-        assert terminal.ends() == 130
-
-
-def test_the_stepper_says_how_to_get_the_screen(stepper):
-    assert "pip install 'eventctx[screen]'" in stepper.until("[screen]'")
 
 
 def test_the_stepper_steps_forth_and_back(stepper):

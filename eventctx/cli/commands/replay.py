@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,12 +30,10 @@ from eventctx.queries.figures import figures_of
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.log.store import StreamInfo
 
 _SNIPPET = 160
 _BAR = 24
 _KEYS = "n next · p previous · t turn · T turn back · c compaction · g go to · q quit"
-_HINT = "For transcript and requests side by side: pip install 'eventctx[screen]'"
 _KEY = re.compile(r"\x1b\[[A-D]|.", re.DOTALL)
 _NEXT = ("n", " ", "\r", "\n", "\x1b[C", "\x1b[B", "j", "l")
 _PREVIOUS = ("p", "\x1b[D", "\x1b[A", "k", "h", "\x7f")
@@ -53,10 +49,8 @@ def replay_command(
 ) -> None:
     """Step through SESSION: each message, request and compaction, with the view's size after it.
 
-    On a terminal a screen: what was said, what a request was sent, what left and why; ? lists its
-    keys. It needs the extra `screen`: pip install 'eventctx[screen]'; without it, a stepper shows
-    one record after the other. In a pipe one line a step; with --json one object a line. --to opens
-    the screen at the last request up to there. Without SESSION: the last one used.
+    On a terminal one record after the other, by keys. In a pipe one line a step; with --json one
+    object a line. Without SESSION: the last one used.
     """
     if stop is not None and stop < 0:
         raise InvalidSetting(f"position: expected 0 or more, found --to {stop}")
@@ -73,10 +67,7 @@ async def _replay(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
                 f"found --to {position_name(stop)}"
             )
-        on_screen = not (as_json or plain) and Screen().live and sys.stdin.isatty()
-        if on_screen and _has_screen():
-            await _show_screen(engine, info, stop)
-            return
+        by_keys = not (as_json or plain) and Screen().live and sys.stdin.isatty()
         known = await figures_of(engine.store, info.stream)
         steps = await steps_of(engine, info.stream, stop, _SNIPPET, known)
         screen = Screen()
@@ -84,26 +75,11 @@ async def _replay(
             for step in steps:
                 time = iso_or(step.time, known.file.undated)
                 put_json({**msgspec.to_builtins(step), "time": time})
-        elif not on_screen:
+        elif not by_keys:
             _print_all(screen, steps)
             show_known(screen, known)
         elif steps:
             await _Stepper(engine, info.stream, steps, screen, known).run()
-
-
-def _has_screen() -> bool:
-    """Whether the terminal and what is installed can show the screen."""
-    return os.environ.get("TERM", "dumb") != "dumb" and find_spec("textual") is not None
-
-
-async def _show_screen(engine: Engine, info: StreamInfo, stop: int | None) -> None:
-    from eventctx.cli.replay_screen.app import ReplayScreen
-    from eventctx.cli.replay_screen.opening import opened
-
-    screen = ReplayScreen(*await opened(engine, info, stop))
-    await screen.run_async()
-    if screen.failure is not None:
-        raise screen.failure
 
 
 def _place(step: Step) -> str:
@@ -195,8 +171,6 @@ class _Stepper:
         screen.blank()
         show_known(screen, self._known)
         screen.line((_KEYS, "dim"))
-        if find_spec("textual") is None:
-            screen.line((_HINT, "dim"))
 
     async def _show_message(self, step: Step) -> None:
         records = self._engine.records(self._session, step.position, step.position, bodies=True)

@@ -152,7 +152,7 @@ def test_diff_lists_what_left_and_what_came(run, store):
     named = run("diff", "work", f"@{position}", "3.4", "--json", "--store", store).document
     assert named == compared
     assert "− dropped (6): old_round" in text
-    assert "+ added since (13)" in text
+    assert "+ added since (11)" in text
 
 
 def test_diff_stands_side_by_side_where_there_is_room(run, store, monkeypatch):

@@ -31,6 +31,7 @@ from eventctx.log import events, plan
 from eventctx.log.events import CATALOGUE, EventType
 from eventctx.policies import named
 from eventctx.projections.metrics.names import INSTRUMENTS
+from eventctx.projections.view.sendable.sending import RULES as SENDING_RULES
 from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.testing.strict_provider import RULES
@@ -41,6 +42,7 @@ from tests.browser import jaeger_pictures, pictures
 from tests.pages import Reader, blocks_of
 from tests.scripted_apis import answering
 from tests.test_imports import FLOORS
+from tests.view.test_sendable import refused_without
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -304,8 +306,19 @@ def provider_rules_reference() -> str:
             if rule.api == api
         ]
         lines.append("")
+    lines += ["## What a view does for them", "", _SENDING, ""]
+    lines += ["| rule of a view | the words of `why` | refused without it by |", "|---|---|---|"]
+    for one in SENDING_RULES:
+        names = ", ".join([f"`{name}`" for name in refused_without(one.name)])
+        lines.append(f"| `{one.name}` | {_cell(one.words)} | {names} |")
+    lines.append("")
     return "\n".join(lines)
 
+
+_SENDING = (
+    "In the order in which they change a view. The log keeps each message as it came, and `why` "
+    "and a request's view name the rule."
+)
 
 _APIS = {
     "anthropic": "Anthropic: Messages",

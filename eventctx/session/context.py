@@ -31,7 +31,7 @@ from eventctx.session.activity import Emitter, SessionEmitter
 from eventctx.session.host_additions import HostAdditions
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
-from eventctx.session.settings import Settings, resolve_budget, said_by_request
+from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
 from eventctx.session.transcript import Transcript, TranscriptMark
 from eventctx.session.turns import ProviderCall, Turn
 
@@ -178,9 +178,10 @@ class Context:
         The budget is ``token_budget``, else what the provider's window leaves, else the session's
         ``max_tokens``, which caps both. ``tools`` are the definitions that will be sent along; they
         count. ``model`` is the name of the model that will be called, where that is known: it
-        decides which thinking it is sent. So does ``thinking``: the parameter of the request, such
-        as ``{"type": "enabled", "budget_tokens": 4096}``, or a value of the setting. Compacts when
-        the threshold is reached. Raises ContextOverflow when what must stay exceeds the
+        decides which thinking it is sent. Without it, the last model that reported usage does, or
+        else the one that ``provider`` names. So does ``thinking``: the parameter of the request,
+        such as ``{"type": "enabled", "budget_tokens": 4096}``, or a value of the setting. Compacts
+        when the threshold is reached. Raises ContextOverflow when what must stay exceeds the
         budget, unless the session sends the floor, and InvalidSetting.
 
         ``call`` is the model call that will send them, to be entered afterwards: its beginning is
@@ -203,7 +204,8 @@ class Context:
         encoded = encode_message({"tools": list(tools)}) if tools else None
         mode, generation = said_by_request(thinking)
         reserve = self.settings.reserve_tokens
-        wanted = Wanted(limit, reserve, model, encoded, mode, generation)
+        by_default = await model_of(provider) if provider is not None and model is None else None
+        wanted = Wanted(limit, reserve, model, encoded, mode, generation, by_default)
         try:
             prepared = await self._prepared(wanted, call, adding)
             if prepared.compacted is not None:

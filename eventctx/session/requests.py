@@ -63,6 +63,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     ``reserve`` is in tokens, for all else that is sent beside the messages. ``thinking`` is the
     setting for this request, None for the session's; ``generation`` what the request says itself.
+    ``by_default`` is the model that the provider calls by default, where nobody names one.
     """
 
     limit: int
@@ -71,6 +72,7 @@ class Wanted(msgspec.Struct, frozen=True):
     tools: bytes | None = None
     thinking: ThinkingSetting | None = None
     generation: Generation | None = None
+    by_default: str | None = None
 
     @property
     def tools_digest(self) -> str | None:
@@ -259,7 +261,7 @@ class RequestHandler:
     def _thinking(self, wanted: Wanted, view: ViewState) -> ThinkingRule:
         """The rule for the model that the request is for."""
         setting = wanted.thinking or self._settings.thinking
-        model = wanted.model or view.calibration.model
+        model = wanted.model or view.calibration.model or wanted.by_default
         return ThinkingRule(setting, model, wanted.generation)
 
     def _due(self, frame: Frame) -> Trigger | None:

@@ -301,18 +301,21 @@ async def resolve_budget(
     return min(limits, default=fallback)
 
 
+async def model_of(provider: object) -> str | None:
+    """The model that a provider calls by default, by its own word; None where it gives none."""
+    for name in ("model", "default_model"):
+        found = getattr(provider, name, None)
+        if isinstance(found, str) and found:
+            return found
+    info = await _told_by(provider, "get_info")
+    found = _field(_field(info, "defaults"), "model")
+    return found if isinstance(found, str) and found else None
+
+
 async def _window(provider: object) -> int | None:
     """A provider's context window less output and margin; None where it gives none."""
     for method in ("get_model_info", "get_info"):
-        ask = getattr(provider, method, None)
-        if not callable(ask):
-            continue
-        try:
-            info = ask()
-            if inspect.isawaitable(info):
-                info = await info
-        except Exception:  # noqa: S112 - a provider's bug must not end an agent's turn
-            continue
+        info = await _told_by(provider, method)
         for source in (info, _field(info, "defaults")):
             context, output = _field(source, "context_window"), _field(source, "max_output_tokens")
             if _positive(context) and _positive(output):
@@ -320,6 +323,18 @@ async def _window(provider: object) -> int | None:
                 if left > 0:
                     return left
     return None
+
+
+async def _told_by(provider: object, method: str) -> Any:
+    """The answer of a provider's method; None where it has none, or the method fails."""
+    ask = getattr(provider, method, None)
+    if not callable(ask):
+        return None
+    try:
+        info = ask()
+        return await info if inspect.isawaitable(info) else info
+    except Exception:  # a provider's bug must not end an agent's turn
+        return None
 
 
 def _field(source: object, name: str) -> Any:

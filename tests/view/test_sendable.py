@@ -150,6 +150,17 @@ def asked(api: Api, rows: list[Row]) -> dict[str, Any]:
     return {"input" if api == "openai-responses" else "messages": rows}
 
 
+def refused_without(rule: str) -> list[str]:
+    """The rules of providers by which its requests are refused without this rule of a view."""
+    broken = [
+        one.rule
+        for name, api, rows in REFUSED
+        if name == rule
+        for one in violations(api, asked(api, sent(rows, without=rule)))
+    ]
+    return list(dict.fromkeys(broken))
+
+
 @pytest.mark.parametrize(("rule", "api", "rows"), REFUSED)
 def test_a_row_that_a_provider_refuses_is_made_acceptable_by_its_rule(
     rule: str, api: Api, rows: list[Row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,6 +147,24 @@ async def test_the_setting_wins_over_the_model(setting: str, kept: bool) -> None
     for model in (MANUAL, PRESERVED):
         views = await looped(model, thinking=setting)
         assert bool(thinking_in(views[-1])) is kept
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        SimpleNamespace(model=PRESERVED),
+        SimpleNamespace(default_model=PRESERVED),
+        SimpleNamespace(get_info=lambda: SimpleNamespace(defaults={"model": PRESERVED})),
+    ],
+)
+async def test_a_request_that_names_no_model_is_for_the_one_of_its_provider(provider: Any) -> None:
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", max_tokens=6_000)
+        await ctx.add_message({"role": "user", "content": "Read ten pages."})
+        for number in range(3):
+            for row in round_of(number):
+                await ctx.add_message(row)
+        assert thinking_in(await ctx.get_messages_for_request(provider=provider)) == []
 
 
 async def asking(thinking: Any) -> list[str]:

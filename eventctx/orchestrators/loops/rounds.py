@@ -1,4 +1,7 @@
-"""The rounds of a turn: ask, run the tools that the model calls, ask again until it calls none."""
+"""The rounds of a turn: ask, run the tools that the model calls, ask again until it calls none.
+
+An answer that paused is asked to go on.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ LIMIT: Final = (
     "You have used all the steps of this turn. Answer now without calling tools: "
     "say what is done and what is left."
 )
+
+PAUSED: Final = "pause_turn"
+"""The end of an answer of Claude's that waits for a tool of its provider: it goes on when asked."""
 
 
 async def take_rounds(
@@ -36,7 +42,7 @@ async def take_rounds(
                 return "iteration_limit"
             answer = await _answer(run, cycle, outlet, may_call=True)
             await ToolCalls(run, cycle, answer).carry_out()
-            if not answer.calls:
+            if not answer.calls and answer.finish_reason != PAUSED:
                 return "answered"
     raise AssertionError("a count does not end")
 

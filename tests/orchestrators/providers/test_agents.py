@@ -45,7 +45,9 @@ async def test_thinking_goes_back_with_its_signature(connect: Connect, server: S
     async with eventctx.open() as engine:
         ctx = await engine.session("s")
         agent = EventsOrchestrator(sleep=Waits())
-        await agent.execute("Is it fair?", ctx, {"p": connect(ANTHROPIC)}, [read])
+        thinking = {"type": "enabled", "budget_tokens": 1_024}  # so the API asks for it
+        provider = connect(ANTHROPIC, thinking=thinking)
+        await agent.execute("Is it fair?", ctx, {"p": provider}, [read])
     assert server.requests[1].body["messages"][1]["content"][0] == THOUGHT
 
 

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+import eventctx
+from eventctx.orchestrators import EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.protocol import Answer, Ids, Request, ToolOutcome, ToolRequest
+from eventctx.testing import Reply, ServerCall
+from eventctx.testing.strict_provider import strict_provider
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, CLAUDE_CALL, CLAUDE_EVENTS, CLAUDE_TEXT
 from tests.orchestrators.providers.server import Event, Server, json_reply, streamed
@@ -245,3 +249,22 @@ async def test_what_a_server_ran_itself_is_no_call(connect: Connect, server: Ser
     answer = await connect(ANTHROPIC).complete(asking(HELLO))
     assert (answer.calls, answer.finish_reason) == ((), "pause_turn")
     assert answer.message["content"] == [ran]
+
+
+@pytest.mark.parametrize("loop", [EventsOrchestrator, StreamingOrchestrator])
+async def test_an_answer_that_paused_goes_on_in_the_same_turn(loop: Any) -> None:
+    search = ServerCall("web_search", {"query": "x"}, None, "srvtoolu_1")
+    found = ServerCall("web_search", None, [], "srvtoolu_1")
+    script = [Reply(server_calls=[search], thinking="hm"), Reply("Found.", server_calls=[found])]
+    async with (
+        strict_provider(script) as server,
+        ANTHROPIC.connect(server.url) as client,
+        eventctx.open() as engine,
+    ):
+        tools = [{"type": "web_search_20250305", "name": "web_search"}]
+        provider = ANTHROPIC.provider(client, tools=tools)
+        ctx = await engine.session("s")
+        response = await loop().execute("Look it up.", ctx, {"p": provider})
+        assert (response.text, response.finish, response.iterations) == ("Found.", "answered", 2)
+        assert server.refusals == []
+        assert len(server.requests) == 2

@@ -128,6 +128,7 @@ _CONTENT: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
 """A message with a role has one of these; without any, it is a line of another program."""
 
 _BINARY_BYTES: Final = 8192
+_NUL_BYTES: Final = 4096
 
 
 def session_source(path: Path, name: str | None = None) -> Path:
@@ -192,7 +193,10 @@ def _refuse_binary(path: Path) -> None:
             f"{path.name}: expected a transcript, found an empty file; "
             "import it when the program has written to it"
         )
-    if b"\0" in head:
+    text = head.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+    nul = head.count(b"\0")
+    # A crash leaves up to a page of them in a file of JSON, where the rest is still good.
+    if nul > _NUL_BYTES or (nul and not text.startswith((b"{", b"["))):
         raise UnknownFormat(
             f"{path.name}: expected text (JSON or JSONL in UTF-8), found binary data; "
             "unpack or convert it first"

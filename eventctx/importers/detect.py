@@ -52,7 +52,8 @@ class Format(NamedTuple):
 
     ``called`` gives the name of a session whose lines do not name it. ``others`` gives a parser for
     each further session of a file; they read the file as it is when they are made. ``whole`` adds
-    the lines of the session that are in another file.
+    the lines of the session that are in another file. ``by_file``: no line names a session, so that
+    two files of one name are told apart by their folders.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Format(NamedTuple):
     parse_folder: Parser | None = None
     others: Callable[[Path], list[Parser]] = _no_others
     whole: Callable[[Path, Iterable[FileLine]], Iterable[FileLine]] = _only_its_own
+    by_file: bool = False
 
 
 def _event_name(path: Path) -> str:
@@ -73,8 +75,13 @@ FORMATS: Final[dict[str, Format]] = {
     for row in (
         Format(claude_code.NAME, "Claude Code session (JSONL)", claude_code.parse),
         Format(codex.NAME, "Codex rollout (JSONL)", codex.parse, whole=codex_base.with_base),
-        Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse),
-        Format(mini_swe_agent.NAME, "mini-swe-agent trajectory (.traj.json)", mini_swe_agent.parse),
+        Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse, by_file=True),
+        Format(
+            mini_swe_agent.NAME,
+            "mini-swe-agent trajectory (.traj.json)",
+            mini_swe_agent.parse,
+            by_file=True,
+        ),
         Format(pi.NAME, "pi session (JSONL)", pi.parse),
         Format(
             openhands.NAME,
@@ -82,6 +89,7 @@ FORMATS: Final[dict[str, Format]] = {
             openhands.parse,
             _event_name,
             openhands.parse_folder,
+            by_file=True,
         ),
         Format(
             amplifier.NAME,
@@ -100,6 +108,7 @@ FORMATS: Final[dict[str, Format]] = {
             "recorded HTTP of a provider's SDK (VCR cassette)",
             cassette.parse,
             others=cassette.others,
+            by_file=True,
         ),
         Format(
             tape.NAME,
@@ -107,7 +116,9 @@ FORMATS: Final[dict[str, Format]] = {
             tape.parse,
             others=tape.others,
         ),
-        Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
+        Format(
+            chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse, by_file=True
+        ),
     )
 }
 """The values of ``--format``."""
@@ -117,6 +128,7 @@ _CONTENT: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
 """A message with a role has one of these; without any, it is a line of another program."""
 
 _BINARY_BYTES: Final = 8192
+_NUL_BYTES: Final = 4096
 
 
 def session_source(path: Path, name: str | None = None) -> Path:
@@ -181,7 +193,10 @@ def _refuse_binary(path: Path) -> None:
             f"{path.name}: expected a transcript, found an empty file; "
             "import it when the program has written to it"
         )
-    if b"\0" in head:
+    text = head.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+    nul = head.count(b"\0")
+    # A crash leaves up to a page of them in a file of JSON, where the rest is still good.
+    if nul > _NUL_BYTES or (nul and not text.startswith((b"{", b"["))):
         raise UnknownFormat(
             f"{path.name}: expected text (JSON or JSONL in UTF-8), found binary data; "
             "unpack or convert it first"

@@ -181,7 +181,8 @@ async def _pause(reading: _Reading, recorder: Recorder, track: Track) -> None:
 
 
 def _outcome(reading: _Reading, recorder: Recorder, track: Track) -> ImportOutcome:
-    counts = recorder.counts
+    counts, nul = recorder.counts, reading.source.nul
+    left_out = (f"{nul} NUL bytes, as a crash leaves them, were left out",) if nul else ()
     summary = ImportSummary(
         path=reading.source.path,
         format=reading.run.chosen.name,
@@ -197,8 +198,8 @@ def _outcome(reading: _Reading, recorder: Recorder, track: Track) -> ImportOutco
         unknown=dict(counts.unknown),
         waiting=tuple(counts.waiting),
         links=tuple(counts.links),
-        warnings=tuple(counts.warnings),
-        warned=counts.warned,
+        warnings=(*counts.warnings, *left_out),
+        warned=counts.warned + len(left_out),
         bytes=reading.source.size,
     )
     return ImportOutcome(summary, counts.links, counts.answered, counts.last_compaction, track)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ from eventctx.log.plan import (
     Plan,
     Run,
     Shortening,
+    expand,
     joined,
     numbers_in,
     runs_by_number,
@@ -118,7 +120,8 @@ def compacted(
     put_in = _put_in(item, places, gone, len(stored))
     if item.parts:
         runs = _dropped_beside(runs, numbers_in([run for one in put_in for run in one.stands_for]))
-    insertions = [*_standing(view, {earlier[one] for one in item.standing}), *put_in]
+    kept = {number for number, how, _ in expand(tuple(runs)) if how == "kept"}
+    insertions = [*_standing(view, {earlier[one] for one in item.standing}, kept), *put_in]
     return Compacted(
         view,
         Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
@@ -194,7 +197,8 @@ def _edited(
         )
         for ref in view.layout.refs
     }
-    standing = _standing(view, {one.position for one in view.layout.insertions})
+    left = {number for number, (how, _) in decided.items() if how != "dropped"}
+    standing = _standing(view, {one.position for one in view.layout.insertions}, left)
     insertions = [one for one in standing if one.kind != "system_prompt"]
     return Plan(
         view.next_number - 1,
@@ -240,10 +244,18 @@ def _dropped_beside(runs: list[Run], stood_for: set[int]) -> list[Run]:
     return list(joined(found))
 
 
-def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
-    """The insertions in the view that compactions at these positions made."""
+def _standing(view: ViewState, positions: set[int], left: set[int]) -> list[Insertion]:
+    """The insertions in the view that plans at these positions made, before what is ``left``."""
+    numbers = sorted(left)
+
+    def before(place: int | None) -> int | None:
+        if place is None or place in left:
+            return place
+        behind = bisect_left(numbers, place)
+        return numbers[behind] if behind < len(numbers) else view.next_number
+
     return [
-        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
+        Insertion(one.kind, one.index, one.position, before(one.before), one.stands_for, one.depth)
         for one in view.layout.insertions
         if one.position in positions
     ]

@@ -106,9 +106,8 @@ KINDS: Final[dict[str, Kind]] = {
 class Model:
     """Answers by the turn that was begun last. ``answers`` counts those of the turn."""
 
-    def __init__(self, *, thinks: bool = True) -> None:
+    def __init__(self) -> None:
         self.answers = 0
-        self._thinks = thinks
         self._turn: Iterator[Reply] = iter(())
 
     def begin(self, kind: Kind, number: int) -> None:
@@ -118,5 +117,4 @@ class Model:
 
     def __call__(self, request: Any) -> Reply:
         self.answers += 1
-        reply = next(self._turn, Reply("Done."))
-        return reply if self._thinks else Reply(reply.text, reply.calls)
+        return next(self._turn, Reply("Done."))

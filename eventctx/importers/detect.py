@@ -63,7 +63,12 @@ def _event_name(path: Path) -> str:
 FORMATS: Final[dict[str, Format]] = {
     row.name: row
     for row in (
-        Format(claude_code.NAME, "Claude Code session (JSONL)", claude_code.parse),
+        Format(
+            claude_code.NAME,
+            "Claude Code session (JSONL)",
+            claude_code.parse,
+            others=claude_code.others,
+        ),
         Format(codex.NAME, "Codex rollout (JSONL)", codex.parse),
         Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse),
         Format(mini_swe_agent.NAME, "mini-swe-agent trajectory (.traj.json)", mini_swe_agent.parse),

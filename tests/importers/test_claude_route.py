@@ -8,12 +8,14 @@ from typing import Any
 from eventctx.engine import Engine
 from eventctx.importers.formats.claude.order import WINDOW
 from eventctx.importers.formats.claude_code import parse
-from eventctx.importers.source.items import ModelCall, Raw, Undone, Waiting
+from eventctx.importers.load import import_file
+from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Waiting
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
     call,
+    events,
     items_of,
     jsonl,
     load,
@@ -284,3 +286,56 @@ def test_a_result_held_for_its_answer_can_be_taken_back_with_it() -> None:
     log = ClaudeCode().user("go").answer("m1", text("jars"), stop_reason="end_turn")
     log.user("red").answer("m2", call("t1"), stop_reason="tool_use").result("t1").user("blue")
     assert left(linked(log, {5: 1})) == [[2, 3, 4]]
+
+
+# -- sessions in the file ------------------------------------------------------------------------
+
+
+async def imported(rows: list[Row], tmp_path: Path, name: str = "session.jsonl") -> Engine:
+    """An engine with the sessions in a file of these rows; a second import adds nothing."""
+    path = tmp_path / name
+    path.write_bytes(jsonl(rows))
+    store = MemoryStore()
+    await import_file(store, path, complete=True)
+    assert sum([one.added for one in await import_file(store, path, complete=True)]) == 0
+    return Engine(store)
+
+
+async def calls_of(engine: Engine, session: str) -> int:
+    return sum(one.calls for one in (await engine.audit(session)).usage.values())
+
+
+async def test_subagents_in_the_file_are_sessions_of_their_own(tmp_path: Path) -> None:
+    log = ClaudeCode().user("find").answer("m1", call("t1", "Task"), stop_reason="tool_use")
+    side = ClaudeCode(isSidechain=True)
+    side.user("look").user("and you").answer("s1", call("g1"), stop_reason="tool_use").result("g1")
+    side.answer("s2", text("here"), stop_reason="end_turn").answer("s3", text("no"))
+    inner = linked(side, {1: None, 2: 0, 5: 1})
+    for row in inner:
+        row["uuid"] = f"s-{row['uuid']}"
+        row["parentUuid"] = row["parentUuid"] and f"s-{row['parentUuid']}"
+    rows = linked(log.result("t1", "a leak").answer("m2", text("found"), stop_reason="end_turn"))
+    engine = await imported([*rows[:2], *inner, *rows[2:]], tmp_path)
+    names = [one.stream for one in await engine.sessions()]
+    assert sorted(names) == [SESSION, f"{SESSION}.agent-s-u1", f"{SESSION}.agent-s-u2"]
+    assert [await calls_of(engine, one) for one in sorted(names)] == [2, 2, 1]
+    links = await events(engine.store, f"{SESSION}.agent-s-u1", "session:linked")  # type: ignore[arg-type]
+    assert [one.session for one in links] == [SESSION]
+    await engine.close()
+
+
+async def test_a_forked_file_belongs_to_its_source_which_counts_the_copied_calls(
+    tmp_path: Path,
+) -> None:
+    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn"))
+    for row in rows[:2]:
+        row["forkedFrom"] = {"sessionId": "the-source", "messageUuid": row["uuid"]}
+    first = items_of(parse, jsonl(rows))[0]
+    assert isinstance(first, Session)
+    assert (first.parent, first.link) == ("the-source", "branch")
+    engine = await imported(rows, tmp_path)
+    assert await calls_of(engine, SESSION) == 1
+    last = (await engine.audit(SESSION)).requests[-1]
+    assert last.counts.kept == 3
+    await engine.close()

@@ -301,6 +301,27 @@ async def imported(rows: list[Row], tmp_path: Path, name: str = "session.jsonl")
     return Engine(store)
 
 
+async def test_a_session_that_was_imported_as_complete_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    log = ClaudeCode().user("dig").answer("m1", text("dug"), stop_reason="end_turn")
+    log.answer("m2", text("and more"), stop_reason="end_turn")
+    rows = linked(log.user("fill").answer("m3", text("filled"), stop_reason="end_turn"))
+    for first in (2, 3):
+        store = MemoryStore()
+        path.write_bytes(jsonl(rows[:first]))
+        await import_file(store, path, complete=True)
+        for grown, complete in ((3, False), (4, False), (5, True), (5, True), (5, False)):
+            path.write_bytes(jsonl(rows[: max(first, grown)]))
+            (summary,) = await import_file(store, path, complete=complete)
+        assert (summary.added, summary.messages, summary.turns) == (0, 5, 2)
+        ends = await events(store, SESSION, "prompt:complete")
+        assert len(ends) == 2
+        engine = Engine(store)
+        assert await calls_of(engine, SESSION) == 3
+        assert [row.name for row in (await engine.audit(SESSION)).requests] == ["1.1", "1.2", "2.1"]
+        await engine.close()
+
+
 async def calls_of(engine: Engine, session: str) -> int:
     return sum(one.calls for one in (await engine.audit(session)).usage.values())
 

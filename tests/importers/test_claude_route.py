@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eventctx.documents.stats import stats_of
+from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.importers.formats.claude.order import WINDOW
 from eventctx.importers.formats.claude_code import parse
@@ -299,6 +301,20 @@ async def imported(rows: list[Row], tmp_path: Path, name: str = "session.jsonl")
     await import_file(store, path, complete=True)
     assert sum([one.added for one in await import_file(store, path, complete=True)]) == 0
     return Engine(store)
+
+
+async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Path) -> None:
+    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn"))
+    store = MemoryStore()
+    for name, some in (("first", rows[:2]), ("second", rows)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
+        await import_file(store, path, complete=True)
+    engine = Engine(store)
+    stats = await stats_of(engine, "memory:", None, Unread())
+    assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
+    await engine.close()
 
 
 async def test_a_session_that_was_imported_as_complete_goes_on(tmp_path: Path) -> None:

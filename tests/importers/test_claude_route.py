@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from eventctx.documents.stats import stats_of
+from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.importers.formats.claude.order import WINDOW
 from eventctx.importers.formats.claude_code import parse
-from eventctx.importers.source.items import ModelCall, Raw, Undone, Waiting
+from eventctx.importers.load import import_file
+from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Waiting
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
     call,
+    events,
     items_of,
     jsonl,
     load,
@@ -211,3 +215,164 @@ def test_an_answer_that_was_written_before_its_prompt_follows_it() -> None:
     rows = linked(rewound())
     swapped = [*rows[:2], rows[3], rows[2], *rows[4:]]
     assert told(swapped)[2:4] == ["red", [text("red it is")]]
+
+
+# -- cleared -------------------------------------------------------------------------------------
+
+
+def gauges() -> ClaudeCode:
+    """Two results alone, and two in one message."""
+    log = ClaudeCode().user("read")
+    for number in (1, 2):
+        log.answer(f"m{number}", call(f"t{number}"), stop_reason="tool_use")
+        log.result(f"t{number}", "bar " * 90)
+    log.answer("m3", call("t3"), call("t4"), stop_reason="tool_use")
+    blocks = [
+        {"type": "tool_result", "tool_use_id": f"t{n}", "content": "bar " * 90} for n in (3, 4)
+    ]
+    return log.user(blocks).answer("m5", text("all read"), stop_reason="end_turn")
+
+
+def results_in(view: list[Any]) -> list[bool]:
+    """Whether each result in a view is whole."""
+    blocks = [block for content in view if isinstance(content, list) for block in content]
+    return ["bar" in one["content"] for one in blocks if one["type"] == "tool_result"]
+
+
+async def test_a_result_that_a_microcompaction_cleared_is_in_view_without_its_text(
+    tmp_path: Path,
+) -> None:
+    facts = {"trigger": "auto", "preTokens": 543, "compactedToolIds": ["t1", "t3", "unknown"]}
+    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
+    log.answer("m6", text("it is gone"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    assert results_in(view) == [False, True, False, True]
+    why = await engine.why(SESSION, 2)
+    assert why.ruling is not None
+    assert why.ruling.cause.compaction is not None
+    assert (why.standing, why.ruling.reason) == ("shortened", "imported")
+    assert why.ruling.cause.compaction.requested_by == "claude-code:microcompact"
+    audit = await engine.audit(SESSION)
+    assert [row.counts.shortened for row in audit.requests] == [0, 0, 0, 0, 2]
+    lost = await engine.lost(SESSION)
+    assert (lost.compactions, lost.messages.shortened) == (1, 2)
+    await engine.close()
+
+
+async def test_results_that_the_provider_cleared_are_the_oldest_of_that_request(
+    tmp_path: Path,
+) -> None:
+    log = gauges().user("on")
+    edits = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3}]}
+    log.answer("m6", text("done"), stop_reason="end_turn", context_management=edits)
+    log.user("more").answer("m7", text("yes"), stop_reason="end_turn", context_management=edits)
+    engine, view = await viewed(linked(log), tmp_path)
+    assert results_in(view) == [False, False, False, True]
+    rows = (await engine.audit(SESSION)).requests
+    assert [row.counts.shortened for row in rows] == [0, 0, 0, 0, 3, 3]
+    await engine.close()
+
+
+async def test_what_a_microcompaction_cleared_stays_so_after_a_step_back(tmp_path: Path) -> None:
+    facts = {"compactedToolIds": ["t1"]}
+    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("red")
+    log.answer("m6", text("red it is"), stop_reason="end_turn").user("blue")
+    log.answer("m7", text("blue it is"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log, {len(log.rows) - 2: 8}), tmp_path)
+    assert results_in(view) == [False, True, True, True]
+    assert "red" not in view
+    await engine.close()
+
+
+def test_a_result_held_for_its_answer_can_be_taken_back_with_it() -> None:
+    log = ClaudeCode().user("go").answer("m1", text("jars"), stop_reason="end_turn")
+    log.user("red").answer("m2", call("t1"), stop_reason="tool_use").result("t1").user("blue")
+    assert left(linked(log, {5: 1})) == [[2, 3, 4]]
+
+
+# -- sessions in the file ------------------------------------------------------------------------
+
+
+async def imported(rows: list[Row], tmp_path: Path, name: str = "session.jsonl") -> Engine:
+    """An engine with the sessions in a file of these rows; a second import adds nothing."""
+    path = tmp_path / name
+    path.write_bytes(jsonl(rows))
+    store = MemoryStore()
+    await import_file(store, path, complete=True)
+    assert sum([one.added for one in await import_file(store, path, complete=True)]) == 0
+    return Engine(store)
+
+
+async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Path) -> None:
+    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn"))
+    store = MemoryStore()
+    for name, some in (("first", rows[:2]), ("second", rows)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
+        await import_file(store, path, complete=True)
+    engine = Engine(store)
+    stats = await stats_of(engine, "memory:", None, Unread())
+    assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
+    await engine.close()
+
+
+async def test_a_session_that_was_imported_as_complete_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    log = ClaudeCode().user("dig").answer("m1", text("dug"), stop_reason="end_turn")
+    log.answer("m2", text("and more"), stop_reason="end_turn")
+    rows = linked(log.user("fill").answer("m3", text("filled"), stop_reason="end_turn"))
+    for first in (2, 3):
+        store = MemoryStore()
+        path.write_bytes(jsonl(rows[:first]))
+        await import_file(store, path, complete=True)
+        for grown, complete in ((3, False), (4, False), (5, True), (5, True), (5, False)):
+            path.write_bytes(jsonl(rows[: max(first, grown)]))
+            (summary,) = await import_file(store, path, complete=complete)
+        assert (summary.added, summary.messages, summary.turns) == (0, 5, 2)
+        ends = await events(store, SESSION, "prompt:complete")
+        assert len(ends) == 2
+        engine = Engine(store)
+        assert await calls_of(engine, SESSION) == 3
+        assert [row.name for row in (await engine.audit(SESSION)).requests] == ["1.1", "1.2", "2.1"]
+        await engine.close()
+
+
+async def calls_of(engine: Engine, session: str) -> int:
+    return sum(one.calls for one in (await engine.audit(session)).usage.values())
+
+
+async def test_subagents_in_the_file_are_sessions_of_their_own(tmp_path: Path) -> None:
+    log = ClaudeCode().user("find").answer("m1", call("t1", "Task"), stop_reason="tool_use")
+    side = ClaudeCode(isSidechain=True)
+    side.user("look").user("and you").answer("s1", call("g1"), stop_reason="tool_use").result("g1")
+    side.answer("s2", text("here"), stop_reason="end_turn").answer("s3", text("no"))
+    inner = linked(side, {1: None, 2: 0, 5: 1})
+    for row in inner:
+        row["uuid"] = f"s-{row['uuid']}"
+        row["parentUuid"] = row["parentUuid"] and f"s-{row['parentUuid']}"
+    rows = linked(log.result("t1", "a leak").answer("m2", text("found"), stop_reason="end_turn"))
+    engine = await imported([*rows[:2], *inner, *rows[2:]], tmp_path)
+    names = [one.stream for one in await engine.sessions()]
+    assert sorted(names) == [SESSION, f"{SESSION}.agent-s-u1", f"{SESSION}.agent-s-u2"]
+    assert [await calls_of(engine, one) for one in sorted(names)] == [2, 2, 1]
+    links = await events(engine.store, f"{SESSION}.agent-s-u1", "session:linked")  # type: ignore[arg-type]
+    assert [one.session for one in links] == [SESSION]
+    await engine.close()
+
+
+async def test_a_forked_file_belongs_to_its_source_which_counts_the_copied_calls(
+    tmp_path: Path,
+) -> None:
+    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn"))
+    for row in rows[:2]:
+        row["forkedFrom"] = {"sessionId": "the-source", "messageUuid": row["uuid"]}
+    first = items_of(parse, jsonl(rows))[0]
+    assert isinstance(first, Session)
+    assert (first.parent, first.link) == ("the-source", "branch")
+    engine = await imported(rows, tmp_path)
+    assert await calls_of(engine, SESSION) == 1
+    last = (await engine.audit(SESSION)).requests[-1]
+    assert last.counts.kept == 3
+    await engine.close()

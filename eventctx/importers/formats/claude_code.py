@@ -14,13 +14,16 @@ File order is the order of the transcript, but for a line that waited for the on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import msgspec
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines
+from eventctx.importers.formats.claude.cleared import ResultPlaces, cleared_by_provider
 from eventctx.importers.formats.claude.order import LineOrder, WaitingRow
 from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.formats.claude.route import Route
@@ -35,6 +38,7 @@ from eventctx.importers.formats.claude.rows import (
     time_of,
     value_of,
 )
+from eventctx.importers.formats.claude.sidechains import Sidechains, agents_in, marked
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -44,7 +48,9 @@ from eventctx.importers.source.items import (
     Item,
     Linked,
     MessageItem,
+    Parser,
     Raw,
+    ResultsCleared,
     Session,
     TurnBegan,
     TurnMeasured,
@@ -54,6 +60,7 @@ from eventctx.importers.source.items import (
     never,
 )
 from eventctx.importers.source.lines import (
+    count,
     list_or_empty,
     not_understood,
     object_or_empty,
@@ -91,7 +98,36 @@ _decode_progress: Final = msgspec.json.Decoder(_Progress).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
-    return parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
+    return _items_of(lines, conversation, conversation.row, ended)
+
+
+def others(path: Path) -> list[Parser]:
+    """A parser for each subagent whose lines are in the main session's file."""
+    return [_sidechain(agent) for agent in agents_in(path)]
+
+
+def _sidechain(agent: str) -> Parser:
+    def parse_one(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
+        conversation, chains = _Conversation(name, agent), Sidechains()
+
+        def row(line: int, data: bytes, one: ClaudeRow) -> Iterable[Item]:
+            return conversation.row(line, data, one) if chains.agent_of(one) == agent else ()
+
+        return _items_of(marked(lines), conversation, row, ended)
+
+    return parse_one
+
+
+def _items_of(
+    lines: Iterable[FileLine],
+    conversation: _Conversation,
+    row: Callable[[int, bytes, ClaudeRow], Iterable[Item]],
+    ended: Ended,
+) -> Iterator[Item]:
+    try:
+        yield from parse_rows(lines, decode_row, row, conversation.end(ended))
+    finally:
+        conversation.results.close()
 
 
 def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
@@ -107,11 +143,22 @@ def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
         return None, None, ""
 
 
+def _source_of(row: ClaudeRow) -> str | None:
+    """The session that a line was copied from, into a session that was branched from it.
+
+    Its call was made there, and counts there.
+    """
+    source = text_or_none(object_or_empty(row.forkedFrom).get("sessionId"))
+    return None if source == row.sessionId else source
+
+
 class _Conversation:
     """The state from line to line; of the file it keeps the graph of its lines alone."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, agent: str | None = None) -> None:
+        """``agent``: the subagent whose lines are read, where they are in the main file."""
         self.name = name
+        self.agent = agent
         self.session: str | None = None
         self.waited = 0
         self.sidechain: bool | None = None
@@ -119,6 +166,7 @@ class _Conversation:
         self.last_id: object = None
         self.ids: set[int] = set()
         self.route = Route()
+        self.results = ResultPlaces()
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
@@ -139,7 +187,8 @@ class _Conversation:
                 message = item.message
                 answer = message["role"] == "assistant" and message.get("model") != _SYNTHETIC
                 human = item.facts is not None and item.facts.human
-                self.route.place(item.line, message, spoken=answer or human)
+                place = self.route.place(item.line, message, spoken=answer or human)
+                self.results.add(place, message)
             yield item
 
     def _row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -152,18 +201,21 @@ class _Conversation:
         spoken = self.sidechain is not None
         first: list[Session] = []
         if row.sessionId and (spoken or row.isSidechain is not None):
-            agent = row.agentId if row.isSidechain else None
-            first = [self._begin(time_of(row), row.sessionId, agent)]
+            agent = self.agent or (row.agentId if row.isSidechain else None)
+            first = [self._begin(time_of(row), row.sessionId, agent, _source_of(row))]
         elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
             first = [self._begin(time_of(row), row.sessionId or stem(self.name), None)]
         return (*first, *self._items(line, data, row))
 
-    def _begin(self, time: int | None, session: str, agent: str | None) -> Session:
+    def _begin(
+        self, time: int | None, session: str, agent: str | None, source: str | None = None
+    ) -> Session:
         self.session = session
         if self.sidechain is None:
             self.sidechain = agent is not None
         if agent is None:
-            return Session(1, time, session)
+            link: Literal["subagent", "branch"] = "branch" if source else "subagent"
+            return Session(1, time, session, parent=source, link=link)
         return Session(1, time, f"{session}.agent-{agent}", agent=agent, parent=session)
 
     # -- lines -----------------------------------------------------------------------------------
@@ -257,9 +309,28 @@ class _Conversation:
             return (raw, *self._close(), *self._delivered(line), *measured)
         if row.subtype in _ENDS_TURN:
             return (raw, *self._close(), *self._delivered(line))
+        if row.subtype == "microcompact_boundary":
+            return chain((raw,), self._microcompacted(line, row))
         if row.retractedMessageUuids:
-            return (raw, *self._retracted(line, row))
+            return chain((raw,), self._retracted(line, row))
         return (raw,)
+
+    def _microcompacted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
+        yield from self._close()
+        yield from self._delivered(line)
+        facts = object_or_empty(row.microcompactMetadata)
+        how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
+        calls = list_or_empty(facts.get("compactedToolIds"))
+        yield from self._cleared(line, time_of(row), how, calls, count(facts.get("preTokens")))
+
+    def _cleared(
+        self, line: int, time: int | None, how: str, calls: list[Any], tokens: int = 0
+    ) -> Iterator[Item]:
+        """The step that clears the results of ``calls``, as far as the conversation has them."""
+        if found := self.results.cleared(calls):
+            places = tuple(sorted(found))
+            messages = tuple([found[place] for place in places])
+            yield ResultsCleared(line, time, how, places, messages, tokens or None)
 
     def _retracted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
@@ -278,25 +349,20 @@ class _Conversation:
             self.route.enter(row.uuid, row.parentUuid, line, api_error=True)
             return (Raw(line, "assistant.api_error", data),)
         if repaired:
-            return (
-                Raw(line, f"{row.type}.repaired", data),
-                Warned(line, repaired),
-                *self._message(line, row, message),
-            )
+            kept = (Raw(line, f"{row.type}.repaired", data), Warned(line, repaired))
+            return chain(kept, self._message(line, row, message))
         envelope = envelope_of(data, sliced)
         kind = f"{row.type}.envelope" if envelope is not None else row.type
         raw = Raw(line, kind, data if envelope is None else envelope)
-        return (raw, *self._message(line, row, message, encoded))
+        # Lazily: what came before must be in the conversation when the rest is asked for.
+        return chain((raw,), self._message(line, row, message, encoded))
 
     def _message(
         self, line: int, row: ClaudeRow, message: dict[str, Any], data: bytes | None = None
     ) -> Iterable[Item]:
         time = time_of(row)
         if row.type == "assistant":
-            items = self._assistant(line, time, row, message, data)
-            first = line if self.open is None else self.open.line
-            self.route.enter(row.uuid, row.parentUuid, first, message=True)
-            return items
+            return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
             self.route.compacted(line)
             self.route.enter(row.uuid, row.parentUuid, line, message=True)
@@ -357,35 +423,40 @@ class _Conversation:
         row: ClaudeRow,
         message: dict[str, Any],
         data: bytes | None,
-    ) -> Iterable[Item]:
-        if message.get("model") == _SYNTHETIC:
-            return (*self._close(), MessageItem(line, time, message))
+    ) -> Iterator[Item]:
+        """The items of a line of an answer. It belongs to the answer's first line on the route."""
         answer_id = message.get("id")
-        items: list[Item] = []
-        if self.open is not None and self.open.id == answer_id and answer_id is not None:
-            items.extend(self.open.join(line, time, message))
-        elif answer_id is not None and answer_id == self.last_id:
-            # More lines of a message that looked complete: kept, but no second call.
-            items.extend(self._close())
-            items.append(MessageItem(line, time, message))
-            return items
-        else:
-            items.extend(self._close())
-            items.extend(self._delivered(line))
-            self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
-            self.open.copied = isinstance(answer_id, str) and hash(answer_id) in self.ids
+        named = answer_id is not None
+        if named and self.open is not None and self.open.id == answer_id:
+            self.route.enter(row.uuid, row.parentUuid, self.open.line, message=True)
+            yield from self.open.join(line, time, message)
+            if self.open.complete:
+                yield from self._close()
+            return
+        self.route.enter(row.uuid, row.parentUuid, line, message=True)
+        yield from self._close()
+        if message.get("model") == _SYNTHETIC or (named and answer_id == self.last_id):
+            # More lines of a message that looked complete are kept, but are no second call.
+            yield MessageItem(line, time, message)
+            return
+        yield from self._delivered(line)
+        self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
+        known = isinstance(answer_id, str) and hash(answer_id) in self.ids
+        self.open.copied = known or _source_of(row) is not None
         if self.open.complete:
-            items.extend(self._close())
-        return items
+            yield from self._close()
 
-    def _close(self) -> Iterable[Item]:
+    def _close(self) -> Iterator[Item]:
         answer, self.open = self.open, None
         if answer is None:
-            return ()
+            return
+        if number := cleared_by_provider(answer.message):
+            calls = self.results.oldest(number)
+            yield from self._cleared(answer.line, None, "clear_tool_uses", calls)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))
-        return answer.items()
+        yield from answer.items()
 
     # -- the end ---------------------------------------------------------------------------------
 

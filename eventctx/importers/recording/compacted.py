@@ -11,7 +11,7 @@ from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.track import Content
 from eventctx.importers.recording.undone import PutIn
-from eventctx.importers.source.items import CompactionItem, Undone
+from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
     TAKEN_BACK,
@@ -153,6 +153,29 @@ def taken_back(
         standing = [one for one in plan.insertions if one.at not in undone]
         plan = msgspec.structs.replace(plan, insertions=(*standing, *again.insertions))
     return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
+
+
+def cleared(
+    view: ViewState,
+    item: ResultsCleared,
+    stored: Sequence[Stored],
+    source_format: str,
+    places: Places,
+) -> Compacted:
+    """A step that sends shorter messages, ``stored``, in the places of others."""
+    numbers = [places.number(place) for place in item.places]
+    plan = _edited(
+        view,
+        dict.fromkeys(numbers, ("shortened", STRATEGY)),
+        tuple([Shortening(number, body) for body, number in enumerate(numbers)]),
+    )
+    return Compacted(
+        view,
+        plan,
+        [one.content for one in stored],
+        _named(source_format, item.trigger),
+        recorded=item.tokens_before,
+    )
 
 
 def _edited(

@@ -203,6 +203,20 @@ class Undone(msgspec.Struct, frozen=True):
     compactions: frozenset[int] = frozenset()
 
 
+class ResultsCleared(msgspec.Struct, frozen=True):
+    """The messages in these places are sent as ``messages`` from here on, one for each place.
+
+    ``trigger`` and ``tokens_before`` as in ``CompactionItem``.
+    """
+
+    line: int
+    time: int | None
+    trigger: str
+    places: tuple[int, ...]
+    messages: tuple[dict[str, Any], ...]
+    tokens_before: int | None = None
+
+
 class Branched(msgspec.Struct, frozen=True):
     """The conversation goes back to an earlier point; from here on it is the list ``order``.
 
@@ -274,6 +288,7 @@ Item = (
     | CallEnded
     | CompactionItem
     | Undone
+    | ResultsCleared
     | Branched
     | Linked
     | Raw

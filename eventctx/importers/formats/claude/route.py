@@ -55,7 +55,7 @@ class Route:
 
     def knows(self, uuid: object) -> bool:
         """Whether a line of this name came before."""
-        return isinstance(uuid, str) and hash(uuid) in self._nodes
+        return self._node(uuid) is not None
 
     # -- lines -----------------------------------------------------------------------------------
 
@@ -77,14 +77,8 @@ class Route:
         """
         if not isinstance(uuid, str):
             return
-        if root:
-            before = _NONE
-        elif prompt:
-            before = self._sound(parent)
-            before = self._leaf if before is None else before
-        else:
-            known = self._nodes.get(hash(parent)) if isinstance(parent, str) else None
-            before = self._leaf if known is None else known
+        known = self._sound(parent) if prompt else self._node(parent)
+        before = _NONE if root else self._leaf if known is None else known
         node = self._nodes[hash(uuid)] = len(self._lines)
         self._parents.append(before)
         self._lines.append(line)
@@ -100,8 +94,8 @@ class Route:
         self._prompts = []
         self._calls.clear()
 
-    def place(self, line: int, message: dict[str, Any], *, spoken: bool) -> None:
-        """Take the next message; ``spoken``: it is an answer, or a person's."""
+    def place(self, line: int, message: dict[str, Any], *, spoken: bool) -> int:
+        """Take the next message and return its place; ``spoken``: an answer, or a person's."""
         call_line = _NONE
         for block in list_or_empty(message.get("content")):
             one = object_or_empty(block)
@@ -112,6 +106,7 @@ class Route:
         self._message_lines.append(line)
         self._call_lines.append(call_line)
         self._marks.append(_SPOKEN if spoken else 0)
+        return len(self._marks) - 1
 
     # -- what was taken back ---------------------------------------------------------------------
 
@@ -158,7 +153,7 @@ class Route:
 
     def of(self, uuids: Iterable[object]) -> frozenset[int]:
         """The places of the messages of these lines, which are taken back."""
-        nodes = [self._nodes.get(hash(one)) for one in uuids if isinstance(one, str)]
+        nodes = map(self._node, uuids)
         lines = {self._lines[node] for node in nodes if node is not None}
         return self._take(
             [
@@ -176,6 +171,9 @@ class Route:
             self._marks[place] |= _GONE
         return frozenset(places)
 
+    def _node(self, uuid: object) -> int | None:
+        return self._nodes.get(hash(uuid)) if isinstance(uuid, str) else None
+
     def _sound(self, parent: object) -> int | None:
         """The node that a prompt follows, ``-1`` for the start; None where the link is not sound.
 
@@ -185,7 +183,7 @@ class Route:
         if parent is None:
             whole = not self._compacted and _API_ERROR not in self._kinds[self._leaf + 1 :]
             return _NONE if whole else None
-        found = self._nodes.get(hash(parent)) if isinstance(parent, str) else None
+        found = self._node(parent)
         node = _NONE if found is None else found
         while node != _NONE and self._kinds[node] != _MESSAGE:
             if self._kinds[node] == _API_ERROR:

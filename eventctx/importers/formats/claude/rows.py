@@ -28,6 +28,7 @@ KNOWN_KINDS: Final = frozenset(
         "pr-link",
         "tools-used",
         "system/compact_boundary",
+        "system/microcompact_boundary",
         "system/stop_hook_summary",
         "system/turn_duration",
         "system/local_command",
@@ -59,6 +60,7 @@ class ClaudeRow(msgspec.Struct):
     isCompactSummary: bool | None = None  # noqa: N815
     isApiErrorMessage: bool | None = None  # noqa: N815
     isVisibleInTranscriptOnly: Any = None  # noqa: N815
+    forkedFrom: Any = None  # noqa: N815
     origin: Any = None
     promptSource: Any = None  # noqa: N815
     turnOrigin: Any = None  # noqa: N815
@@ -67,6 +69,7 @@ class ClaudeRow(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw()
     attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
+    microcompactMetadata: Any = None  # noqa: N815
     retractedMessageUuids: Any = None  # noqa: N815
     requestRef: Any = None  # noqa: N815
     durationMs: Any = None  # noqa: N815

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.errors import MalformedTranscript, NotATranscript, UnknownFormat, UnreadableFile
+from eventctx.importers.foreign import foreign
 from eventctx.importers.formats import (
     amplifier,
     amplifier_folder,
@@ -17,6 +18,7 @@ from eventctx.importers.formats import (
     chat,
     claude_code,
     codex,
+    codex_base,
     context_persistent,
     mini_swe_agent,
     openhands,
@@ -41,11 +43,17 @@ def _no_others(path: Path) -> list[Parser]:
     return []
 
 
+def _only_its_own(path: Path, lines: Iterable[FileLine]) -> Iterable[FileLine]:
+    return lines
+
+
 class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
     ``called`` gives the name of a session whose lines do not name it. ``others`` gives a parser for
-    each further session of a file; they read the file as it is when they are made.
+    each further session of a file; they read the file as it is when they are made. ``whole`` adds
+    the lines of the session that are in another file. ``by_file``: no line names a session, so that
+    two files of one name are told apart by their folders.
     """
 
     name: str
@@ -54,6 +62,8 @@ class Format(NamedTuple):
     called: Callable[[Path], str] = _own_name
     parse_folder: Parser | None = None
     others: Callable[[Path], list[Parser]] = _no_others
+    whole: Callable[[Path, Iterable[FileLine]], Iterable[FileLine]] = _only_its_own
+    by_file: bool = False
 
 
 def _event_name(path: Path) -> str:
@@ -69,9 +79,14 @@ FORMATS: Final[dict[str, Format]] = {
             claude_code.parse,
             others=claude_code.others,
         ),
-        Format(codex.NAME, "Codex rollout (JSONL)", codex.parse),
-        Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse),
-        Format(mini_swe_agent.NAME, "mini-swe-agent trajectory (.traj.json)", mini_swe_agent.parse),
+        Format(codex.NAME, "Codex rollout (JSONL)", codex.parse, whole=codex_base.with_base),
+        Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse, by_file=True),
+        Format(
+            mini_swe_agent.NAME,
+            "mini-swe-agent trajectory (.traj.json)",
+            mini_swe_agent.parse,
+            by_file=True,
+        ),
         Format(pi.NAME, "pi session (JSONL)", pi.parse),
         Format(
             openhands.NAME,
@@ -79,6 +94,7 @@ FORMATS: Final[dict[str, Format]] = {
             openhands.parse,
             _event_name,
             openhands.parse_folder,
+            by_file=True,
         ),
         Format(
             amplifier.NAME,
@@ -97,6 +113,7 @@ FORMATS: Final[dict[str, Format]] = {
             "recorded HTTP of a provider's SDK (VCR cassette)",
             cassette.parse,
             others=cassette.others,
+            by_file=True,
         ),
         Format(
             tape.NAME,
@@ -104,13 +121,19 @@ FORMATS: Final[dict[str, Format]] = {
             tape.parse,
             others=tape.others,
         ),
-        Format(chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse),
+        Format(
+            chat.NAME, "message list, OpenAI or Anthropic (JSON or JSONL)", chat.parse, by_file=True
+        ),
     )
 }
 """The values of ``--format``."""
 
 _LOOKED_AT: Final = 50
+_CONTENT: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
+"""A message with a role has one of these; without any, it is a line of another program."""
+
 _BINARY_BYTES: Final = 8192
+_NUL_BYTES: Final = 4096
 
 
 def session_source(path: Path, name: str | None = None) -> Path:
@@ -175,7 +198,10 @@ def _refuse_binary(path: Path) -> None:
             f"{path.name}: expected a transcript, found an empty file; "
             "import it when the program has written to it"
         )
-    if b"\0" in head:
+    text = head.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+    nul = head.count(b"\0")
+    # A crash leaves up to a page of them in a file of JSON, where the rest is still good.
+    if nul > _NUL_BYTES or (nul and not text.startswith((b"{", b"["))):
         raise UnknownFormat(
             f"{path.name}: expected text (JSON or JSONL in UTF-8), found binary data; "
             "unpack or convert it first"
@@ -203,6 +229,8 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"
             )
     for value in values:
+        if foreign(value) is not None:
+            raise NotATranscript(name, _described(value), tuple(FORMATS))
         found = _of_record(value)
         if found == chat.NAME and any(map(_is_amplifier, values)):
             return amplifier.NAME
@@ -273,7 +301,7 @@ def _of_record(value: object) -> str | None:
         return openhands.NAME
     if amplifier_rows.is_row(value):
         return amplifier.NAME
-    if not chat.is_message(value) or _foreign(value):
+    if not _is_plain_message(value):
         return None
     if context_persistent.is_row(value):
         return context_persistent.NAME
@@ -290,7 +318,10 @@ def _is_pi(value: dict[str, Any]) -> bool:
         return "cwd" in value
     if value["type"] in ("custom", "label", "session_info"):
         return "parentId" in value
-    return "timestamp" in value and ("message" not in value or isinstance(value["message"], dict))
+    if value["type"] == "message":
+        # Other programs write this type, too, with the role in the line itself.
+        return "timestamp" in value and isinstance(value.get("message"), dict)
+    return "timestamp" in value
 
 
 def _is_claude_code(value: dict[str, Any]) -> bool:
@@ -330,30 +361,21 @@ def _of_document(value: object) -> str | None:
 
 
 def _is_plain_message(value: object) -> bool:
-    return isinstance(value, dict) and chat.is_message(value) and not _foreign(value)
+    """Whether a value is a message of a known dialect, by its role or type and by its content."""
+    if not isinstance(value, dict) or not chat.is_message(value) or foreign(value):
+        return False
+    return "role" not in value or any(key in value for key in _CONTENT)
 
 
 def _rows_with_roles(rows: list[Any]) -> bool:
     return not rows or any(map(_is_plain_message, rows[:_LOOKED_AT]))
 
 
-_FOREIGN: Final[tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...]] = (
-    (
-        "an OpenHands event of version 0",
-        lambda v: ("action" in v or "observation" in v) and "source" in v and "id" in v,
-    ),
-)
-
-
-def _foreign(value: dict[str, Any]) -> str | None:
-    return next((title for title, fits in _FOREIGN if fits(value)), None)
-
-
 def _described(value: object) -> str:
     if isinstance(value, dict):
-        return _foreign(value) or f"an object with the keys {', '.join(list(value)[:6]) or 'none'}"
+        return foreign(value) or f"an object with the keys {', '.join(list(value)[:6]) or 'none'}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return f"a list of {_described(value[0])}"
+        return foreign(value) or f"a list of {_described(value[0])}"
     return f"JSON of type {type(value).__name__}"
 
 

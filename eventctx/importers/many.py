@@ -13,11 +13,13 @@ from eventctx.errors import (
     NotATranscript,
     SessionWasDeleted,
     SessionWasTakenOver,
+    SourceChanged,
 )
 from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier_folder import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
+from eventctx.importers.same_names import SameNames
 from eventctx.log.store import EventStore
 
 
@@ -82,8 +84,8 @@ class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
 CLOSED_ON_PURPOSE: Final = (SessionWasTakenOver, SessionWasDeleted)
 """The errors of a session that somebody closed to its file on purpose; nothing is wrong with it."""
 
-ImportOne = Callable[[Path], Awaitable[Sequence[ImportSummary]]]
-"""Imports the sessions of one path."""
+ImportOne = Callable[[Path, str | None], Awaitable[Sequence[ImportSummary]]]
+"""Imports the sessions of one path, under a name or, for None, under the one that the file has."""
 
 Told = Callable[[ImportSummary | FilePassedOver], None]
 """Called with each result as soon as there is one."""
@@ -107,19 +109,22 @@ async def import_paths(
     imported. What was imported before stays.
     """
 
-    async def plainly(path: Path) -> Sequence[ImportSummary]:
-        return await import_file(store, path, complete=complete, take_over=take_over)
+    async def plainly(path: Path, session: str | None) -> Sequence[ImportSummary]:
+        return await import_file(
+            store, path, session=session, complete=complete, take_over=take_over
+        )
 
     sessions: list[ImportSummary] = []
     left_out: list[FilePassedOver] = []
     for path in paths:
-        candidates: Iterable[Candidate] = find(Path(path))
+        candidates = list(find(Path(path)))
+        names = SameNames(candidates)
         if take_over:
             # Amplifier's two programs keep one session in two folders; the file with all of its
             # messages comes first, since the session is taken over once.
             candidates = sorted(candidates, key=lambda one: one.path.name != CONTEXT)
         for found in candidates:
-            for result in await _results(found, importing or plainly, take_over):
+            for result in await _results(found, importing or plainly, names, take_over):
                 if isinstance(result, FilePassedOver):
                     left_out.append(result)
                 else:
@@ -130,7 +135,7 @@ async def import_paths(
 
 
 async def _results(
-    found: Candidate, importing: ImportOne, take_over: bool
+    found: Candidate, importing: ImportOne, names: SameNames, take_over: bool
 ) -> list[ImportSummary | FilePassedOver]:
     try:
         if found.error is not None:
@@ -138,11 +143,26 @@ async def _results(
         reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
             return [FilePassedOver(path=found.path, reason=reason)]
-        return [result_of(summary) for summary in await importing(found.path)]
+        return [result_of(summary) for summary in await _imported(found.path, importing, names)]
     except ENDS_ALL:
         raise
     except EventctxError as error:
         return [passed_over_for(found.path, error, named=found.named)]
+
+
+async def _imported(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
+    """Import a file under the first of its names whose session is not another file's."""
+    changed: SourceChanged | None = None
+    for name in names.to_try(path):
+        try:
+            summaries = await importing(path, name)
+        except SourceChanged as error:
+            changed = changed or error
+            continue
+        for summary in summaries:
+            names.took(path, summary.session)
+        return summaries
+    raise changed or SourceChanged(f"{path}: expected a name that no other file has, found none")
 
 
 def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from eventctx.errors import SourceChanged
-from eventctx.importers.detect import Format
+from eventctx.errors import NotATranscript, SourceChanged
+from eventctx.importers.detect import FORMATS, Format
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.growing_lines import GrowingLines
-from eventctx.importers.source.items import Item, Paused, Session
+from eventctx.importers.source.items import FileLine, Item, Paused, Session
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.source import Progress, Source
+from eventctx.importers.textless import problem_and_items
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.store import EventStore
 from eventctx.projections.trace.call_spans import SpanIds
@@ -116,7 +117,7 @@ async def import_session(
         return run.complete or (track is not None and track.next is not None)
 
     parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
-    lines = source.lines()
+    lines: Iterable[FileLine] = chosen.whole(path, source.lines())
     if run.complete:
         # Nobody will write the rest of a half last line, so it is kept as it is.
         lines = (line._replace(terminated=True) for line in lines)
@@ -128,6 +129,14 @@ async def import_session(
         first = msgspec.structs.replace(first, parent=parent)
     track = Track(run.store, run.session or session_name(first.session_id), run.salt, run.now)
     await track.open()
+    rest: Iterable[Item] = items
+    if track.next is None:
+        # A parser may ask at the end of the file whether the session goes on in the store, which
+        # is known only when its records were matched: a session that is there is not looked at.
+        problem, rest = problem_and_items(items)
+        if problem is not None:
+            found = f"{problem}, read as {chosen.name}"
+            raise NotATranscript(path.name, found, tuple(FORMATS))
     recorder = Recorder(
         track,
         key=f"{chosen.name}:{first.session_id}",
@@ -140,7 +149,7 @@ async def import_session(
     reading = _Reading(run, source, at_end)
     try:
         await recorder.feed(first)
-        for item in items:
+        for item in rest:
             if isinstance(item, Paused):
                 await _pause(reading, recorder, track)
             else:
@@ -172,7 +181,8 @@ async def _pause(reading: _Reading, recorder: Recorder, track: Track) -> None:
 
 
 def _outcome(reading: _Reading, recorder: Recorder, track: Track) -> ImportOutcome:
-    counts = recorder.counts
+    counts, nul = recorder.counts, reading.source.nul
+    left_out = (f"{nul} NUL bytes, as a crash leaves them, were left out",) if nul else ()
     summary = ImportSummary(
         path=reading.source.path,
         format=reading.run.chosen.name,
@@ -188,8 +198,8 @@ def _outcome(reading: _Reading, recorder: Recorder, track: Track) -> ImportOutco
         unknown=dict(counts.unknown),
         waiting=tuple(counts.waiting),
         links=tuple(counts.links),
-        warnings=tuple(counts.warnings),
-        warned=counts.warned,
+        warnings=(*counts.warnings, *left_out),
+        warned=counts.warned + len(left_out),
         bytes=reading.source.size,
     )
     return ImportOutcome(summary, counts.links, counts.answered, counts.last_compaction, track)

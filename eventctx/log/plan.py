@@ -82,7 +82,8 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``body`` and ``at`` locate its body, as in ``Shortening``; it holds a whole message in the
     session's dialect. The insertion stands before message ``before``; ``None`` is the start of the
-    conversation, behind the leading system messages. ``stands_for`` are the runs of numbers
+    conversation, behind the leading system messages; the number of the next message, which is not
+    there yet, is the end. ``stands_for`` are the runs of numbers
     ``[first, last]`` that a summary replaces, and ``depth`` is how many times its content was
     summarised. ``demands`` are runs of numbers of messages of a person whose demands stand in the
     insertion, word by word.

@@ -114,7 +114,10 @@ def entries_of(
 def with_inserted(
     entries: list[Entry], insertions: Sequence[InsertionRef], region: Sequence[MessageRef]
 ) -> list[Entry]:
-    """Put each insertion before its message, or at the start if that message is not in view."""
+    """Put each insertion before its message, or at the start if that message is not in view.
+
+    If that message is still to come, the insertion is the last entry before ``region``.
+    """
     if not insertions:
         return entries
     places: dict[int, int] = {}
@@ -127,11 +130,18 @@ def with_inserted(
     placed = []
     for order, one in enumerate(insertions):
         found = None if one.before is None else places.get(one.before)
+        if found is None and one.ahead and _ends_before(places, one):
+            found = len(entries)
         placed.append((_start(entries, one) if found is None else found, order, one))
     # From the end, so that the places before stay valid; in one place, the last insertion first.
     for place, _, insertion in sorted(placed, key=lambda entry: entry[:2], reverse=True):
         result.insert(place, Entry("insertion", insertion))
     return result
+
+
+def _ends_before(places: dict[int, int], insertion: InsertionRef) -> bool:
+    """Whether the message of the insertion has not come yet: no later one is in view."""
+    return all(number < (insertion.before or 0) for number in places)
 
 
 def _start(entries: list[Entry], insertion: InsertionRef) -> int:

@@ -242,10 +242,11 @@ def insertion_refs(
     current = {(one.position, one.index): one for one in state.layout.insertions}
     refs: list[InsertionRef] = []
     for insertion in insertions:
+        ahead = insertion.before is not None and insertion.before >= state.next_number
         if insertion.at is not None and (insertion.at, insertion.body) in current:
             # The message behind it may be gone, so its place is the one that the plan names.
             known = current[insertion.at, insertion.body]
-            refs.append(msgspec.structs.replace(known, before=insertion.before))
+            refs.append(msgspec.structs.replace(known, before=insertion.before, ahead=ahead))
             continue
         body = _body(record, insertion.body)
         facts = decode_facts(body.facts)
@@ -262,6 +263,7 @@ def insertion_refs(
                 state.next_number - 1,
                 insertion.depth,
                 insertion.demands,
+                ahead,
             )
         )
     return refs

@@ -50,7 +50,8 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An insertion in a view; its body is ``index`` of the record at ``position``.
 
     ``before``, ``stands_for``, ``depth`` and ``demands`` are as in ``plan.Insertion``. ``through``
-    is the last message number at the time of the insertion.
+    is the last message number at the time of the insertion. ``ahead``: the message that it stands
+    before was still to come, so that until then it is the last entry.
     """
 
     kind: InsertionKind
@@ -64,6 +65,7 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     through: int
     depth: int = 0
     demands: tuple[tuple[int, int], ...] = ()
+    ahead: bool = False
 
 
 class DemandRef(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -227,3 +227,70 @@ async def test_of_a_file_that_is_complete_half_a_last_line_is_kept_as_it_is(tmp_
     assert summary.unknown == {"unreadable": 1}
     again = await import_file(store, path, complete=True)
     assert again[0].added == 0
+
+
+# -- NUL bytes, as a crash leaves them -----------------------------------------------------------
+
+NUL = b"\0" * 512
+JSONL = {
+    "claude-code": ClaudeCode().user("a").user("b").data(),
+    "codex": Codex().says("user", "a").says("user", "b").data(),
+    "pi": Pi().user("a").user("b").data(),
+    "openhands": OpenHands().user("a").user("b").data(),
+    "amplifier": jsonl(
+        [{**row, "metadata": {"timestamp": "2026-01-01T00:00:00Z"}} for row in CHAT]
+    ),
+    "context-persistent": jsonl([{**row, "timestamp": "2026-01-01T00:00:00Z"} for row in CHAT]),
+    "messages": jsonl(CHAT),
+}
+
+
+@pytest.mark.parametrize("name", JSONL)
+@pytest.mark.parametrize("place", ["start", "last line", "end", "behind half a line"])
+async def test_nul_bytes_do_not_hide_the_lines_around_them(
+    name: str, place: str, tmp_path: Path
+) -> None:
+    whole = JSONL[name]
+    begin, last = b"".join(whole.splitlines(True)[:-1]), whole.splitlines(True)[-1]
+    damaged = {
+        "start": NUL + whole,
+        "last line": begin + NUL + last,
+        "end": whole + NUL,
+        "behind half a line": begin + b'{"type": "x", "con' + NUL + last,
+    }[place]
+    for data, file in ((whole, "whole.jsonl"), (damaged, "file.jsonl")):
+        (tmp_path / file).write_bytes(data)
+    store = MemoryStore()
+    path = tmp_path / "file.jsonl"
+    assert choose(path, None).name == name
+    expected = await load(MemoryStore(), tmp_path / "whole.jsonl", complete=True)
+    found = await load(store, path, complete=True)
+    assert (found.format, found.messages) == (name, expected.messages)
+    assert found.warnings[-1] == "512 NUL bytes, as a crash leaves them, were left out"
+    assert found.unknown == ({"unreadable": 1} if "half" in place else {})
+    assert (await load(store, path, complete=True)).added == 0
+
+
+async def test_a_document_with_nul_bytes_at_its_end_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.traj"
+    path.write_bytes(pretty({"history": CHAT, "trajectory": []}) + NUL)
+    assert (await load(MemoryStore(), path)).messages == 2
+
+
+async def test_a_file_goes_on_behind_nul_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    whole = ClaudeCode().user("a").user("b").user("c").data().splitlines(True)
+    store = MemoryStore()
+    path.write_bytes(b"".join(whole[:2]) + whole[2][:40] + NUL)
+    assert (await load(store, path)).messages == 2
+    path.write_bytes(path.read_bytes() + whole[2])
+    found = await load(store, path)
+    assert (found.messages, found.unknown) == (3, {"unreadable": 1})
+
+
+@pytest.mark.parametrize("data", [NUL, b"SQLite format 3\0" + NUL, b"{" + b"\0" * 8000])
+def test_a_file_of_nul_bytes_is_binary(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(data)
+    with pytest.raises(UnknownFormat, match="binary"):
+        choose(path, None)

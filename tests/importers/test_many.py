@@ -196,7 +196,7 @@ async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path)
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
     store = MemoryStore()
 
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
         (folder / "vanishing.jsonl").unlink(missing_ok=True)
         return await import_file(store, path)
 
@@ -213,7 +213,7 @@ async def test_a_file_that_is_cut_while_it_is_read_is_no_error_of_the_others(fol
     def cut(done: int, size: int) -> None:
         os.truncate(path, 5)
 
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
         return await import_file(store, path, progress=cut)
 
     done = await import_paths(store, [path], importing=importing)
@@ -249,7 +249,7 @@ async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(fold
 
 
 async def test_a_programming_error_ends_the_import(folder: Path) -> None:
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):
@@ -262,7 +262,7 @@ async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
     store = MemoryStore()
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
 
-    async def importing(path: Path) -> list[ImportSummary]:
+    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
         if path.name == "a.jsonl":
             await load(store, path)
             await store.append("a", [draft("session:end")], NO_STREAM)
@@ -314,3 +314,62 @@ def test_what_may_not_be_read_is_passed_over(folder: Path) -> None:
     passed, sessions = done.stdout.splitlines()
     assert json.loads(passed) == [["closed", "UnreadableFile"], ["secret.jsonl", "UnreadableFile"]]
     assert sessions == "['zz-good']"
+
+
+# -- files of one name ---------------------------------------------------------------------------
+
+
+def run_of(folder: Path, model: str, said: str, *between: str) -> Path:
+    path = folder.joinpath(model, *between, "lamp-7", "lamp-7.traj")
+    path.parent.mkdir(parents=True)
+    rows = [
+        {"role": "user", "content": "The lamp flickers."},
+        {"role": "assistant", "content": said},
+    ]
+    path.write_text(json.dumps({"history": rows, "trajectory": [], "info": {}}))
+    return path
+
+
+async def test_runs_of_one_name_are_sessions_of_their_own(tmp_path: Path) -> None:
+    for number in range(9):
+        run_of(tmp_path, f"model-{number}", f"answer {number}", *("today",) * (number % 2))
+    store = MemoryStore()
+    done = await imported(tmp_path, store=store)
+    names = [one.session for one in done.sessions]
+    assert names[:4] == ["lamp-7", "today.lamp-7", "model-2.lamp-7", "model-3.today.lamp-7"]
+    assert (done.total.sessions, done.total.failed) == (9, 0)
+    again = await imported(tmp_path, store=store)
+    assert [(one.session, one.added) for one in again.sessions] == [(name, 0) for name in names]
+
+
+async def test_runs_keep_their_names_when_others_come(tmp_path: Path) -> None:
+    store = MemoryStore()
+    run_of(tmp_path, "model-b", "b")
+    run_of(tmp_path, "model-c", "c")
+    await imported(tmp_path, store=store)
+    run_of(tmp_path, "model-a", "a")
+    done = await imported(tmp_path, store=store)
+    found = {one.path.parts[-3]: (one.session, one.added > 0) for one in done.sessions}
+    assert found == {
+        "model-a": ("model-a.lamp-7", True),
+        "model-b": ("lamp-7", False),
+        "model-c": ("model-c.lamp-7", False),
+    }
+
+
+async def test_a_run_that_ended_early_is_not_mixed_with_a_longer_one(tmp_path: Path) -> None:
+    run_of(tmp_path, "model-b", "b")
+    short = run_of(tmp_path, "model-a", "")
+    rows = [{"role": "user", "content": "The lamp flickers."}]
+    short.write_text(json.dumps({"history": rows, "trajectory": []}))
+    done = await imported(tmp_path)
+    assert [(one.session, one.messages) for one in done.sessions] == [
+        ("lamp-7", 1),
+        ("model-b.lamp-7", 2),
+    ]
+
+
+async def test_a_copy_in_another_folder_is_the_same_session(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        run_of(tmp_path, folder, "the same")
+    assert (await imported(tmp_path)).total.sessions == 1

@@ -107,10 +107,21 @@ async def test_two_summaries_can_stand_beside_each_other(tmp_path: Path) -> None
     assert last == [*begin, "answer 3", "x", "and", "y", "last"]
 
 
-async def test_a_summary_behind_which_nothing_is_left_stands_at_the_start(tmp_path: Path) -> None:
+async def test_a_summary_that_no_message_follows_is_the_last_entry(tmp_path: Path) -> None:
     log = OpenHands().system().user("go").says("ok").condensed("e2", summary="S", summary_offset=2)
-    last = (await shown(log.user("on").says("x"), tmp_path))[-1]
-    assert last == ["be good", "S", "go", "on"]
+    assert (await shown(log.says("x"), tmp_path))[-1] == ["be good", "go", "S"]
+    last = (await shown(log.user("on").says("y"), tmp_path / ".."))[-1]
+    assert last == ["be good", "go", "S", "x", "on"]
+
+
+async def test_an_earlier_summary_keeps_its_place_when_what_follows_it_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    log = OpenHands().system().user("go").says("ok").condensed("e2", summary="S", summary_offset=2)
+    log.says("x").condensed("e4", summary="T", summary_offset=3).user("on").says("y")
+    assert (await shown(log, tmp_path))[-1] == ["be good", "go", "S", "T", "on"]
+    log.condensed("e6", summary="U", summary_offset=4).says("z")
+    assert (await shown(log, tmp_path / ".."))[-1] == ["be good", "go", "S", "T", "U", "y"]
 
 
 async def test_the_numbers_of_a_condensation_count_what_was_forgotten(tmp_path: Path) -> None:

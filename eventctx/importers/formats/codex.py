@@ -10,11 +10,14 @@ outputs) or at the next item sent to the model, whichever comes first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, Literal
 
 import msgspec
 
+from eventctx.importers.formats.codex_base import HistoryBase, base_of
 from eventctx.importers.formats.codex_events import SPOKEN, EventMessages
+from eventctx.importers.formats.codex_turns import Turns
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -82,6 +85,7 @@ _EVENTS: Final = frozenset(
         "sub_agent_activity",
         "task_complete",
         "task_started",
+        "thread_rolled_back",
         "thread_goal_updated",
         "thread_settings_applied",
         "token_count",
@@ -103,6 +107,7 @@ class RolloutRow(msgspec.Struct):
 
     type: str = ""
     timestamp: Any = None
+    ordinal: Any = None
     payload: msgspec.Raw = msgspec.Raw()
 
 
@@ -117,18 +122,21 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one rollout. ``name`` stands in for a session id that no line gives."""
     rollout = _Rollout(name)
-    return parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
+    items = parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
+    return map(rollout.turns.see, items)
 
 
 class _Rollout:
     def __init__(self, name: str) -> None:
         self.name = stem(name)
         self.begun = False
+        self.base: HistoryBase | None = None
         self.calling = False
         self.model: str | None = None
         self.provider: str | None = None
         self.window: int | None = None
         self.events = EventMessages()
+        self.turns = Turns()
         self.line = 0
 
     def row(self, line: int, data: bytes, row: RolloutRow) -> Iterable[Item]:
@@ -136,13 +144,29 @@ class _Rollout:
         self.line = line
         time = nanoseconds(row.timestamp)
         if row.type == "session_meta":
-            return self._meta(line, time, data, row)
+            told = self._without_base(line, row) if self.begun else ()
+            return chain(told, self._meta(line, time, data, row))
         begin: list[Item] = [] if self.begun else [self._begin(line, time, self.name)]
-        return begin + list(self._items(line, time, data, row))
+        return chain(begin, self._without_base(line, row), self._items(line, time, data, row))
 
-    def _begin(self, line: int, time: int | None, session: str) -> Session:
+    def _begin(
+        self, line: int, time: int | None, session: str, about: dict[str, Any] | None = None
+    ) -> Session:
         self.begun = True
-        return Session(line, time, session)
+        parent, link, agent = _origin(about or {})
+        if self.base is not None and parent is None:
+            parent, link = self.base.thread, "branch"
+            if parent == session:
+                session = _continued(session, self.name, self.base)
+        return Session(line, time, session, agent, parent, link)
+
+    def _without_base(self, line: int, row: RolloutRow) -> Iterator[Item]:
+        """Say what is missing, if the line behind the head is not one of its base."""
+        base, self.base = self.base, None
+        found = base is not None and type(row.ordinal) is int and row.ordinal < base.end
+        if base is not None and not found:
+            missing = f"the lines before ordinal {base.end} are missing: they are in another file"
+            yield Warned(line, f"{missing} of thread {base.thread}, which is not with this one")
 
     def _meta(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterator[Item]:
         payload, repaired = _value(row.payload)
@@ -152,7 +176,8 @@ class _Rollout:
         again = self.begun
         if not again:
             session = text_or_none(payload.get("id"))
-            yield self._begin(line, time, self.name if session is None else session)
+            self.base = base_of(payload)
+            yield self._begin(line, time, self.name if session is None else session, payload)
             self.provider = text_or_none(payload.get("model_provider"))
         base = payload.get("base_instructions")
         text = object_or_empty(base).get("text")
@@ -247,12 +272,21 @@ class _Rollout:
                 if self.events.answered:
                     yield from self._unrepeated(line)
                 yield from self._close(line, time, usage)
+        elif event == "thread_rolled_back":
+            yield from self._unrepeated(line)
+            self.events.end_turn()
+            yield from self._close(line, time)
+            payload, _ = _value(row.payload)
+            number = count(object_or_empty(payload).get("num_turns"))
+            yield from self.turns.take_back(line, time, number)
         elif event == "task_started":
+            self.turns.begin()
             payload, _ = _value(row.payload)
             self.window = count(object_or_empty(payload).get("model_context_window")) or self.window
         elif event in ("task_complete", "turn_aborted"):
             yield from self._unrepeated(line)
             self.events.end_turn()
+            self.turns.end()
             yield from self._close(line, time)
             yield TurnEnded(line, time, "ok" if event == "task_complete" else "cancelled")
 
@@ -289,6 +323,24 @@ class _Rollout:
             yield from self._unrepeated(self.line)
         elif first is not None:
             yield Waiting(first.line, "an item with the same words may follow")
+
+
+def _origin(
+    about: dict[str, Any],
+) -> tuple[str | None, Literal["subagent", "branch"], str | None]:
+    """The thread that this one comes from, what it is to that one, and the agent's role."""
+    subagent = object_or_empty(object_or_empty(about.get("source")).get("subagent"))
+    spawn = object_or_empty(subagent.get("thread_spawn"))
+    parent = text_or_none(spawn.get("parent_thread_id"))
+    if parent:
+        return parent, "subagent", text_or_none(spawn.get("agent_role"))
+    return text_or_none(about.get("forked_from_id")) or None, "branch", None
+
+
+def _continued(thread: str, name: str, base: HistoryBase) -> str:
+    """The name of a thread's further file: what the file's own name has from the thread's id on."""
+    own = name[name.index(thread) :] if thread in name else thread
+    return own if own != thread else f"{thread}_{base.end}"
 
 
 def _value(raw: msgspec.Raw) -> tuple[Any, str]:

@@ -183,7 +183,7 @@ class _Conversation:
         self, line: int, time: int | None, data: bytes, event: dict[str, Any]
     ) -> Iterator[Item]:
         yield from self._close()
-        compaction = self.view.condense(line, time, event, self.trigger)
+        compaction = self.view.condense(line, time, event, self.trigger, self.places)
         if compaction is None:
             problem = "a condensation that does not say which events are forgotten"
             yield from not_understood(line, "Condensation", data, problem)

@@ -2,8 +2,8 @@
 
 A condensation names events: ``forgotten_event_ids``, and an offset at which a summary is inserted
 into the list of the remaining events. Here these become places of messages. Several events can be
-one message, which is forgotten when all of them are. A summary that no message follows is put at
-the start of the conversation, because a place in our log belongs to a message.
+one message, which is forgotten when all of them are. A summary that no message follows is put
+before the next message to come.
 """
 
 from __future__ import annotations
@@ -37,9 +37,17 @@ class View:
         self._shown[event_id] = place
 
     def condense(
-        self, line: int, time: int | None, event: dict[str, Any], trigger: str | None
+        self,
+        line: int,
+        time: int | None,
+        event: dict[str, Any],
+        trigger: str | None,
+        next_place: int,
     ) -> CompactionItem | None:
-        """The compaction of a condensation; None if it does not name the events that it forgets."""
+        """The compaction of a condensation; None if it does not name the events that it forgets.
+
+        ``next_place`` is that of the next message.
+        """
         ids = event.get("forgotten_event_ids")
         if not isinstance(ids, list):
             return None
@@ -56,7 +64,8 @@ class View:
         summaries: tuple[dict[str, Any], ...] = ()
         if summary is not None and isinstance(offset, int) and offset >= 0:
             behind = list(left)[offset:]
-            before = next((left[one] for one in behind if one not in self._summaries), None)
+            places = (left[one] for one in behind if one not in self._summaries)
+            before = next(places, next_place)
             summaries = (summary_of(summary),)
             summary_id = f"{event.get('id')}-summary"
             left = _with(left, offset, summary_id)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import msgspec
 
 from eventctx.importers.recording.contents import Stored
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.track import Content
+from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
@@ -16,6 +20,7 @@ from eventctx.log.plan import (
     Plan,
     Run,
     Shortening,
+    expand,
     joined,
     numbers_in,
     runs_by_number,
@@ -50,7 +55,7 @@ class Compacted:
     ) -> None:
         self.contents = contents
         self._view = view
-        self._plan = plan
+        self.plan = plan
         self._requested_by = requested_by
         self._strategy = strategy
         self._recorded = recorded
@@ -77,7 +82,7 @@ class Compacted:
         record = Record(
             stream, position, -1, b"", "", 1, 0, b"", bodies, None, None, None, None, b""
         )
-        view = planned.apply_plan(self._view, self._plan, record)
+        view = planned.apply_plan(self._view, self.plan, record)
         _, messages, counted = view.layout.measure()
         return events.PostCompact(
             outcome="applied",
@@ -91,7 +96,7 @@ class Compacted:
             estimator=self._view.estimator.name,
             factor=self._scale.factor,
             reserve=self._scale.reserve,
-            plan=self._plan,
+            plan=self.plan,
             duration=self._took,
             requested_by=self._requested_by,
             tokens_recorded=self._recorded,
@@ -115,7 +120,8 @@ def compacted(
     put_in = _put_in(item, places, gone, len(stored))
     if item.parts:
         runs = _dropped_beside(runs, numbers_in([run for one in put_in for run in one.stands_for]))
-    insertions = [*_standing(view, {earlier[one] for one in item.standing}), *put_in]
+    kept = {number for number, how, _ in expand(tuple(runs)) if how == "kept"}
+    insertions = [*_standing(view, {earlier[one] for one in item.standing}, kept), *put_in]
     return Compacted(
         view,
         Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
@@ -127,14 +133,26 @@ def compacted(
 
 
 def taken_back(
-    view: ViewState, item: Undone, source_format: str, places: Places
+    view: ViewState,
+    item: Undone,
+    source_format: str,
+    places: Places,
+    undone: Collection[int] = (),
+    again: PutIn = PutIn(),  # noqa: B008 - it is frozen
 ) -> Compacted | None:
-    """A step back in the conversation, which leaves messages; None if the view holds none."""
+    """A step back in the conversation, which leaves messages; None if the view holds none.
+
+    ``undone`` are the positions of the plans that hold no longer; ``again`` is what stood in the
+    view before them.
+    """
     gone = {places.number(place) for place in item.places}
     if not any(ref.number in gone for ref in view.layout.refs):
         return None
     plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
-    return Compacted(view, plan, (), source_format, strategy=TAKEN_BACK)
+    if undone:
+        standing = [one for one in plan.insertions if one.at not in undone]
+        plan = msgspec.structs.replace(plan, insertions=(*standing, *again.insertions))
+    return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 
 
 def cleared(
@@ -179,7 +197,8 @@ def _edited(
         )
         for ref in view.layout.refs
     }
-    standing = _standing(view, {one.position for one in view.layout.insertions})
+    left = {number for number, (how, _) in decided.items() if how != "dropped"}
+    standing = _standing(view, {one.position for one in view.layout.insertions}, left)
     insertions = [one for one in standing if one.kind != "system_prompt"]
     return Plan(
         view.next_number - 1,
@@ -225,10 +244,18 @@ def _dropped_beside(runs: list[Run], stood_for: set[int]) -> list[Run]:
     return list(joined(found))
 
 
-def _standing(view: ViewState, positions: set[int]) -> list[Insertion]:
-    """The insertions in the view that compactions at these positions made."""
+def _standing(view: ViewState, positions: set[int], left: set[int]) -> list[Insertion]:
+    """The insertions in the view that plans at these positions made, before what is ``left``."""
+    numbers = sorted(left)
+
+    def before(place: int | None) -> int | None:
+        if place is None or place in left:
+            return place
+        behind = bisect_left(numbers, place)
+        return numbers[behind] if behind < len(numbers) else view.next_number
+
     return [
-        Insertion(one.kind, one.index, one.position, one.before, one.stands_for, one.depth)
+        Insertion(one.kind, one.index, one.position, before(one.before), one.stands_for, one.depth)
         for one in view.layout.insertions
         if one.position in positions
     ]

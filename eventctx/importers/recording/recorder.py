@@ -26,6 +26,7 @@ from eventctx.importers.recording.noted import NotedMessages
 from eventctx.importers.recording.places import Places
 from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.track import NO_IDS, Content, Track
+from eventctx.importers.recording.undone import UndoneCompactions, put_in
 from eventctx.importers.recording.wires import Wires
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
@@ -75,6 +76,9 @@ _RECORDS_REQUESTS: Final = ("claude-code", "cassette", "tape")
 
 _TURN_ENDS: Final = "prompt:complete"
 
+_UNDOES_COMPACTIONS: Final = ("codex",)
+"""Formats that can take a compaction back; of others nothing need be kept for that."""
+
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 
 
@@ -103,6 +107,7 @@ class Recorder:
         self._call_span = call_span or (None, None)
         self._view = request_view.initial()
         self._long = LongView()
+        self._undone = UndoneCompactions()
         self._ids = LineIds(key, track.stream)
         self._agent: str | None = None
         self._turn = TurnRecorder(self._ids.new_span)
@@ -177,6 +182,7 @@ class Recorder:
     def close(self) -> None:
         """Give back what the recorder set aside on disk. It takes no item after that."""
         self._long.close()
+        self._undone.close()
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -425,7 +431,12 @@ class Recorder:
         await self._not_stored(*unstorable)
         step = compacted(self._view, item, stored, self._format, self._places, self._compactions)
         self._resent = item.resent
+        before = self._view.layout.refs
         record = await self._planned(step, item.time)
+        if self._format in _UNDOES_COMPACTIONS:
+            after = {ref.number for ref in self._view.layout.refs}
+            put = put_in(step.plan.insertions, step.contents)
+            self._undone.keep(len(self._compactions), record.position, before, after, put)
         self._compactions.append(record.position)
         if not unstorable:
             for index, message in enumerate(item.messages):
@@ -441,9 +452,15 @@ class Recorder:
 
     async def _taken_back(self, item: Undone) -> None:
         await self._end_call(None)
-        step = taken_back(self._view, item, self._format, self._places)
+        back, undone, again = self._undone.undo(item.compactions)
+        if back:
+            # All return first, so that the plan says of each why it is not in view.
+            await self._put(events.Restored(messages=tuple(back)), item.time)
+        step = taken_back(self._view, item, self._format, self._places, undone, again)
         if step is not None:
-            await self._planned(step, item.time)
+            record = await self._planned(step, item.time)
+            if undone:
+                self._undone.stands_at(record.position)
 
     async def _cleared(self, item: ResultsCleared) -> None:
         await self._end_call(None)

@@ -208,11 +208,16 @@ class Track:
         """
         if time is not None:
             self._dated(time)
+        if self.aside and event.__struct_config__.tag in _ASIDE:
+            # One that this import wrote itself before, and met when it read the stream.
+            known = next((one for one in self.aside if one.id == event_id), None)
+            if known is not None:
+                return known
         stored = self._next
         if stored is not None:
             self._match(stored, event_id, event, line, data)
+            self.observe(stored)  # before what stands aside behind it
             await self._advance()
-            self.observe(stored)
             return stored
         kind, version, payload = encode_event(event)
         bodies = tuple([make_body(c.data, c.facts, self._salt) for c in data]) if data else ()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from eventctx.importers.source.items import FileLine
-from eventctx.importers.source.lines import MAX_BYTES, PAUSE, line_of, too_large
+from eventctx.importers.source.lines import MAX_BYTES, PAUSE, lines_of, too_large
 from eventctx.importers.source.values import read_value
 
 _REMEMBERED: Final = 4096
@@ -42,7 +42,7 @@ class GrowingLines:
                 if len(data) > MAX_BYTES:
                     raise too_large(f"{self._path.name}, line {number}", "a line")
                 if data.endswith(b"\n"):
-                    yield line_of(number, data)
+                    yield from lines_of(number, data)
                     number += 1
                     continue
                 if not _is_record(data):
@@ -54,7 +54,7 @@ class GrowingLines:
                 # The lines end here: nobody goes on, or the last line is whole without its end.
                 # The next import reads it again, with what was written behind it.
                 if data:
-                    yield line_of(number, data)
+                    yield from lines_of(number, data)
                 return
 
     def resume(self) -> None:

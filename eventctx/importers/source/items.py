@@ -27,12 +27,15 @@ from eventctx.messages.facts import Facts
 class FileLine(NamedTuple):
     """One physical line of a file, without its line end. ``number`` counts from 1.
 
-    ``terminated`` is false for a last line without a line end: it may be half written.
+    ``terminated`` is false for a last line without a line end: it may be half written. ``nul``
+    counts the NUL bytes that were left out before it: a crash leaves them in place of what was
+    still to be written, and what comes after them is a line of its own with the same number.
     """
 
     number: int
     data: bytes
     terminated: bool = True
+    nul: int = 0
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -188,11 +191,16 @@ class CompactionItem(msgspec.Struct, frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """The messages in these places leave the conversation: a person, or the program, undid them."""
+    """The messages in these places leave the conversation: a person, or the program, undid them.
+
+    ``compactions`` are those of the file, counted from 0, that are undone with them: what these had
+    taken out returns, and what they had put in goes.
+    """
 
     line: int
     time: int | None
     places: frozenset[int]
+    compactions: frozenset[int] = frozenset()
 
 
 class ResultsCleared(msgspec.Struct, frozen=True):

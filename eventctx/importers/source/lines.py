@@ -7,6 +7,7 @@ odd in any way goes to the slow path (``_slowly``).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
@@ -24,6 +25,7 @@ from eventctx.messages.response_items import is_known
 Row = TypeVar("Row")
 
 _BOM = b"\xef\xbb\xbf"
+_NUL: Final = re.compile(rb"\0+")
 _BUFFER_BYTES = 1 << 20
 MAX_BYTES: Final = 64 << 20
 """The longest line, and the largest document, that is read: reading takes several times as much
@@ -48,10 +50,23 @@ def read_lines(path: Path) -> Iterator[FileLine]:
             number += 1
             if len(data) > MAX_BYTES:
                 raise too_large(f"{path.name}, line {number}", "a line")
-            yield line_of(number, data)
+            yield from lines_of(number, data)
 
 
-def line_of(number: int, data: bytes) -> FileLine:
+def lines_of(number: int, data: bytes) -> Iterable[FileLine]:
+    """A line without its end; where NUL bytes are in it, the lines between them."""
+    if b"\0" not in data:
+        return (_line_of(number, data),)
+    end = data.endswith(b"\n")
+    parts = [part for part in _NUL.split(data.rstrip(b"\r\n") if end else data) if part.strip()]
+    # A part that NUL bytes follow is never completed.
+    ended = end or data.endswith(b"\0")
+    found = [_line_of(number, part)._replace(terminated=True) for part in parts or [b""]]
+    found[0] = found[0]._replace(nul=data.count(b"\0"))
+    return (*found[:-1], found[-1]._replace(terminated=ended))
+
+
+def _line_of(number: int, data: bytes) -> FileLine:
     """A line without its end, and without a byte order mark at the start of the file."""
     if number == 1 and data.startswith(_BOM):
         data = data[len(_BOM) :]

@@ -20,7 +20,8 @@ _PROGRESS_BYTES: Final = 1 << 18
 class Source:
     """A file's lines, or a folder's events, counted as they are read.
 
-    ``growing`` is set for a file that is read on when it has grown. Raises UnreadableFile.
+    ``growing`` is set for a file that is read on when it has grown, ``nul`` counts the NUL bytes
+    that were left out so far. Raises UnreadableFile.
     """
 
     def __init__(self, path: Path, progress: Progress | None, growing: bool = False) -> None:
@@ -31,6 +32,7 @@ class Source:
         except OSError as error:
             raise unreadable(path, error) from error
         self.growing = GrowingLines(path) if growing and not self.is_folder else None
+        self.nul = 0
         self._progress = progress
 
     def lines(self) -> Iterator[FileLine]:
@@ -47,7 +49,8 @@ class Source:
             yield line
             if line is PAUSE:
                 continue
-            done += len(line.data) + 1
+            self.nul += line.nul
+            done += len(line.data) + line.nul + 1
             if self.growing is not None:
                 self.size = max(self.size, done)
             if self._progress is not None and done - reported >= _PROGRESS_BYTES:

@@ -1,0 +1,167 @@
+"""Formats of other programs that are known by name, and not imported.
+
+Their lines share keys with formats that are: without this table Qwen Code's chats, say, are read as
+Claude Code's, and every message comes out empty. Each row of the table asks for at least two marks,
+which no imported format has together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+_Object = dict[str, Any]
+
+_MANAGED: Final = re.compile(r"(user|agent|session|span|system)\.[a-z_]+")
+_HOLDERS: Final = ("messages", "history", "events", "data")
+_LOOKED_AT: Final = 50
+
+
+def foreign(value: object) -> str | None:
+    """The name of the program's form that a line, a document or its first rows have; else None."""
+    if isinstance(value, list):
+        return _of_rows(value[:_LOOKED_AT])
+    if not isinstance(value, dict):
+        return None
+    title = next((title for title, fits in _FORMS if fits(value)), None)
+    if title is not None:
+        return title
+    lists = (value[key] for key in _HOLDERS if isinstance(value.get(key), list))
+    return next((title for rows in lists if (title := foreign(rows))), None)
+
+
+def _of_rows(rows: list[Any]) -> str | None:
+    for row in rows:
+        title = foreign(row)
+        # Messages may be odd, too: the first row that is told by its keys is what the list is of.
+        if title is not None or (isinstance(row, dict) and _has(row, "role", "content")):
+            return title
+    return None
+
+
+def _has(value: _Object, *keys: str) -> bool:
+    return all(key in value for key in keys)
+
+
+def _is(value: _Object, key: str, kind: type) -> bool:
+    return isinstance(value.get(key), kind)
+
+
+def _type(value: _Object) -> str:
+    kind = value.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _is_cursor(value: _Object) -> bool:
+    inner = value.get("message")
+    told = isinstance(inner, dict) and "content" in inner and not inner.get("role")
+    return told and _is(value, "role", str) and "content" not in value and "type" not in value
+
+
+def _is_opencode_message(value: _Object) -> bool:
+    own = _has(value, "id", "sessionID", "time") and "content" not in value
+    return own and _is(value, "role", str)
+
+
+def _is_opencode_part(value: _Object) -> bool:
+    return _has(value, "sessionID", "type") and ("messageID" in value or _is(value, "part", dict))
+
+
+def _is_opencode_export(value: _Object) -> bool:
+    return _is(value, "info", dict) and (
+        _is_opencode_message(value["info"])
+        or (_is(value, "messages", list) and str(value["info"].get("id")).startswith("ses"))
+    )
+
+
+def _is_opencode_session(value: _Object) -> bool:
+    return _has(value, "id", "projectID", "directory", "time")
+
+
+def _is_qwen(value: _Object) -> bool:
+    inner = value.get("message")
+    own = "systemPayload" in value or (isinstance(inner, dict) and _is(inner, "parts", list))
+    return own and _has(value, "uuid", "sessionId")
+
+
+def _is_gemini_stream(value: _Object) -> bool:
+    marks = {
+        "init": ("session_id", "model", "timestamp"),
+        "message": ("role", "delta", "timestamp"),
+        "tool_use": ("tool_name", "tool_id"),
+        "tool_result": ("tool_id", "status"),
+    }
+    keys = marks.get(_type(value))
+    return keys is not None and _has(value, *keys) and "message" not in value
+
+
+def _is_gemini_chat(value: _Object) -> bool:
+    return _has(value, "sessionId", "projectHash", "startTime") or (
+        _type(value) == "gemini" and _has(value, "id", "content", "timestamp")
+    )
+
+
+def _is_cline_screen(value: _Object) -> bool:
+    kind = _type(value)
+    return kind in ("say", "ask") and _has(value, kind, "ts")
+
+
+def _is_managed_agents(value: _Object) -> bool:
+    own = "processed_at" in value or str(value.get("id")).startswith("sevt")
+    return own and _MANAGED.fullmatch(_type(value)) is not None
+
+
+def _is_claude_stream(value: _Object) -> bool:
+    known = _type(value) in ("system", "assistant", "user", "result", "stream_event")
+    return known and "session_id" in value and any(k in value for k in ("subtype", "message"))
+
+
+def _is_codex_stream(value: _Object) -> bool:
+    started = _type(value) == "thread.started" and "thread_id" in value
+    return started or (_type(value).startswith("item.") and _is(value, "item", dict))
+
+
+def _is_factory(value: _Object) -> bool:
+    return _type(value) == "session_start" and _has(value, "id", "title")
+
+
+def _is_copilot(value: _Object) -> bool:
+    return "." in _type(value) and _is(value, "data", dict) and _has(value, "id", "parentId")
+
+
+def _is_continue(value: _Object) -> bool:
+    return _is(value, "message", dict) and "contextItems" in value
+
+
+def _has_parts(value: _Object) -> bool:
+    return _is(value, "role", str) and _is(value, "parts", list) and "content" not in value
+
+
+def _is_openhands_0(value: _Object) -> bool:
+    acts = "action" in value or "observation" in value
+    return acts and _has(value, "source", "id") and "kind" not in value
+
+
+_FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
+    ("a line of Cursor's agent transcript", _is_cursor),
+    ("opencode's storage (a message without its parts)", _is_opencode_message),
+    ("opencode's storage (a part of a message)", _is_opencode_part),
+    ("opencode's storage (the head of a session)", _is_opencode_session),
+    ("an export of opencode", _is_opencode_export),
+    ("a chat of Qwen Code", _is_qwen),
+    ("Gemini CLI's stream-json", _is_gemini_stream),
+    ("a chat of Gemini CLI", _is_gemini_chat),
+    ("Cline's screen (import api_conversation_history.json of its folder)", _is_cline_screen),
+    ("events of Claude Managed Agents", _is_managed_agents),
+    (
+        "Claude Code's stream-json (import the session's file in ~/.claude/projects)",
+        _is_claude_stream,
+    ),
+    ("the output of codex exec --json (import the file in ~/.codex/sessions)", _is_codex_stream),
+    ("a session of Factory's Droid", _is_factory),
+    ("a session of GitHub Copilot CLI", _is_copilot),
+    ("a session of Continue", _is_continue),
+    ("messages with 'parts' in place of 'content', as Google's API has them", _has_parts),
+    ("an OpenHands event of version 0", _is_openhands_0),
+)

@@ -1,0 +1,102 @@
+"""Where a Codex thread comes from: a parent, a fork, or another file of the same thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.engine import Engine
+from eventctx.importers.many import import_paths
+from eventctx.stores.memory import MemoryStore
+from tests.importers.given import Codex, events, jsonl, load
+
+THREAD = "019f0000-0000-7000-8000-0000000000c1"
+BEGIN = "rollout-2026-09-01T10-00-00-"
+SPAWN = {"subagent": {"thread_spawn": {"parent_thread_id": "codex-0", "agent_role": "explorer"}}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "links"),
+    [
+        ({"source": SPAWN}, [("codex-0", "parent", "subagent")]),
+        ({"forked_from_id": "codex-0"}, [("codex-0", "parent", "branch")]),
+        ({"source": SPAWN, "forked_from_id": "x"}, [("codex-0", "parent", "subagent")]),
+        ({"source": "cli", "forked_from_id": None}, []),
+        ({"source": {"subagent": "review"}}, []),
+    ],
+)
+async def test_a_thread_names_the_one_that_it_comes_from(
+    meta: dict[str, Any], links: list[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "rollout.jsonl"
+    path.write_bytes(Codex(**meta).says("user", "look").data())
+    store = MemoryStore()
+    await load(store, path)
+    found = await events(store, "codex-1", "session:linked")
+    assert [(one.session, one.relation, one.kind) for one in found] == links
+    assert (await load(store, path)).added == 0
+
+
+def paged(first: int, *turns: tuple[str, str], base: int | None = None, of: str = THREAD) -> bytes:
+    """A rollout with paginated history, whose lines have ordinals from ``first`` on."""
+    log = Codex()
+    meta = log.rows[0]["payload"]
+    meta |= {"id": THREAD, "history_mode": "paginated"}
+    if base is not None:
+        meta["history_base"] = {"thread_id": of, "end_ordinal_exclusive": base}
+    for words, answer in turns:
+        log.event("task_started").says("user", words).says("assistant", answer)
+        log.event("task_complete")
+    return jsonl([{**row, "ordinal": first + place} for place, row in enumerate(log.rows)])
+
+
+async def views(engine: Engine) -> dict[str, list[str]]:
+    found = {}
+    async for info in engine.store.streams():
+        asked = (await engine.audit(info.stream)).requests[-1]
+        view = await engine.request_view(info.stream, position=asked.position)
+        found[info.stream] = [row["content"][0]["text"] for row in view.messages[1:]]
+    return found
+
+
+async def test_a_file_that_goes_on_from_another_begins_with_its_lines(tmp_path: Path) -> None:
+    (tmp_path / f"{BEGIN}{THREAD}.jsonl").write_bytes(
+        paged(0, ("a cap", "begun"), ("in pink", "pink"))
+    )
+    (tmp_path / f"{BEGIN}{THREAD}_01.jsonl").write_bytes(
+        paged(4, ("in grey", "grey"), ("longer", "long"), base=5)
+    )
+    (tmp_path / f"{BEGIN}{THREAD}_02.jsonl").write_bytes(paged(8, ("shorter", "short"), base=9))
+    engine = Engine(MemoryStore())
+    done = await import_paths(engine.store, [tmp_path], complete=True)
+    assert (len(done.sessions), done.total.failed, done.total.warned) == (3, 0, 0)
+    assert await views(engine) == {
+        THREAD: ["a cap", "begun", "in pink"],
+        f"{THREAD}_01": ["a cap", "begun", "in grey", "grey", "longer"],
+        f"{THREAD}_02": ["a cap", "begun", "in grey", "grey", "shorter"],
+    }
+    (link,) = await events(engine.store, f"{THREAD}_01", "session:linked")  # type: ignore[arg-type]
+    assert (link.session, link.kind) == (THREAD, "branch")
+    assert (await import_paths(engine.store, [tmp_path], complete=True)).sessions[1].added == 0
+
+
+async def test_the_base_may_be_in_the_folder_of_another_day(tmp_path: Path) -> None:
+    old, new = tmp_path / "2026" / "08" / "31", tmp_path / "2026" / "09" / "01"
+    old.mkdir(parents=True)
+    new.mkdir(parents=True)
+    (old / f"rollout-2026-08-31T10-00-00-{THREAD}.jsonl").write_bytes(paged(0, ("a cap", "begun")))
+    (new / f"{BEGIN}{THREAD}_01.jsonl").write_bytes(paged(4, ("in grey", "grey"), base=5))
+    engine = Engine(MemoryStore())
+    await import_paths(engine.store, [new])
+    assert (await views(engine))[f"{THREAD}_01"] == ["a cap", "begun", "in grey"]
+
+
+async def test_a_base_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    path = tmp_path / f"{BEGIN}{THREAD}_01.jsonl"
+    path.write_bytes(paged(4, ("in grey", "grey"), base=5))
+    summary = await load(MemoryStore(), path)
+    assert (summary.session, summary.messages) == (f"{THREAD}_01", 3)
+    missing = "the lines before ordinal 5 are missing: they are in another file of thread"
+    assert summary.warnings == (f"line 2: {missing} {THREAD}, which is not with this one",)

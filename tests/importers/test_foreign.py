@@ -1,0 +1,147 @@
+"""Files of other programs are refused by their name, and never become sessions without text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventctx.errors import NotATranscript
+from eventctx.importers.detect import choose
+from eventctx.importers.many import import_paths
+from eventctx.stores.memory import MemoryStore
+from tests.importers.agents import Pi
+from tests.importers.given import ClaudeCode, jsonl, load, text
+
+AT = "2026-09-01T10:00:00.000Z"
+SORT = [{"type": "text", "text": "Sort the jars."}]
+OPENCODE = {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": 1756720000000}}
+PART = {"id": "prt_1", "messageID": "msg_1", "sessionID": "ses_1", "type": "text", "text": "Sort."}
+QWEN = {"uuid": "a", "parentUuid": None, "sessionId": "s", "timestamp": AT, "version": "0.5.0"}
+GEMINI = {"sessionId": "s", "projectHash": "h", "startTime": AT}
+MANAGED = {"id": "sevt_1", "type": "user.message", "content": SORT, "processed_at": AT}
+SAID = {"ts": 1756720000000, "type": "say", "say": "task", "text": "Sort the jars."}
+
+FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
+    ("Cursor", [{"role": "user", "message": {"content": SORT}}]),
+    ("opencode", [OPENCODE]),
+    ("opencode", [PART]),
+    ("opencode", {"info": {"id": "ses_1"}, "messages": [{"info": OPENCODE, "parts": [PART]}]}),
+    ("opencode", {"info": {"id": "ses_1"}, "messages": []}),
+    ("opencode", {"id": "ses_1", "projectID": "p", "directory": "/w", "time": {}}),
+    (
+        "Qwen Code",
+        [{**QWEN, "type": "user", "message": {"role": "user", "parts": [{"text": "Sort."}]}}],
+    ),
+    ("Qwen Code", [{**QWEN, "type": "system", "subtype": "x", "systemPayload": {}}]),
+    (
+        "Gemini CLI",
+        [
+            {"type": "init", "timestamp": AT, "session_id": "s", "model": "gemini"},
+            {"type": "message", "timestamp": AT, "role": "user", "content": "Sort."},
+        ],
+    ),
+    (
+        "Gemini CLI",
+        [{"type": "tool_result", "timestamp": AT, "tool_id": "t", "status": "success"}],
+    ),
+    ("Gemini CLI", {**GEMINI, "messages": []}),
+    ("Gemini CLI", [{"id": "1", "timestamp": AT, "type": "gemini", "content": "Sorted."}]),
+    ("parts", {"contents": []} | {"messages": [{"role": "user", "parts": [{"text": "Sort."}]}]}),
+    ("Cline", {"messages": [SAID]}),
+    ("Managed Agents", [MANAGED]),
+    ("Managed Agents", {"data": [MANAGED], "next_page": None}),
+    (
+        "stream-json",
+        [{"type": "assistant", "message": {"role": "assistant", "content": SORT}, "session_id": 1}],
+    ),
+    ("codex exec", [{"type": "thread.started", "thread_id": "t"}]),
+    (
+        "Droid",
+        [{"type": "session_start", "id": "s", "title": "t"}, *Pi().user("x").rows[1:]],
+    ),
+    ("Copilot", [{"type": "user.message", "data": {}, "id": "1", "parentId": None}]),
+    ("Continue", {"history": [{"message": {"role": "user", "content": "x"}, "contextItems": []}]}),
+]
+
+
+def written(path: Path, value: list[Any] | dict[str, Any]) -> Path:
+    path.write_bytes(jsonl(value) if isinstance(value, list) else json.dumps(value).encode())
+    return path
+
+
+@pytest.mark.parametrize(("program", "value"), FOREIGN)
+async def test_a_foreign_file_is_refused_and_its_program_is_named(
+    program: str, value: list[Any] | dict[str, Any], tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(NotATranscript, match=program):
+        await load(store, written(tmp_path / "file.jsonl", value))
+    assert [info async for info in store.streams()] == []
+
+
+def test_a_list_of_foreign_rows_is_told_as_its_rows_are(tmp_path: Path) -> None:
+    (tmp_path / "list.json").write_text(json.dumps([SAID]))
+    with pytest.raises(NotATranscript, match=r"api_conversation_history\.json"):
+        choose(tmp_path / "list.json", None)
+
+
+@pytest.mark.parametrize(
+    ("format_", "value"),
+    [
+        ("messages", [{"role": "user", "message": {"content": SORT}}]),
+        ("messages", {"messages": []}),
+        ("claude-code", [{**QWEN, "type": "user", "message": {"role": "user", "parts": SORT}}]),
+        ("pi", [{"type": "message", "timestamp": AT, "role": "user", "content": "Sort."}]),
+        ("swe-agent", {"history": []}),
+    ],
+)
+async def test_a_session_without_any_text_is_refused_also_under_a_named_format(
+    format_: str, value: list[Any] | dict[str, Any], tmp_path: Path
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(NotATranscript, match=f"no message|without any text.*read as {format_}"):
+        await load(store, written(tmp_path / "file.jsonl", value), format=format_)
+    assert [info async for info in store.streams()] == []
+
+
+async def test_a_search_names_foreign_files_and_they_are_no_error(tmp_path: Path) -> None:
+    written(tmp_path / "msg_1.jsonl", [OPENCODE])
+    done = await import_paths(MemoryStore(), [tmp_path])
+    assert [(one.reason[:24], one.error) for one in done.passed_over] == [
+        ("no transcript: opencode'", None)
+    ]
+
+
+async def test_a_session_that_only_begins_is_no_session_without_text(tmp_path: Path) -> None:
+    path = tmp_path / "pi.jsonl"
+    path.write_bytes(Pi().data())
+    store = MemoryStore()
+    assert (await load(store, path)).messages == 0
+    path.write_bytes(Pi().user("x").data())
+    assert (await load(store, path)).messages == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"role": "user", "content": "x", "sessionID": "s", "id": "1", "time": 1}],
+        [{"role": "user", "content": "x", "parts": [{"type": "text", "text": "x"}]}],
+        [{"role": "user", "content": [{"text": "x"}]}],
+        [{"role": "assistant", "tool_calls": []}, {"role": "user", "content": "x"}],
+        [{"role": "user", "content": SORT, "ts": 1756720000000}],
+        [{"type": "message", "role": "user", "content": "x"}],
+        [{"role": "user", "content": "x"}, {"role": "assistant", "content": None}],
+        ClaudeCode().user([{"type": "image", "source": {"type": "base64", "data": "AA=="}}]).rows,
+        ClaudeCode().answer("m", {"type": "tool_use", "id": "t", "name": "n", "input": {}}).rows,
+        ClaudeCode().user("").answer("m", text("y")).rows,
+    ],
+)
+async def test_lists_with_odd_keys_are_imported_all_the_same(
+    value: list[Any], tmp_path: Path
+) -> None:
+    path = written(tmp_path / "file.jsonl", value)
+    summary = await load(MemoryStore(), path, complete=True)
+    assert summary.messages == len(value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from eventctx.documents.stats import stats_of
 from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
@@ -24,6 +26,7 @@ from tests.importers.given import (
     of_type,
     raw_kinds,
     records,
+    story,
     text,
     texts,
 )
@@ -376,3 +379,42 @@ async def test_a_forked_file_belongs_to_its_source_which_counts_the_copied_calls
     last = (await engine.audit(SESSION)).requests[-1]
     assert last.counts.kept == 3
     await engine.close()
+
+
+# -- growing -------------------------------------------------------------------------------------
+
+
+def retracted() -> list[Row]:
+    log = ClaudeCode().user("lock").answer("m1", text("first, file"), stop_reason="refusal")
+    log.system("model_refusal_fallback", retractedMessageUuids=["u2"])
+    return linked(log.answer("m2", text("no"), stop_reason="end_turn").user("thanks"))
+
+
+def microcompacted() -> list[Row]:
+    facts = {"compactedToolIds": ["t1", "t3"]}
+    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
+    edits = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3}]}
+    return linked(log.answer("m6", text("it is gone"), context_management=edits).user("on"))
+
+
+GROWING = {
+    "rewound": linked(rewound(), {4: 1}),
+    "written twice": [row for row in linked(rewound()) for _ in range(2)],
+    "out of order": early(),
+    "retracted": retracted(),
+    "microcompacted": microcompacted(),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+async def test_a_file_that_is_imported_line_by_line_is_the_same_session(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "session.jsonl"
+    grown, whole = MemoryStore(), MemoryStore()
+    for end in range(1, len(GROWING[name]) + 1):
+        path.write_bytes(jsonl(GROWING[name][:end]))
+        await load(grown, path)
+    for store in (grown, whole):
+        await load(store, path, complete=True)
+    assert story(await records(grown, SESSION)) == story(await records(whole, SESSION))

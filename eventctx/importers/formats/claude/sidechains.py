@@ -48,6 +48,8 @@ def marked(lines: Iterable[FileLine]) -> Iterator[FileLine]:
 
 def agents_in(path: Path) -> list[str]:
     """The subagents in the file of a main session, in their order; none in a subagent's file."""
+    if not path.exists():  # a file that was followed may be gone by now
+        return []
     found: dict[str, None] = {}
     chains = Sidechains()
     main = False

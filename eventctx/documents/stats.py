@@ -12,8 +12,7 @@ import msgspec
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
 from eventctx.errors import StoreError
-from eventctx.log.codec import decode_event
-from eventctx.log.events import PostCompact, takes_back
+from eventctx.log.events import ProviderResponse, SessionStart, takes_back
 from eventctx.log.record import Record
 from eventctx.log.store import StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
@@ -44,7 +43,8 @@ class Stats(msgspec.Struct, frozen=True):
     """Figures of a store. ``tokens_saved`` sums the tokens that each compaction took out.
 
     ``tokens_saved_estimated`` is whether any of them is an estimate. ``calls_without_usage`` counts
-    the model calls whose tokens are not recorded, ``tool_calls_without_end`` the tool calls whose
+    the model calls whose tokens are not recorded, ``copied_calls`` those that imported files hold
+    more than once, which ``usage`` counts once, ``tool_calls_without_end`` the tool calls whose
     end is not, ``known`` the requests by how they are known. ``message_bytes`` are the JSON bytes
     of all messages, ``file_bytes`` the store's on disk, None where it is no file. ``description``
     is what the store says of itself, and what an acknowledged append survives there. ``losses`` is
@@ -66,12 +66,39 @@ class Stats(msgspec.Struct, frozen=True):
     tokens_saved: int
     tokens_saved_estimated: bool
     calls_without_usage: int
+    copied_calls: int
     tool_calls_without_end: int
     erased: int
     file_bytes: int | None
     types: dict[str, int]
     usage: dict[str, usage.UsageTotals]
     losses: tuple[LossRow, ...] | None
+
+
+class _CopiedCalls:
+    """Calls of imported sessions that another session holds, too: a resumed file begins with a copy
+    of the one that it goes on from. A call is known by its answer's id and time."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, int]] = set()
+        self.possible = False
+        self._span: str | None = None
+
+    def begin(self, start: SessionStart | None) -> None:
+        """A session begins; only files of Claude Code hold copies and the ids to tell them by."""
+        self.possible = start is not None and start.format == "claude-code"
+        self._span = None
+
+    def answered(self, record: Record, event: ProviderResponse | None) -> None:
+        """Take an answer."""
+        if event is not None and event.response_id is not None:
+            key = event.response_id, record.time
+            self._span = record.span_id if key in self._known else None
+            self._known.add(key)
+
+    def counts(self, record: Record) -> bool:
+        """Whether a report of usage is that of a copied call."""
+        return self._span is not None and record.span_id == self._span
 
 
 class _Sums:
@@ -85,6 +112,8 @@ class _Sums:
         self.compactions = self.tokens_saved = 0
         self.estimated = False
         self._taken_back: set[int] = set()
+        self._copies = _CopiedCalls()
+        self.copied_calls = 0
         self.used: usage.UsageState = usage.initial()
         self._sizes = figures.initial()
         self._unread = unread
@@ -100,6 +129,12 @@ class _Sums:
             self.message_bytes += sum([len(body.data or b"") for body in bodies])
         elif kind == "context:post_compact":
             self._note_taken_back(record)
+        elif kind == "session:start":
+            self._copies.begin(self._told.event(record))
+        elif kind == "provider:response" and self._copies.possible:
+            self._copies.answered(record, self._told.event(record))
+        elif kind == "usage:reported" and self._copies.counts(record):
+            self.copied_calls += 1
         elif kind == "usage:reported":
             self.used = unread.fold(usage.evolve, self.used, record)
             unread = self._told
@@ -109,8 +144,8 @@ class _Sums:
             self.erased += sum([body.erased for body in bodies])
 
     def _note_taken_back(self, record: Record) -> None:
-        event = decode_event(record)
-        if isinstance(event, PostCompact) and takes_back(event):
+        event = self._told.event(record)
+        if event is not None and takes_back(event):
             self._taken_back.add(record.position)
 
     def end(self, info: StreamInfo) -> None:
@@ -122,6 +157,7 @@ class _Sums:
             if position not in self._taken_back
         ]
         self._taken_back.clear()
+        self._copies.begin(None)
         self.compactions += len(applied)
         self.tokens_saved += sum(one.taken_out for one in applied)
         self.estimated = self.estimated or any(one.estimated for one in applied)
@@ -179,6 +215,7 @@ async def stats_of(
         compactions=sums.compactions,
         tokens_saved=sums.tokens_saved,
         tokens_saved_estimated=sums.estimated,
+        copied_calls=sums.copied_calls,
         calls_without_usage=max(0, types["provider:request"] - types["usage:reported"]),
         tool_calls_without_end=max(0, types["tool:pre"] - types["tool:post"] - types["tool:error"]),
         erased=sums.erased,

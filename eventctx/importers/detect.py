@@ -73,7 +73,12 @@ def _event_name(path: Path) -> str:
 FORMATS: Final[dict[str, Format]] = {
     row.name: row
     for row in (
-        Format(claude_code.NAME, "Claude Code session (JSONL)", claude_code.parse),
+        Format(
+            claude_code.NAME,
+            "Claude Code session (JSONL)",
+            claude_code.parse,
+            others=claude_code.others,
+        ),
         Format(codex.NAME, "Codex rollout (JSONL)", codex.parse, whole=codex_base.with_base),
         Format(swe_agent.NAME, "SWE-agent trajectory (.traj)", swe_agent.parse, by_file=True),
         Format(

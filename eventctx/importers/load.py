@@ -98,7 +98,7 @@ async def import_file(
     run = ImportRun(store, chosen, session, complete or take_over, now, salt, ENDS_ALL)
     main = await import_session(run, path, progress)
     summaries = await _with_agents(run, path, main, {})
-    others = await _others(run, path)
+    others = await _others(run, path, main)
     summaries += [one.summary for one in others]
     if not take_over:
         return summaries
@@ -132,17 +132,19 @@ async def follow_file(
         return await more(await _with_agents(run, path, main, agents), lines.is_same)
 
     main = await import_session(run, path, at_end=at_end)
-    others = await _others(run, path)
+    others = await _others(run, path, main)
     return [*await _with_agents(run, path, main, agents), *[one.summary for one in others]]
 
 
-async def _others(run: ImportRun, path: Path) -> list[ImportOutcome]:
+async def _others(run: ImportRun, path: Path, main: ImportOutcome) -> list[ImportOutcome]:
     """Import the further sessions of a file, which only some formats have."""
     found = []
+    # The subagents in a Claude Code file belong to its main session, whatever that is called here.
+    parent = main.summary.session if run.chosen.name == claude_code.NAME else None
     for number, parse in enumerate(run.chosen.others(path), 2):
         session = None if run.session is None else f"{run.session}-{number}"
         part = run._replace(chosen=run.chosen._replace(parse=parse), session=session)
-        found.append(await import_session(part, path))
+        found.append(await import_session(part, path, parent=parent))
     return found
 
 

@@ -5,21 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from eventctx.documents.stats import stats_of
+from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.importers.formats.claude.order import WINDOW
 from eventctx.importers.formats.claude_code import parse
-from eventctx.importers.source.items import ModelCall, Raw, Undone, Waiting
+from eventctx.importers.load import import_file
+from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Waiting
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     SESSION,
     ClaudeCode,
     call,
+    events,
     items_of,
     jsonl,
     load,
     of_type,
     raw_kinds,
     records,
+    story,
     text,
     texts,
 )
@@ -284,3 +291,130 @@ def test_a_result_held_for_its_answer_can_be_taken_back_with_it() -> None:
     log = ClaudeCode().user("go").answer("m1", text("jars"), stop_reason="end_turn")
     log.user("red").answer("m2", call("t1"), stop_reason="tool_use").result("t1").user("blue")
     assert left(linked(log, {5: 1})) == [[2, 3, 4]]
+
+
+# -- sessions in the file ------------------------------------------------------------------------
+
+
+async def imported(rows: list[Row], tmp_path: Path, name: str = "session.jsonl") -> Engine:
+    """An engine with the sessions in a file of these rows; a second import adds nothing."""
+    path = tmp_path / name
+    path.write_bytes(jsonl(rows))
+    store = MemoryStore()
+    await import_file(store, path, complete=True)
+    assert sum([one.added for one in await import_file(store, path, complete=True)]) == 0
+    return Engine(store)
+
+
+async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Path) -> None:
+    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn"))
+    store = MemoryStore()
+    for name, some in (("first", rows[:2]), ("second", rows)):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
+        await import_file(store, path, complete=True)
+    engine = Engine(store)
+    stats = await stats_of(engine, "memory:", None, Unread())
+    assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
+    await engine.close()
+
+
+async def test_a_session_that_was_imported_as_complete_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    log = ClaudeCode().user("dig").answer("m1", text("dug"), stop_reason="end_turn")
+    log.answer("m2", text("and more"), stop_reason="end_turn")
+    rows = linked(log.user("fill").answer("m3", text("filled"), stop_reason="end_turn"))
+    for first in (2, 3):
+        store = MemoryStore()
+        path.write_bytes(jsonl(rows[:first]))
+        await import_file(store, path, complete=True)
+        for grown, complete in ((3, False), (4, False), (5, True), (5, True), (5, False)):
+            path.write_bytes(jsonl(rows[: max(first, grown)]))
+            (summary,) = await import_file(store, path, complete=complete)
+        assert (summary.added, summary.messages, summary.turns) == (0, 5, 2)
+        ends = await events(store, SESSION, "prompt:complete")
+        assert len(ends) == 2
+        engine = Engine(store)
+        assert await calls_of(engine, SESSION) == 3
+        assert [row.name for row in (await engine.audit(SESSION)).requests] == ["1.1", "1.2", "2.1"]
+        await engine.close()
+
+
+async def calls_of(engine: Engine, session: str) -> int:
+    return sum(one.calls for one in (await engine.audit(session)).usage.values())
+
+
+async def test_subagents_in_the_file_are_sessions_of_their_own(tmp_path: Path) -> None:
+    log = ClaudeCode().user("find").answer("m1", call("t1", "Task"), stop_reason="tool_use")
+    side = ClaudeCode(isSidechain=True)
+    side.user("look").user("and you").answer("s1", call("g1"), stop_reason="tool_use").result("g1")
+    side.answer("s2", text("here"), stop_reason="end_turn").answer("s3", text("no"))
+    inner = linked(side, {1: None, 2: 0, 5: 1})
+    for row in inner:
+        row["uuid"] = f"s-{row['uuid']}"
+        row["parentUuid"] = row["parentUuid"] and f"s-{row['parentUuid']}"
+    rows = linked(log.result("t1", "a leak").answer("m2", text("found"), stop_reason="end_turn"))
+    engine = await imported([*rows[:2], *inner, *rows[2:]], tmp_path)
+    names = [one.stream for one in await engine.sessions()]
+    assert sorted(names) == [SESSION, f"{SESSION}.agent-s-u1", f"{SESSION}.agent-s-u2"]
+    assert [await calls_of(engine, one) for one in sorted(names)] == [2, 2, 1]
+    links = await events(engine.store, f"{SESSION}.agent-s-u1", "session:linked")  # type: ignore[arg-type]
+    assert [one.session for one in links] == [SESSION]
+    await engine.close()
+
+
+async def test_a_forked_file_belongs_to_its_source_which_counts_the_copied_calls(
+    tmp_path: Path,
+) -> None:
+    log = ClaudeCode().user("count").answer("m1", text("42"), stop_reason="end_turn")
+    rows = linked(log.user("and nuts?").answer("m2", text("7"), stop_reason="end_turn"))
+    for row in rows[:2]:
+        row["forkedFrom"] = {"sessionId": "the-source", "messageUuid": row["uuid"]}
+    first = items_of(parse, jsonl(rows))[0]
+    assert isinstance(first, Session)
+    assert (first.parent, first.link) == ("the-source", "branch")
+    engine = await imported(rows, tmp_path)
+    assert await calls_of(engine, SESSION) == 1
+    last = (await engine.audit(SESSION)).requests[-1]
+    assert last.counts.kept == 3
+    await engine.close()
+
+
+# -- growing -------------------------------------------------------------------------------------
+
+
+def retracted() -> list[Row]:
+    log = ClaudeCode().user("lock").answer("m1", text("first, file"), stop_reason="refusal")
+    log.system("model_refusal_fallback", retractedMessageUuids=["u2"])
+    return linked(log.answer("m2", text("no"), stop_reason="end_turn").user("thanks"))
+
+
+def microcompacted() -> list[Row]:
+    facts = {"compactedToolIds": ["t1", "t3"]}
+    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
+    edits = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3}]}
+    return linked(log.answer("m6", text("it is gone"), context_management=edits).user("on"))
+
+
+GROWING = {
+    "rewound": linked(rewound(), {4: 1}),
+    "written twice": [row for row in linked(rewound()) for _ in range(2)],
+    "out of order": early(),
+    "retracted": retracted(),
+    "microcompacted": microcompacted(),
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+async def test_a_file_that_is_imported_line_by_line_is_the_same_session(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "session.jsonl"
+    grown, whole = MemoryStore(), MemoryStore()
+    for end in range(1, len(GROWING[name]) + 1):
+        path.write_bytes(jsonl(GROWING[name][:end]))
+        await load(grown, path)
+    for store in (grown, whole):
+        await load(store, path, complete=True)
+    assert story(await records(grown, SESSION)) == story(await records(whole, SESSION))

@@ -69,17 +69,18 @@ async def test_a_file_that_goes_on_from_another_begins_with_its_lines(tmp_path: 
         paged(4, ("in grey", "grey"), ("longer", "long"), base=5)
     )
     (tmp_path / f"{BEGIN}{THREAD}_02.jsonl").write_bytes(paged(8, ("shorter", "short"), base=9))
-    engine = Engine(MemoryStore())
-    done = await import_paths(engine.store, [tmp_path], complete=True)
+    store = MemoryStore()
+    engine = Engine(store)
+    done = await import_paths(store, [tmp_path], complete=True)
     assert (len(done.sessions), done.total.failed, done.total.warned) == (3, 0, 0)
     assert await views(engine) == {
         THREAD: ["a cap", "begun", "in pink"],
         f"{THREAD}_01": ["a cap", "begun", "in grey", "grey", "longer"],
         f"{THREAD}_02": ["a cap", "begun", "in grey", "grey", "shorter"],
     }
-    (link,) = await events(engine.store, f"{THREAD}_01", "session:linked")  # type: ignore[arg-type]
+    (link,) = await events(store, f"{THREAD}_01", "session:linked")
     assert (link.session, link.kind) == (THREAD, "branch")
-    assert (await import_paths(engine.store, [tmp_path], complete=True)).sessions[1].added == 0
+    assert (await import_paths(store, [tmp_path], complete=True)).sessions[1].added == 0
 
 
 async def test_the_base_may_be_in_the_folder_of_another_day(tmp_path: Path) -> None:

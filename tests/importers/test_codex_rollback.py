@@ -37,11 +37,12 @@ def rolled_back(log: Codex, turns: int = 1) -> Codex:
 
 async def shown(log: Codex, tmp_path: Path) -> list[list[str]]:
     """The texts of each request of the import, which adds nothing when it is done again."""
-    engine = Engine(MemoryStore())
+    store = MemoryStore()
+    engine = Engine(store)
     path = tmp_path / "rollout.jsonl"
     path.write_bytes(log.data())
-    name = (await load(engine.store, path, complete=True)).session or ""
-    assert (await load(engine.store, path, complete=True)).added == 0
+    name = (await load(store, path, complete=True)).session or ""
+    assert (await load(store, path, complete=True)).added == 0
     assert (await engine.verify(name)).ok
     requests = []
     for asked in (await engine.audit(name)).requests:
@@ -110,11 +111,11 @@ async def test_the_reason_is_that_it_was_taken_back(tmp_path: Path) -> None:
     log = says(says(Codex(), "oil", "oiled"), "red", "is red")
     path = tmp_path / "rollout.jsonl"
     path.write_bytes(rolled_back(log).data())
-    engine = Engine(MemoryStore())
-    name = (await load(engine.store, path)).session or ""
-    (post,) = await events(engine.store, name, "context:post_compact")
+    store = MemoryStore()
+    name = (await load(store, path)).session or ""
+    (post,) = await events(store, name, "context:post_compact")
     assert [fields(run) for run in post.plan.runs][-1] == (3, 4, "dropped", TAKEN_BACK)
-    assert [row["content"][0]["text"] for row in (await messages(engine.store, name))[1:]] == [
+    assert [row["content"][0]["text"] for row in (await messages(store, name))[1:]] == [
         *("oil", "oiled"),
         *("red", "is red"),
     ]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.errors import SourceChanged
 from eventctx.importers.load import ImportSummary, follow_file
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
@@ -190,7 +189,9 @@ async def test_a_file_that_was_cut_or_replaced_is_not_read_on(tmp_path: Path) ->
     assert not await told(lambda: path.write_bytes(data.replace(b"two", b"xyz") + data))
 
 
-async def test_a_file_that_was_imported_as_complete_is_not_read_on(tmp_path: Path) -> None:
+async def test_a_file_that_was_imported_as_complete_is_read_on_once_it_has_grown(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "file.jsonl"
     log = ClaudeCode().user("one").answer("m", text("x"), stop_reason="end_turn")
     path.write_bytes(log.data())
@@ -203,8 +204,12 @@ async def test_a_file_that_was_imported_as_complete_is_not_read_on(tmp_path: Pat
     (summary,) = await follow_file(store, path, more)
     assert summary.added == 0
     path.write_bytes(log.user("two").data())
-    with pytest.raises(SourceChanged):
-        await follow_file(store, path, more)
+
+    async def stop(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
+        return False
+
+    (summary,) = await follow_file(store, path, stop)
+    assert (summary.messages, summary.turns) == (3, 2)
 
 
 async def test_subagents_are_imported_and_linked_while_they_write(tmp_path: Path) -> None:

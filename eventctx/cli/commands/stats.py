@@ -128,6 +128,9 @@ def _show_usage(screen: Screen, stats: Stats) -> None:
             f"{number(used.prompt) if used.prompt else NOT_RECORDED} "
             f"({number(used.cache_read)} cached), output {_output(used)}",
         )
+    if stats.copied_calls:
+        copied = f"{plural(stats.copied_calls, 'copied call')}, counted once"
+        screen.line((f"{'usage':<13}", "bold"), copied)
     if stats.calls_without_usage:
         without = f"{plural(stats.calls_without_usage, 'call')}: tokens {NOT_RECORDED}"
         screen.line((f"{'usage':<13}", "bold"), without)

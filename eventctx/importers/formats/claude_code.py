@@ -14,9 +14,10 @@ File order is the order of the transcript, but for a line that waited for the on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -37,6 +38,7 @@ from eventctx.importers.formats.claude.rows import (
     time_of,
     value_of,
 )
+from eventctx.importers.formats.claude.sidechains import Sidechains, agents_in, marked
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -46,6 +48,7 @@ from eventctx.importers.source.items import (
     Item,
     Linked,
     MessageItem,
+    Parser,
     Raw,
     ResultsCleared,
     Session,
@@ -95,8 +98,34 @@ _decode_progress: Final = msgspec.json.Decoder(_Progress).decode
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
+    return _items_of(lines, conversation, conversation.row, ended)
+
+
+def others(path: Path) -> list[Parser]:
+    """A parser for each subagent whose lines are in the main session's file."""
+    return [_sidechain(agent) for agent in agents_in(path)]
+
+
+def _sidechain(agent: str) -> Parser:
+    def parse_one(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
+        conversation, chains = _Conversation(name, agent), Sidechains()
+
+        def row(line: int, data: bytes, one: ClaudeRow) -> Iterable[Item]:
+            return conversation.row(line, data, one) if chains.agent_of(one) == agent else ()
+
+        return _items_of(marked(lines), conversation, row, ended)
+
+    return parse_one
+
+
+def _items_of(
+    lines: Iterable[FileLine],
+    conversation: _Conversation,
+    row: Callable[[int, bytes, ClaudeRow], Iterable[Item]],
+    ended: Ended,
+) -> Iterator[Item]:
     try:
-        yield from parse_rows(lines, decode_row, conversation.row, conversation.end(ended))
+        yield from parse_rows(lines, decode_row, row, conversation.end(ended))
     finally:
         conversation.results.close()
 
@@ -114,11 +143,22 @@ def _read_message(data: bytes) -> tuple[Any, bytes | None, str]:
         return None, None, ""
 
 
+def _source_of(row: ClaudeRow) -> str | None:
+    """The session that a line was copied from, into a session that was branched from it.
+
+    Its call was made there, and counts there.
+    """
+    source = text_or_none(object_or_empty(row.forkedFrom).get("sessionId"))
+    return None if source == row.sessionId else source
+
+
 class _Conversation:
     """The state from line to line; of the file it keeps the graph of its lines alone."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, agent: str | None = None) -> None:
+        """``agent``: the subagent whose lines are read, where they are in the main file."""
         self.name = name
+        self.agent = agent
         self.session: str | None = None
         self.waited = 0
         self.sidechain: bool | None = None
@@ -161,18 +201,21 @@ class _Conversation:
         spoken = self.sidechain is not None
         first: list[Session] = []
         if row.sessionId and (spoken or row.isSidechain is not None):
-            agent = row.agentId if row.isSidechain else None
-            first = [self._begin(time_of(row), row.sessionId, agent)]
+            agent = self.agent or (row.agentId if row.isSidechain else None)
+            first = [self._begin(time_of(row), row.sessionId, agent, _source_of(row))]
         elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
             first = [self._begin(time_of(row), row.sessionId or stem(self.name), None)]
         return (*first, *self._items(line, data, row))
 
-    def _begin(self, time: int | None, session: str, agent: str | None) -> Session:
+    def _begin(
+        self, time: int | None, session: str, agent: str | None, source: str | None = None
+    ) -> Session:
         self.session = session
         if self.sidechain is None:
             self.sidechain = agent is not None
         if agent is None:
-            return Session(1, time, session)
+            link: Literal["subagent", "branch"] = "branch" if source else "subagent"
+            return Session(1, time, session, parent=source, link=link)
         return Session(1, time, f"{session}.agent-{agent}", agent=agent, parent=session)
 
     # -- lines -----------------------------------------------------------------------------------
@@ -398,7 +441,8 @@ class _Conversation:
             return
         yield from self._delivered(line)
         self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
-        self.open.copied = isinstance(answer_id, str) and hash(answer_id) in self.ids
+        known = isinstance(answer_id, str) and hash(answer_id) in self.ids
+        self.open.copied = known or _source_of(row) is not None
         if self.open.complete:
             yield from self._close()
 

@@ -26,6 +26,16 @@ class LineIds:
         """Go on from the last line that became a record, for what the file's end adds."""
         self.line = self._counted
 
+    def at_end(self, event: type[Event]) -> bytes | None:
+        """The id that a record of this type had if the file had ended before the present line.
+
+        None where the present line has become a record already.
+        """
+        if self.line == self._counted:
+            return None
+        kind = str(event.__struct_config__.tag)
+        return event_id(self._key, self._counted, kind, self._ordinals.get(kind, 0))
+
     def of(self, event: type[Event]) -> bytes:
         """The id of the next record of this type from the present line."""
         if self.line != self._counted:

@@ -74,6 +74,8 @@ from eventctx.version import __version__
 
 _RECORDS_REQUESTS: Final = ("claude-code", "cassette", "tape")
 
+_TURN_ENDS: Final = "prompt:complete"
+
 _UNDOES_COMPACTIONS: Final = ("codex",)
 """Formats that can take a compaction back; of others nothing need be kept for that."""
 
@@ -111,6 +113,7 @@ class Recorder:
         self._turn = TurnRecorder(self._ids.new_span)
         self._cycle = self._turn.outside()
         self._interrupted = False
+        self._ended: str | None = None
         self._action = ""
         self._began: int | None = None
         self._latest: int | None = None
@@ -150,9 +153,23 @@ class Recorder:
     async def feed(self, item: Item) -> None:
         """Record one item."""
         self._ids.line = item.line
+        await self._pass_over_end()
         await self._steps[type(item)](item)
         if self._track.next is not None:
             await self.raw.match()
+
+    async def _pass_over_end(self) -> None:
+        """Pass over the end that an import gave the turn, as complete, where the file has grown.
+
+        The turn is not ended again, whether it goes on or not.
+        """
+        stored = self._track.next
+        if stored is None or stored.type != _TURN_ENDS or self._turn.ids.turn_id is None:
+            return
+        if stored.id == self._ids.at_end(events.PromptComplete):
+            await self._end_call(None)
+            await self._track.pass_over()
+            self._ended = self._turn.ids.turn_id
 
     async def end(self, closed: bool) -> None:
         """End the import. A ``closed`` file grows no more, so its last turn is ended too."""
@@ -252,7 +269,8 @@ class Recorder:
             return
         if outcome.status == "ok" and self._interrupted:
             outcome = msgspec.structs.replace(outcome, status="cancelled")
-        await self._record(self._turn.span.end(outcome), self._not_before(time))
+        if self._turn.ids.turn_id != self._ended:
+            await self._record(self._turn.span.end(outcome), self._not_before(time))
         self._in_turn(TurnRecorder(self._ids.new_span))
 
     # -- model calls -----------------------------------------------------------------------------

@@ -120,6 +120,13 @@ class Track:
             self.aside.append(record)
             self.observe(record)
 
+    async def pass_over(self) -> None:
+        """Take the next stored record, which an earlier import made and this one does not."""
+        stored = self._next
+        if stored is not None:
+            await self._advance()
+            self.observe(stored)
+
     def _is_aside(self, record: Record) -> bool:
         if record.type == "import:raw":
             event = decode_event(record)

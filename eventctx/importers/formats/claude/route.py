@@ -55,7 +55,7 @@ class Route:
 
     def knows(self, uuid: object) -> bool:
         """Whether a line of this name came before."""
-        return isinstance(uuid, str) and hash(uuid) in self._nodes
+        return self._node(uuid) is not None
 
     # -- lines -----------------------------------------------------------------------------------
 
@@ -77,9 +77,7 @@ class Route:
         """
         if not isinstance(uuid, str):
             return
-        known = self._nodes.get(hash(parent)) if isinstance(parent, str) else None
-        if prompt:
-            known = self._sound(parent)
+        known = self._sound(parent) if prompt else self._node(parent)
         before = _NONE if root else self._leaf if known is None else known
         node = self._nodes[hash(uuid)] = len(self._lines)
         self._parents.append(before)
@@ -155,7 +153,7 @@ class Route:
 
     def of(self, uuids: Iterable[object]) -> frozenset[int]:
         """The places of the messages of these lines, which are taken back."""
-        nodes = [self._nodes.get(hash(one)) for one in uuids if isinstance(one, str)]
+        nodes = map(self._node, uuids)
         lines = {self._lines[node] for node in nodes if node is not None}
         return self._take(
             [
@@ -173,6 +171,9 @@ class Route:
             self._marks[place] |= _GONE
         return frozenset(places)
 
+    def _node(self, uuid: object) -> int | None:
+        return self._nodes.get(hash(uuid)) if isinstance(uuid, str) else None
+
     def _sound(self, parent: object) -> int | None:
         """The node that a prompt follows, ``-1`` for the start; None where the link is not sound.
 
@@ -182,7 +183,7 @@ class Route:
         if parent is None:
             whole = not self._compacted and _API_ERROR not in self._kinds[self._leaf + 1 :]
             return _NONE if whole else None
-        found = self._nodes.get(hash(parent)) if isinstance(parent, str) else None
+        found = self._node(parent)
         node = _NONE if found is None else found
         while node != _NONE and self._kinds[node] != _MESSAGE:
             if self._kinds[node] == _API_ERROR:

@@ -60,6 +60,7 @@ class ClaudeRow(msgspec.Struct):
     isCompactSummary: bool | None = None  # noqa: N815
     isApiErrorMessage: bool | None = None  # noqa: N815
     isVisibleInTranscriptOnly: Any = None  # noqa: N815
+    forkedFrom: Any = None  # noqa: N815
     origin: Any = None
     promptSource: Any = None  # noqa: N815
     turnOrigin: Any = None  # noqa: N815

@@ -147,6 +147,13 @@ def test_parallel_results_are_no_branch() -> None:
     assert left(linked(log, {3: 1, 4: 2})) == []
 
 
+def test_parallel_results_of_a_call_that_stays_stay() -> None:
+    log = ClaudeCode().user("go").answer("m1", call("t1")).answer("m1", call("t2"))
+    log.result("t1").result("t2").answer("m2", text("done"), stop_reason="end_turn")
+    log.user("red").answer("m3", text("red it is"), stop_reason="end_turn").user("blue")
+    assert left(linked(log, {3: 1, 4: 2, 8: 5})) == [[5, 6]]
+
+
 def test_a_retry_after_an_api_error_is_not_taken_back() -> None:
     log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
     log.system("api_error").system("stop_hook_summary").user("next")
@@ -162,7 +169,8 @@ def test_a_root_behind_a_compaction_takes_nothing_back() -> None:
     log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
     log.system("compact_boundary").user("Summary", isCompactSummary=True).user("next")
     log.answer("m2", text("on"), stop_reason="end_turn").user("last")
-    assert left(linked(log, {2: None, 4: None, 6: 1})) == []
+    assert left(linked(log, {2: None, 6: None})) == []
+    assert left(linked(log, {2: None, 6: 1})) == []
 
 
 def test_lines_without_parents_are_in_file_order() -> None:

@@ -181,8 +181,7 @@ class Route:
         the retry looks as if it had been left.
         """
         if parent is None:
-            whole = not self._compacted and _API_ERROR not in self._kinds[self._leaf + 1 :]
-            return _NONE if whole else None
+            return None if _API_ERROR in self._kinds[self._leaf + 1 :] else _NONE
         found = self._node(parent)
         node = _NONE if found is None else found
         while node != _NONE and self._kinds[node] != _MESSAGE:

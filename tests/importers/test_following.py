@@ -284,7 +284,7 @@ async def test_a_file_that_is_cut_is_passed_over_until_it_is_whole_again(folder:
         cut = running.told[1]
         assert isinstance(cut, FilePassedOver)
         assert cut.error == "SourceChanged"
-        path.write_bytes(data + ClaudeCode().user("three").data())
+        path.write_bytes(ClaudeCode().user("one").user("two").user("three").data())
         await running.until(lambda: running.messages(SESSION) == 3)
         result = await running.end()
     assert result.passed_over == ()

@@ -274,7 +274,7 @@ class _Run:
         self, frame: Frame, trigger: Trigger, policy: Policy, before: int
     ) -> Generator[AskedInRun, Answer | Exception, None]:
         deciding = Deciding(policy, trigger)
-        visible = visible_of(frame.view)
+        visible = visible_of(frame.view, thinking=frame.thinking)
         scene = Situation(frame.view, visible, frame.goal, frame.goal, frame.thinking)
         rim = Rim(body_of, bytes, partial(self._applied, frame.view, trigger))
         asked = self._asked

@@ -130,6 +130,7 @@ def reduced(visible: Visible, proposal: Proposal) -> Visible:
         visible.made_up,
         visible.spoken,
         visible.gone,
+        visible.manual_thinking,
     )
 
 

@@ -22,6 +22,7 @@ from eventctx.log.plan import Insertion, Plan, Shortening, runs_by_number
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
+from eventctx.messages.thinking import BY_MODEL, ThinkingRule
 from eventctx.policies import interception, rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
@@ -41,8 +42,13 @@ class Completed(NamedTuple):
     scores: int | None
 
 
-def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
-    """The part of a view that a policy sees; ``pins`` are added to the session's own."""
+def visible_of(
+    view: ViewState, pins: frozenset[int] = frozenset(), thinking: ThinkingRule = BY_MODEL
+) -> Visible:
+    """The part of a view that a policy sees; ``pins`` are added to the session's own.
+
+    ``thinking`` is the rule for the model that will read the view.
+    """
     layout = view.layout
     return Visible(
         layout.in_play(),
@@ -53,6 +59,7 @@ def visible_of(view: ViewState, pins: frozenset[int] = frozenset()) -> Visible:
         made_up_tokens(layout),
         view.spoken,
         view.gone,
+        thinking.generation == "manual",
     )
 
 

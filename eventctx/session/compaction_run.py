@@ -113,7 +113,7 @@ class CompactionRun:
         # While the interceptors ran the view may have grown over the budget; then no veto holds.
         if self._vetoed() and view.layout.tokens <= goal.tokens:
             return self._ended_without(frame, "skipped", self._began.veto)
-        visible = visible_of(view, frozenset(self._began.pins))
+        visible = visible_of(view, frozenset(self._began.pins), frame.thinking)
         scene = Situation(view, visible, goal, self._aim(frame), frame.thinking)
         rim = Rim(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)

@@ -201,5 +201,5 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
 
 
 def _floor(frame: Frame) -> Fitted:
-    visible = visible_of(frame.view)
+    visible = visible_of(frame.view, thinking=frame.thinking)
     return fit(visible, kept_whole(visible), frame.goal)

@@ -26,7 +26,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     ``tokens`` is the whole view's count by ``estimator``, synthetic results included. ``made_up``
     are the tokens of the synthetic results, by message number and call id; of others they are
     ``UNANSWERED_TOKENS``. ``spoken`` are the first task and a person's demands, in view or not;
-    ``gone`` the messages that earlier compactions took out of view.
+    ``gone`` the messages that earlier compactions took out of view. ``manual_thinking`` is true
+    where the model wants an open tool loop to begin with its thinking (``messages/thinking.py``).
     """
 
     messages: Sequence[MessageRef]
@@ -37,6 +38,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     made_up: Mapping[tuple[int, str], int] = {}
     spoken: Spoken = NOTHING
     gone: tuple[Run, ...] = ()
+    manual_thinking: bool = False
 
     # -- rows ------------------------------------------------------------------------------------
 
@@ -187,6 +189,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
         without. A person's words directly behind results are in the loop: the API takes both for
         one message.
         """
+        if not self.manual_thinking:
+            return frozenset()
         facts, answers, words = self.facts, list[int](), False
         for row in reversed(self.conversation):
             one = facts[row]

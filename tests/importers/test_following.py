@@ -274,7 +274,8 @@ async def test_a_file_whose_first_line_is_half_written_is_not_said_to_be_broken(
 
 async def test_a_file_that_is_cut_is_passed_over_until_it_is_whole_again(folder: Path) -> None:
     path = folder / "a.jsonl"
-    data = ClaudeCode().user("one").user("two").data()
+    log = ClaudeCode().user("one").user("two")
+    data = log.data()
     path.write_bytes(data)
     store = MemoryStore()
     async with following(store, folder, patience=0.0) as running:
@@ -284,7 +285,7 @@ async def test_a_file_that_is_cut_is_passed_over_until_it_is_whole_again(folder:
         cut = running.told[1]
         assert isinstance(cut, FilePassedOver)
         assert cut.error == "SourceChanged"
-        path.write_bytes(ClaudeCode().user("one").user("two").user("three").data())
+        path.write_bytes(log.user("three").data())
         await running.until(lambda: running.messages(SESSION) == 3)
         result = await running.end()
     assert result.passed_over == ()

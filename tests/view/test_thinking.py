@@ -109,7 +109,7 @@ async def test_a_compaction_in_a_loop_leaves_the_newest_answer_its_thinking(
 
 
 @pytest.mark.parametrize("policy", ["workset", "ladder", "truncate", "simple", "token-budget"])
-@pytest.mark.parametrize("model", [MANUAL, None])
+@pytest.mark.parametrize("model", [MANUAL])
 async def test_a_loop_in_which_the_model_thinks_once_keeps_that_thought(
     model: str | None, policy: str
 ) -> None:

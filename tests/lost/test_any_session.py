@@ -133,3 +133,10 @@ def check_report(found: Lost) -> None:
 @given(STEPS)
 def test_the_report_agrees_with_the_view_and_with_itself(steps: list[tuple[str, Any]]) -> None:
     asyncio.run(check(steps))
+
+
+async def test_what_a_shortened_message_lost_was_taken_by_the_compaction_that_cut_it() -> None:
+    tell = ("tell", "I'll use balance_in_cents instead of a float.")
+    run = ("run", "cd /repo && cat shop/models.py")
+    steps = [tell, tell, run, tell, ("write", "shop/models.py"), tell, ("compact", "ladder")]
+    await check([*steps, ("read", "/repo/shop/models.py")])

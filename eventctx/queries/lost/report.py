@@ -183,6 +183,9 @@ class Report:
             return
         last = item.occurrences[count - 1].number
         shown = self._shown_after.get(item)
+        view = self._after.view
+        # A message that is shortened in view may have lost just this.
+        left = None if shown is not None else view.left(last) or view.cut(last)
         yield ViewItem(
             kind=item.kind,
             state=self._state(self._after, self._shown_after, item),
@@ -193,7 +196,7 @@ class Report:
             messages=bisect_left(item.distinct, known),
             in_view=0 if shown is None else len(shown.numbers),
             used_again=self._used_again(item, count),
-            left=None if shown is not None else self._after.view.left(last),
+            left=left,
             file=_file_use(item, known) if item.kind == "file" else None,
             command=_command_use(item, count) if item.kind == "command" else None,
         )

@@ -59,6 +59,14 @@ class ViewContents:
         # Without a cause it is a result whose call is not in view.
         return self._index.positions[number] if cause is None else cause[1]
 
+    def cut(self, number: int) -> Left | None:
+        """The compaction that shortened a message in view; None if it is whole, or not in view."""
+        ref = self.shown.get(number)
+        if ref is None or not ref.shortened:
+            return None
+        at = ref.position  # a shortened body is in the record of its compaction
+        return Left("compaction", position_name(at), at, bisect_left(self._compacted, at) + 1)
+
     def left(self, number: int) -> Left | None:
         """What took a message out; None if it is in view or not yet added."""
         if number in self.shown or number >= self.known:

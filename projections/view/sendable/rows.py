@@ -72,6 +72,12 @@ def kind_of(block: Any) -> str:
     return kind if isinstance(kind, str) else ""
 
 
+def id_of(block: Any) -> str:
+    """The id of a block or a call; empty where it has none."""
+    found = block.get("id") if isinstance(block, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 def is_server_result(kind: str) -> bool:
     """Whether a block of this type is the result of a provider's own tool."""
     return kind.endswith("_tool_result")

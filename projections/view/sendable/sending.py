@@ -21,7 +21,7 @@ from typing import Final
 from eventctx.messages.response_items import is_item
 from eventctx.projections.view.entries import OPENING, Entry
 from eventctx.projections.view.render import render
-from eventctx.projections.view.sendable import blocks, images, items, pairs
+from eventctx.projections.view.sendable import blocks, call_ids, images, items, pairs
 from eventctx.projections.view.sendable.rows import (
     SERVER_CALLS,
     THINKING,
@@ -75,7 +75,7 @@ RULES: Final[tuple[SendingRule, ...]] = (
     SendingRule(
         "call_id_used_twice",
         "The id of a call is used once in a request, by one call and one result.",
-        pairs.rename_calls,
+        call_ids.rename_calls,
         lambda kinds: any(kind in _CALL_KINDS or kind.endswith("_call") for kind in kinds),
     ),
     SendingRule(

@@ -98,8 +98,8 @@ RULES: Final[tuple[SendingRule, ...]] = (
     ),
     SendingRule(
         "image_over_limit",
-        "A request has at most 100 images, none wider or higher than 8,000 pixels, and none over "
-        "2,000 where it has more than 20 images.",
+        "A request has at most 100 images, none over 5 MB or wider or higher than 8,000 pixels, "
+        "and none over 2,000 pixels where it has more than 20.",
         images.limit_images,
         any_of("image", "tool_result"),
     ),

@@ -296,8 +296,13 @@ async def test_it_holds_no_more_than_it_counts(size: int, tmp_path: Path) -> Non
         counted = session.bytes_held
         await ctx.get_messages()
         gc.collect()
-        held = tracemalloc.get_traced_memory()[0]
-        assert held < (session.bytes_held - counted) * 1.1 + 50_000
+        with_rows = tracemalloc.get_traced_memory()[0]
+        counted = session.bytes_held - counted
+        del ctx, session
+        gc.collect()
+        # What stays is not the session's: another thread of the run may hold memory of its own.
+        held = with_rows - tracemalloc.get_traced_memory()[0]
+        assert counted / 4 < held < counted * 1.1 + 50_000
     finally:
         tracemalloc.stop()
     await store.close()

@@ -1,0 +1,99 @@
+"""What reported tokens cost: list prices, never a guess."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventctx.errors import InvalidSetting
+from eventctx.log.usage import Usage
+from eventctx.queries.prices import Cost, cost_of, read_prices
+
+TABLE = read_prices()
+
+
+@pytest.mark.parametrize(
+    ("given_name", "listed"),
+    [
+        ("claude-opus-4-5-20251101", "claude-opus-4-5"),
+        ("litellm_proxy/claude-sonnet-4-20250514", "claude-sonnet-4"),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-sonnet-4-5"),
+        ("anthropic/claude-haiku-4-5", "claude-haiku-4-5"),
+        ("claude-sonnet-4@20250514", "claude-sonnet-4"),
+        ("google/gemini-3-pro-preview", "gemini-3-pro"),
+        ("gpt-5-2025-08-07", "gpt-5"),
+        ("gpt-5.1-codex", "gpt-5.1-codex"),
+    ],
+)
+def test_a_name_of_a_gateway_has_the_price_of_its_model(given_name: str, listed: str) -> None:
+    assert TABLE.of(given_name) == TABLE.models[listed]
+
+
+@pytest.mark.parametrize(
+    "name", [None, "", "gpt-5.1-unheard", "claude-opus-4-5-turbo", "my-model", "opus", "gpt"]
+)
+def test_a_model_that_the_table_does_not_name_has_no_price(name: str | None) -> None:
+    assert TABLE.of(name) is None
+
+
+def test_cache_reads_and_writes_are_priced_apart() -> None:
+    price = TABLE.models["claude-opus-4-5"]
+    cost = cost_of(
+        price, Usage(prompt=100_000, output=1_000, cache_read=80_000, cache_write=15_000)
+    )
+    assert cost == Cost(0.025, 0.04, 0.09375, 0.025)
+    assert cost.total == pytest.approx(0.18375)
+
+
+def test_a_long_prompt_has_the_rates_of_long_prompts() -> None:
+    price = TABLE.models["claude-sonnet-4-5"]
+    assert cost_of(price, Usage(prompt=200_000)).input == pytest.approx(0.6)
+    assert cost_of(price, Usage(prompt=200_001)).input == pytest.approx(1.200006)
+
+
+def test_a_rate_that_is_missing_is_that_of_other_input(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"date": "2026-01-01", "models": {"mine": {"input": 2, "output": 4}}}')
+    price = read_prices(path).of("mine")
+    assert price is not None
+    assert cost_of(price, Usage(prompt=10**6, cache_read=10**6)).total == 2
+
+
+@given(
+    st.sampled_from(sorted(TABLE.models)),
+    *[st.integers(0, 10**6) for _ in range(4)],
+)
+def test_a_cost_never_falls_when_tokens_are_added(
+    model: str, plain: int, read: int, write: int, output: int
+) -> None:
+    price = TABLE.models[model]
+    before = cost_of(price, Usage(plain + read + write, output, read, write))
+    after = cost_of(price, Usage(plain + read + write + 1, output + 1, read, write))
+    assert 0 <= before.total < after.total
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"models": {}}',
+        '{"date": "2026-01-01", "models": {"a": {"input": -1, "output": 1}}}',
+        '{"date": "2026-01-01", "models": {"a": {"input": 1}}}',
+        '{"date": "2026-01-01", "models": {"a": {"input": 1, "output": 1, "typo": 1}}}',
+    ],
+)
+def test_a_file_that_is_no_table_is_told_with_its_path(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(InvalidSetting, match=r"mine\.json"):
+        read_prices(path)
+
+
+def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSetting, match="nowhere"):
+        read_prices(tmp_path / "nowhere.json")

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 from eventctx.aio import awaited_first, run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.errors import InvalidSetting, NotOpened
+from eventctx.hooks.hook_failures import HookFailures, Loss
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log.arguments import check_callable, check_optional_text, check_text, is_text, shown
-from eventctx.log.hook_failures import HookFailures, Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
 from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.record import CheckedClock, Record

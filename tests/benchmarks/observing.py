@@ -26,7 +26,7 @@ import eventctx
 from eventctx.cli.output.trace_outputs import BATCH, OtlpFile
 from eventctx.hooks.log import LogSink, configure_logging, level_of, lines
 from eventctx.hooks.metrics import MetricsSink
-from eventctx.hooks.readable import readable
+from eventctx.hooks.otlp import readable
 from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sinks

@@ -61,7 +61,7 @@ HOMES = {
     "imagesize": {"eventctx.messages.images"},
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},
-    "cryptography": {"eventctx.log.signatures"},
+    "cryptography": {"eventctx.log.integrity"},
     "yaml": {"eventctx.importers.source.yaml_document"},
     "platformdirs": {"eventctx.stores.location"},
     "amplifier_core": {

@@ -25,9 +25,8 @@ from typing import Any, Final, NamedTuple
 from eventctx.aio import KeyedLock, finish
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
-from eventctx.log.ids import is_turn_id
-from eventctx.log.outcomes import fit_for_log
-from eventctx.log.session_id import agent_in
+from eventctx.log.ids import agent_in, is_turn_id
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.log.usage import read_host_usage
 from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts

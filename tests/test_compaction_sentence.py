@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from eventctx.log.events import Outcome, PostCompact, PreCompact, Trigger
-from eventctx.log.plan import REASONS, Insertion, Plan, Run
-from eventctx.projections.explain.wording import TRIGGERS
+from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.projections.presence import REASONS, TRIGGERS
 from eventctx.projections.trace.compaction_sentence import beginning, sentence
 
 OLD, LONG = REASONS["old_round"], REASONS["oversize"]

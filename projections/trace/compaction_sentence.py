@@ -15,7 +15,7 @@ from typing import Final
 from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, Run
-from eventctx.projections.explain.wording import triggered, worded
+from eventctx.projections.presence import describe_reason, describe_trigger
 
 MAX_REASONS: Final = 3
 """Reasons in a sentence; the attributes have all of them."""
@@ -27,12 +27,13 @@ _WENT: Final = ("dropped", "summarised", "merged", "shortened")
 
 def beginning(event: PreCompact) -> str:
     """What is known of a compaction before anything is decided."""
-    return f"{triggered(event.trigger)}: ~{event.tokens:,} tokens in {event.messages:,} messages"
+    trigger = describe_trigger(event.trigger).short
+    return f"{trigger}: ~{event.tokens:,} tokens in {event.messages:,} messages"
 
 
 def sentence(event: PostCompact) -> str:
     """What a compaction did, and to which messages, or why it did nothing."""
-    trigger = triggered(event.trigger)
+    trigger = describe_trigger(event.trigger).short
     by = "" if event.fallback is None else f", done by {event.fallback}"
     if event.outcome != "applied":
         # The error of a failed one is the status of its span, in the same words.
@@ -81,7 +82,7 @@ def _reasons(plan: Plan) -> Iterable[str]:
         ranges = ranges_name((run.first, run.last) for run in runs[:MAX_RANGES])
         left = len(runs) - MAX_RANGES
         more = f" and {left:,} more {'range' if left == 1 else 'ranges'}" if left > 0 else ""
-        yield f"{ranges}{more}: {worded(reason) or reason}"
+        yield f"{ranges}{more}: {describe_reason(reason) or reason}"
     others = sum([sizes[reason] for reason in ordered[MAX_REASONS:]])
     if others:
         yield f"{others:,} {'message' if others == 1 else 'messages'} for other reasons"

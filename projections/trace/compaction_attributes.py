@@ -1,7 +1,7 @@
 """The attributes of a compaction's span: the request, the decision and the result.
 
 Pure functions of one event. Message numbers are the transcript's, so ``eventctx why`` takes any of
-them; reasons are the codes of ``plan.REASONS``. Attributes hold no content: the texts that a plan
+them; reasons are the codes of ``presence.REASONS``. Attributes hold no content: the texts that a plan
 inserts or shortens stay in the log.
 """
 

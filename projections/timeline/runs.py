@@ -48,7 +48,7 @@ def initial() -> RunsState:
     return RunsState(Series(), Series())
 
 
-def following(state: RunsState, changes: Iterable[Change], origins: Series[Origin]) -> RunsState:
+def add_changes(state: RunsState, changes: Iterable[Change], origins: Series[Origin]) -> RunsState:
     """The runs after the changes that one record made."""
     reasons = state.reasons
     known = {reason: place for place, reason in enumerate(reasons)}

@@ -37,7 +37,7 @@ from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import CheckedClock
 from eventctx.log.store import EventStore
 from eventctx.log.turn_recorder import fit_for_log
-from eventctx.projections.trace.call_spans import CallSpans
+from eventctx.projections.trace.identity import CallSpans
 
 __all__ = ["ENDS_ALL", "ImportSummary", "More", "follow_file", "import_file"]
 

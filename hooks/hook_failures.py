@@ -187,7 +187,7 @@ class HookFailures:
                 self._check_mark(file.read(100))
                 if size:
                     file.seek(size - 1)
-                    if file.read(1) != b"\n":  # behind a torn line
+                    if file.read(1) != b"\n":  # after a torn line
                         line = b"\n" + line
                 written = file.write(line + b"\n")
         except OSError as error:

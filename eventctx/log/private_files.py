@@ -27,20 +27,20 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def whole_file(output: Path) -> Iterator[IO[bytes]]:
-    """A file to write to: it lies beside ``output`` and replaces it at the end.
+    """A file to write to: it has a name of its own until it replaces ``output`` at the end.
 
     So nobody can take a broken file for a complete one, and an older one stays until the end.
     Raises OSError.
     """
-    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
-    beside.unlink(missing_ok=True)
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.part")
+    unfinished.unlink(missing_ok=True)
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
     try:
-        with os.fdopen(os.open(beside, flags, FILE_RIGHTS), "wb") as file:
+        with os.fdopen(os.open(unfinished, flags, FILE_RIGHTS), "wb") as file:
             yield file
         with suppress(FileNotFoundError):
-            beside.chmod(stat.S_IMODE(output.stat().st_mode))
-        beside.replace(output)
+            unfinished.chmod(stat.S_IMODE(output.stat().st_mode))
+        unfinished.replace(output)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise

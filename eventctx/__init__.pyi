@@ -65,6 +65,8 @@ from eventctx.queries.verification.findings import Problem as Problem
 from eventctx.queries.verification.findings import Signed as Signed
 from eventctx.queries.verification.findings import Verification as Verification
 from eventctx.queries.verification.whole_store import StoreVerification as StoreVerification
+from eventctx.reader import Reader as Reader
+from eventctx.reader import read as read
 from eventctx.search.recall import Recalled as Recalled
 from eventctx.search.recall import RecallTool as RecallTool
 from eventctx.session.context import Context as Context

@@ -17,7 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import DecodeError, LogCorrupted, SessionWasDeleted, WrongExpectedVersion
+from eventctx.errors import (
+    DecodeError,
+    LogCorrupted,
+    SessionWasDeleted,
+    StreamNotFound,
+    WrongExpectedVersion,
+)
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
@@ -202,3 +208,11 @@ def _closed(record: Record) -> Event:
         threshold=event.threshold,
         error="the process that began this compaction ended before it was done",
     )
+
+
+async def mirror_of(store: EventStore, session: str) -> str | None:
+    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
+    loaded = await load(store, session)
+    if loaded is None:
+        raise StreamNotFound(session)
+    return loaded.view.mirror

@@ -373,14 +373,6 @@ async def _erased_behind(store: EventStore, session: str, at: int) -> events.Era
     )
 
 
-async def mirror_of(store: EventStore, session: str) -> str | None:
-    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
-    loaded = await load(store, session)
-    if loaded is None:
-        raise StreamNotFound(session)
-    return loaded.view.mirror
-
-
 async def link(
     store: EventStore, sessions: Sessions, parent: str, child: str, kind: str, call_id: str | None
 ) -> None:

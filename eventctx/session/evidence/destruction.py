@@ -26,7 +26,11 @@ _log: Final = logging.getLogger("eventctx.search")
 
 
 class Destruction:
-    """``published`` gets every record that an erasure or a deletion appended."""
+    """``published`` gets every record that an erasure or a deletion appended.
+
+    Also what takes copies of another store's sessions, with what was destroyed in them
+    (``CopyTarget``).
+    """
 
     def __init__(
         self,
@@ -38,13 +42,14 @@ class Destruction:
         clock: Clock,
         random: Callable[[int], bytes],
     ) -> None:
-        self._store = store
+        self.store = store
         self._sessions = sessions
         self._receipts = receipts
         self._recaller = recaller
         self._published = published
         self._clock = clock
         self._random = random
+        self.copied = receipts.copied
 
     async def erase(
         self, session: str, numbers: Sequence[int], reason: str, *, dry_run: bool
@@ -53,16 +58,16 @@ class Destruction:
         from eventctx.session.evidence import erasing
 
         if dry_run:
-            planned = await erasing.plan(self._store, session, numbers)
+            planned = await erasing.plan(self.store, session, numbers)
             return erasing.result_of(session, planned, len(planned.places), scrubbed=True)
         await self._sessions.flush(session)
         made, bodies, records = await erasing.erase(
-            self._store, session, numbers, reason, self._clock, self._random
+            self.store, session, numbers, reason, self._clock, self._random
         )
         for record in records:
             self._receipts.stored(record)
         await self._forget(records)
-        scrubbed = await self._store.scrubbed()
+        scrubbed = await self.store.scrubbed()
         return erasing.result_of(session, made, bodies, scrubbed=scrubbed)
 
     async def delete(self, session: str, reason: str, *, forks: bool) -> list[str]:
@@ -71,12 +76,12 @@ class Destruction:
 
         names = [session]
         if forks:
-            names = [*await deleting.forks_of(self._store, session), session]
+            names = [*await deleting.forks_of(self.store, session), session]
         records: list[Record] = []
         for name in names:
             await self._sessions.close(name)
             records.append(
-                await deleting.delete(self._store, name, reason, self._clock, self._random)
+                await deleting.delete(self.store, name, reason, self._clock, self._random)
             )
             self._receipts.deleted(name)
         await self._forget(records)
@@ -90,18 +95,18 @@ class Destruction:
         from eventctx.queries.timelines.key_frames import key_frames
         from eventctx.session.evidence import deleting
 
-        await self._store.save_checkpoint(ERASING, 1)
-        await self._store.erase({stream: bodies})
-        for name in (stream, *await deleting.forks_of(self._store, stream)):
-            await key_frames(self._store).forget(name)
+        await self.store.save_checkpoint(ERASING, 1)
+        await self.store.erase({stream: bodies})
+        for name in (stream, *await deleting.forks_of(self.store, stream)):
+            await key_frames(self.store).forget(name)
             await self._sessions.renew(name)
         await self.finish()
 
     async def delete_again(self, stream: str, last: Draft, expected: int) -> None:
         """Delete what was deleted in the store that a session was copied from, with its record."""
         await self._sessions.close(stream)
-        await self._store.save_checkpoint(ERASING, 1)
-        record = await self._store.delete(stream, last, expected)
+        await self.store.save_checkpoint(ERASING, 1)
+        record = await self.store.delete(stream, last, expected)
         self._receipts.deleted(stream)
         await self._forget([record])
 
@@ -109,7 +114,7 @@ class Destruction:
         from eventctx.queries.timelines.key_frames import key_frames
 
         for record in records:
-            await key_frames(self._store).forget(record.stream)
+            await key_frames(self.store).forget(record.stream)
             await self._sessions.renew(record.stream)
             self._published(record)
         await self.finish()
@@ -132,9 +137,9 @@ class Destruction:
 
     async def finish(self) -> None:
         """Make the search index forget what was destroyed, now or by a process that was killed."""
-        if await self._store.load_checkpoint(ERASING) != 1:
+        if await self.store.load_checkpoint(ERASING) != 1:
             return
         recall = self._recaller()
         if recall.exists():
             await recall.forget_destroyed()
-        await self._store.save_checkpoint(ERASING, 0)
+        await self.store.save_checkpoint(ERASING, 0)

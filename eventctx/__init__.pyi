@@ -70,8 +70,8 @@ from eventctx.reader import read as read
 from eventctx.search.recall import Recalled as Recalled
 from eventctx.search.recall import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
-from eventctx.session.evidence.deleting import ExpiredSession as ExpiredSession
-from eventctx.session.evidence.erasing import ErasureResult as ErasureResult
+from eventctx.session.erasure.destruction import ExpiredSession as ExpiredSession
+from eventctx.session.erasure.erasing import ErasureResult as ErasureResult
 from eventctx.session.result import CompactionResult as CompactionResult
 from eventctx.session.settings import Settings as Settings
 from eventctx.session.settings import SettingsForgotten as SettingsForgotten

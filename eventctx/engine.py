@@ -36,21 +36,20 @@ from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy, PolicyFunction
+from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.reader import Reader
 from eventctx.safe_text import without_password
-from eventctx.session.appends.pending import Listener
-from eventctx.session.appends.riding import flush_all, riding_to
 from eventctx.session.context import Context
-from eventctx.session.evidence.destruction import Destruction
-from eventctx.session.evidence.receipt_keeper import ReceiptKeeper
-from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, Residents
+from eventctx.session.erasure.destruction import Destruction
+from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, Residents
+from eventctx.session.pending import Listener, flush_all, riding_to
 from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
 from eventctx.session.settings import SessionSettings, Settings, check_advised, choose
 from eventctx.stores.location import book_of, open_store, path_or_url
 
 if TYPE_CHECKING:
     from eventctx.queries.copying.copy import CopyTarget
-    from eventctx.session.evidence.erasing import ErasureResult
+    from eventctx.session.erasure.erasing import ErasureResult
 
 
 class Engine(Reader):

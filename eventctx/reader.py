@@ -35,7 +35,7 @@ from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.policy import Policy, PolicyFunction
-from eventctx.session.evidence.receipt_keeper import ReceiptKeeper
+from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.stores.location import book_of, open_store, path_or_url
 from eventctx.stores.read_only import ReadOnlyStore
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from eventctx.queries.verification.findings import Verification
     from eventctx.queries.verification.whole_store import StoreVerification
     from eventctx.search.recall import Recall, Recalled
-    from eventctx.session.evidence.deleting import ExpiredSession
+    from eventctx.session.erasure.destruction import ExpiredSession
     from eventctx.session.result import CompactionResult
     from eventctx.session.sessions import SessionOpening
     from eventctx.session.settings import SessionSettings, Settings
@@ -128,7 +128,7 @@ class Reader:
 
         Raises StreamNotFound, InvalidSessionId.
         """
-        from eventctx.session.evidence.deleting import forks_of
+        from eventctx.session.erasure.destruction import forks_of
 
         check_session_id(session)
         return await forks_of(self.store, session)
@@ -138,7 +138,7 @@ class Reader:
 
         They stand in an order in which they can be deleted: forks first.
         """
-        from eventctx.session.evidence.deleting import expired
+        from eventctx.session.erasure.destruction import expired
 
         return await expired(self.store, before)
 

@@ -18,7 +18,7 @@ import eventctx
 import eventctx.sync
 from eventctx.errors import InvalidMessage
 from eventctx.log import events
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
 from tests.sessions import USER
 
 

@@ -37,11 +37,10 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import left_open_in
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.body_cache import BodyCache
+from eventctx.session.contents import BodyCache, TranscriptLines
 from eventctx.session.open_session import OpenSession
+from eventctx.session.pending import Clock, Listener
 from eventctx.session.scope import Drafts, Scope
-from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
 
 FOLDED_TOGETHER: Final = 2_000

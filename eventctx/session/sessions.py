@@ -39,12 +39,10 @@ from eventctx.policies.interception import Intercept
 from eventctx.policies.policy import Policy
 from eventctx.policies.recorded import recorded_settings
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.appends.riding import Riding, rides_no_more, riding_to
 from eventctx.session.context import Context, Observe
-from eventctx.session.open_session import OpenSession
+from eventctx.session.open_session import OpenSession, Residents
+from eventctx.session.pending import Clock, Listener, Riding, rides_no_more, riding_to
 from eventctx.session.repository import load, make_session, open_session
-from eventctx.session.residents import Residents
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
 

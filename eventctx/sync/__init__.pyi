@@ -36,13 +36,13 @@ from eventctx.queries.verification.whole_store import StoreVerification
 from eventctx.search.index import Mark
 from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
-from eventctx.session.answers.sent_form import SdkObject
-from eventctx.session.evidence.deleting import ExpiredSession
-from eventctx.session.evidence.erasing import ErasureResult
-from eventctx.session.observed import OwnRequest
-from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
+from eventctx.session.erasure.destruction import ExpiredSession
+from eventctx.session.erasure.erasing import ErasureResult
+from eventctx.session.host_requests import OwnRequest
+from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
+from eventctx.session.sdk_objects import SdkObject
 from eventctx.session.settings import SessionSettings, Settings
 from eventctx.session.transcript import TranscriptMark
 

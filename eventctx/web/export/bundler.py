@@ -1,8 +1,8 @@
 """One script from the modules of the page, since a page from a file cannot import modules.
 
-Invariant: the script holds the code of each module once, after that of the modules it imports,
-without import lines, the word ``export``, whole-line comments and JSDoc. The modules share one scope,
-so their top-level names are unique and their imports have one form. tests/web/test_module_rules.py
+Invariant: the script holds the code of each module once, after the modules that it imports, without
+import lines, the word ``export``, whole-line comments and JSDoc. The modules share one scope, so
+their top-level names are unique and their imports have one form. tests/web/test_module_rules.py
 holds the page to both; the bundler refuses what it cannot join.
 """
 

@@ -112,7 +112,7 @@ class Engine:
         self._receipts = ReceiptKeeper(store, receipts)
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
-        self._losses = HookFailures(store.beside, self.hooks.on_loss)
+        self._losses = HookFailures(store.cache_path, self.hooks.on_loss)
         self._sinks = Sinks(sinks, self.hooks)
         self.interceptors = Interceptors(failed=partial(self._losses.note, kind="error"))
         self.intercept = self.interceptors.on
@@ -907,7 +907,7 @@ def open_engine(
             read_only=read_only,
             **chosen,
         )
-        path = store.beside
+        path = store.cache_path
         book = None
         if receipts is not False and path is not None:
             place = (

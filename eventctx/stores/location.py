@@ -63,7 +63,7 @@ def default_path() -> Path:
 
 
 def default_book(store: Path) -> Path:
-    """The path of a store's receipts in the user's state folder; ``store`` is its ``beside``.
+    """The path of a store's receipts in the user's state folder; ``store`` is its ``cache_path``.
 
     A file has its receipts by its own path, a store on a server by the id that lies in it.
     """

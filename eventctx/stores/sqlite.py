@@ -89,8 +89,8 @@ class SqliteStore(ThreadedStore):
         return cls(file, read_only=read_only)
 
     @property
-    def beside(self) -> Path:
-        """See ``EventStore.beside``: the file itself."""
+    def cache_path(self) -> Path:
+        """See ``EventStore.cache_path``: the file itself."""
         return self._file.path
 
     @property

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from eventctx.log.store import StoreDescription
 from eventctx.stores.postgres import fence
 from eventctx.stores.postgres.connections import Destination, ServerConnection
-from eventctx.stores.postgres.durability import SURVIVES, Durability, Wanted
+from eventctx.stores.postgres.durability import SURVIVES, CommitLevel, Durability
 from eventctx.stores.postgres.errors import READ_ONLY, ConnectionLost, Refused, loses_connection
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.postgres.schema import prepare_schema
@@ -32,7 +32,12 @@ class OpenedSchema(NamedTuple):
 
 
 def open_schema(
-    target: Destination, *, wanted: Wanted, create: bool, read_only: bool, patience: float | None
+    target: Destination,
+    *,
+    wanted: CommitLevel,
+    create: bool,
+    read_only: bool,
+    patience: float | None,
 ) -> OpenedSchema:
     """Connect, and make the schema ready. Blocks, and waits for a server that is starting.
 

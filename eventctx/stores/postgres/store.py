@@ -17,7 +17,7 @@ from eventctx.log.store import Address, Erasure, StoreDescription
 from eventctx.stores.ack import Bell
 from eventctx.stores.location import cache_base
 from eventctx.stores.postgres.connections import Destination, ServerConnection, parse_url
-from eventctx.stores.postgres.durability import Wanted
+from eventctx.stores.postgres.durability import CommitLevel
 from eventctx.stores.postgres.errors import read_only, translated
 from eventctx.stores.postgres.log import ServerLog
 from eventctx.stores.postgres.opening import (
@@ -93,7 +93,7 @@ class PostgresStore(ThreadedStore):
         cls,
         url: str,
         *,
-        durability: Wanted | None = None,
+        durability: CommitLevel | None = None,
         create: bool = True,
         read_only: bool = False,
         patience: float | None = None,
@@ -112,16 +112,16 @@ class PostgresStore(ThreadedStore):
         """
         target = parse_url(url)
         chosen = durability or target.options.get("durability") or "local"
-        if chosen not in get_args(Wanted):
+        if chosen not in get_args(CommitLevel):
             raise InvalidSetting(
-                f"durability: expected one of {get_args(Wanted)}, found {chosen!r}"
+                f"durability: expected one of {get_args(CommitLevel)}, found {chosen!r}"
             )
         try:
             opened = await in_own_thread(
                 partial(
                     open_schema,
                     target,
-                    wanted=cast(Wanted, chosen),
+                    wanted=cast(CommitLevel, chosen),
                     create=create and not read_only,
                     read_only=read_only,
                     patience=patience,
@@ -145,8 +145,8 @@ class PostgresStore(ThreadedStore):
         return self._patience
 
     @property
-    def beside(self) -> Path | None:
-        """See ``EventStore.beside``: in the user's cache folder, by the store's own id."""
+    def cache_path(self) -> Path | None:
+        """See ``EventStore.cache_path``: in the user's cache folder, by the store's own id."""
         return cache_base("postgresql", self._opened.store_id)
 
     async def read_all(

@@ -26,7 +26,7 @@ from eventctx.stores.postgres.errors import (
     loses_connection,
     translated,
 )
-from eventctx.stores.postgres.recall_schema import WORDS_TABLES
+from eventctx.stores.postgres.schema import WORDS_TABLES
 from eventctx.stores.postgres.scrubbing import note_erasure, scrub
 from eventctx.stores.postgres.store import PostgresStore
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, cast, get_args
+from typing import Final, NamedTuple, cast, get_args
 
 from eventctx.aio import in_own_thread
 from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable
@@ -17,25 +17,34 @@ from eventctx.log.store import Address, Erasure, StoreDescription
 from eventctx.stores.ack import Bell
 from eventctx.stores.location import cache_base
 from eventctx.stores.postgres.connections import Destination, ServerConnection, parse_url
-from eventctx.stores.postgres.durability import CommitLevel
-from eventctx.stores.postgres.errors import read_only, translated
-from eventctx.stores.postgres.log import ServerLog
-from eventctx.stores.postgres.opening import (
-    PATIENCE,
-    OpenedSchema,
-    connect_to_write,
-    describe,
-    open_schema,
+from eventctx.stores.postgres.durability import SURVIVES, CommitLevel, Durability
+from eventctx.stores.postgres.errors import (
+    READ_ONLY,
+    ConnectionLost,
+    Refused,
+    loses_connection,
+    read_only,
+    translated,
 )
+from eventctx.stores.postgres.inspection import fence_facts
+from eventctx.stores.postgres.log import ServerLog
 from eventctx.stores.postgres.queries import ServerQueries, Top
-from eventctx.stores.postgres.reader import ServerReader
-from eventctx.stores.postgres.subscription import NewsListener
+from eventctx.stores.postgres.reader import NewsListener, ServerReader
+from eventctx.stores.postgres.schema import prepare_schema
 from eventctx.stores.postgres.writer import GroupWriter, append
 from eventctx.stores.threaded_store import NEXT_LOOK, NO_LIMIT, ThreadedStore, count
 from eventctx.stores.threads import StoreThreads
 
 MOST_READERS: Final = 3
 """A process reads on as many connections at once."""
+
+PATIENCE: Final = 60.0
+"""Seconds for which a server that was lost in use is looked for."""
+
+_FIRST_SECONDS: Final = 5.0
+"""The same for a server that was never reached: a wrong address is more likely than a loss."""
+
+_PAUSE: Final = 0.2
 
 
 class PostgresStore(ThreadedStore):
@@ -218,3 +227,97 @@ class PostgresStore(ThreadedStore):
         if not self._threads.forked:
             self._threads.stop()
             self._listener.stop()
+
+
+class OpenedSchema(NamedTuple):
+    """The first connection of a store, and the facts that it found."""
+
+    connection: ServerConnection
+    store_id: str
+    read_only: bool
+    durability: Durability
+
+
+def open_schema(
+    target: Destination,
+    *,
+    wanted: CommitLevel,
+    create: bool,
+    read_only: bool,
+    patience: float | None,
+) -> OpenedSchema:
+    """Connect, and make the schema ready. Blocks, and waits for a server that is starting.
+
+    Without ``patience`` a server that does not answer at all is given up sooner than one that does.
+    Raises ConnectionLost, Refused, NotAStore, StoreTooNew, StoreUnavailable, StoreUnsafe.
+    """
+    begin, reached = time.monotonic(), patience is not None
+    if patience is None:
+        patience = PATIENCE
+    durability = Durability(wanted, schema=target.schema, patience=patience)
+    while True:
+        try:
+            connection = ServerConnection(target)
+            reached = True
+            try:
+                reading = read_only or _is_read_only(connection)
+                if not reading:
+                    _make_safe(connection, durability)
+                store_id = prepare_schema(
+                    connection, create=create and not reading, writable=not reading
+                )
+                return OpenedSchema(connection, store_id, reading, durability)
+            except BaseException:
+                connection.close()
+                raise
+        except (ConnectionLost, Refused) as error:
+            passing = isinstance(error, ConnectionLost) or loses_connection(error)
+            reached = reached or isinstance(error, Refused)
+            seconds = patience if reached else _FIRST_SECONDS
+            if not passing or time.monotonic() > begin + seconds:
+                raise
+            time.sleep(_PAUSE)
+
+
+def connect_to_write(target: Destination, opened: OpenedSchema) -> ServerConnection:
+    """Open one more connection that may write the same store, perhaps on another server.
+
+    Raises ConnectionLost, Refused, EventctxError.
+    """
+    connection = ServerConnection(target)
+    try:
+        if _is_read_only(connection):
+            raise Refused(READ_ONLY, "the server is read-only now")
+        _make_safe(connection, opened.durability)
+        prepare_schema(connection, create=False, writable=True)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_read_only(connection: ServerConnection) -> bool:
+    """Whether the server is a standby, or the user's transactions are read-only."""
+    ((setting,),) = connection.rows("SHOW transaction_read_only")
+    return bool(setting == "on")
+
+
+def _make_safe(connection: ServerConnection, durability: Durability) -> None:
+    with connection.driver() as driver:
+        durability.prepare(driver)
+
+
+def describe(queries: ServerQueries, opened: OpenedSchema) -> StoreDescription:
+    """Describe the store, and what an acknowledged append survives."""
+    durability = opened.durability
+    with queries.connection.driver() as driver:
+        facts = {"durability": durability.wanted, **durability.facts(driver)}
+    facts |= fence_facts(queries.connection)
+    ((version,),) = queries.connection.rows("SELECT current_setting('server_version')")
+    return StoreDescription(
+        "postgresql",
+        queries.connection.place,
+        f"PostgreSQL {version}",
+        SURVIVES[durability.wanted],
+        facts,
+    )

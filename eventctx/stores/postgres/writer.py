@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from eventctx.errors import EventctxError, StoreUnavailable, StoreUnsafe
 from eventctx.stores.ack import Outcome, settle
-from eventctx.stores.postgres.append import AppendRounds, Types, WaitingAppend
+from eventctx.stores.postgres.append import AppendRounds, KnownHeads, Types, WaitingAppend
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.durability import Durability
 from eventctx.stores.postgres.errors import (
@@ -30,7 +30,6 @@ from eventctx.stores.postgres.errors import (
     translated,
     unknown_fate,
 )
-from eventctx.stores.postgres.heads import KnownHeads
 from eventctx.stores.postgres.log import EarlierTries, ServerLog
 from eventctx.stores.postgres.scrubbing import scrub, unscrubbed
 from eventctx.stores.threads import Job, WriteWork

@@ -66,7 +66,7 @@ from eventctx.queries.verification.findings import Signed as Signed
 from eventctx.queries.verification.findings import Verification as Verification
 from eventctx.queries.verification.whole_store import StoreVerification as StoreVerification
 from eventctx.search.recall import Recalled as Recalled
-from eventctx.search.recall import RecallTool as RecallTool
+from eventctx.search.tool import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
 from eventctx.session.evidence.deleting import ExpiredSession as ExpiredSession
 from eventctx.session.evidence.erasing import ErasureResult as ErasureResult

@@ -17,7 +17,8 @@ _SOURCES: Final = {
     "session/context.py": ("Context",),
     "session/turns.py": ("Turn", "Iteration", "PlanPhase", "ProviderCall", "ToolCall"),
     "session/host_turns.py": ("Following",),
-    "search/recall.py": ("Recall", "RecallTool"),
+    "search/recall.py": ("Recall",),
+    "search/tool.py": ("RecallTool",),
 }
 _ITERATORS: Final = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
 _RUNTIME: Final = ("_whole", "awaited_first")

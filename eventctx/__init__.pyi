@@ -67,7 +67,7 @@ from eventctx.queries.verification.whole_store import StoreVerification as Store
 from eventctx.reader import Reader as Reader
 from eventctx.reader import read as read
 from eventctx.search.recall import Recalled as Recalled
-from eventctx.search.recall import RecallTool as RecallTool
+from eventctx.search.tool import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
 from eventctx.session.erasure.destruction import ExpiredSession as ExpiredSession
 from eventctx.session.erasure.erasing import ErasureResult as ErasureResult

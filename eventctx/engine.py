@@ -88,7 +88,7 @@ class Engine(Reader):
         self.store = store  # to write to, where a reader only reads it
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
-        self._failures: HookFailures = HookFailures(store.beside, self.hooks.on_loss)
+        self._failures: HookFailures = HookFailures(store.cache_path, self.hooks.on_loss)
         self._sinks = Sinks(sinks, self.hooks)
         self.interceptors = Interceptors(failed=partial(self._failures.note, kind="error"))
         self.intercept = self.interceptors.on

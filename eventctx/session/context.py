@@ -37,7 +37,8 @@ from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
-    from eventctx.search.recall import Recall, RecallTool
+    from eventctx.search.recall import Recall
+    from eventctx.search.tool import RecallTool
     from eventctx.session.host_requests import ObservedRequests, OwnRequest
     from eventctx.session.host_turns import Following
     from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
@@ -445,7 +446,7 @@ class Context:
         an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
         InvalidSetting for a context that was made without an engine.
         """
-        from eventctx.search.recall import RecallTool
+        from eventctx.search.tool import RecallTool
 
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")

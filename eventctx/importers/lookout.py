@@ -41,7 +41,7 @@ class ChangedFile(NamedTuple):
         return max([file.modified for file in self.files], default=0)
 
 
-class Lookout:
+class FolderWatcher:
     """Looks at files and folders. ``quiet``: seconds for which a file counts as being written."""
 
     def __init__(self, paths: Iterable[str | Path], quiet: float) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from array import array
 from typing import Any, Final
 
+from eventctx.importers.recording.recorded_requests import RecordedRequests
 from eventctx.importers.recording.track import Track
-from eventctx.importers.recording.wires import Wires
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 
@@ -21,10 +21,10 @@ _NOTE: Final = 3
 
 
 class NotedMessages:
-    """Hands the transcript's messages to ``Wires``, at once or when the first request is met."""
+    """Reports messages to ``RecordedRequests``, at once or when the first request is met."""
 
-    def __init__(self, wires: Wires, track: Track) -> None:
-        self._wires = wires
+    def __init__(self, requests: RecordedRequests, track: Track) -> None:
+        self._requests = requests
         self._track = track
         # The stored messages of an earlier import may have been erased, and the file has them.
         self._notes = None if track.holds_records else array("i")
@@ -32,13 +32,13 @@ class NotedMessages:
     def add(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Take a message; one of a compaction has no number."""
         if self._notes is None:
-            self._wires.said(number, record, index, message)
-        elif self._wires.records:
+            self._requests.said(number, record, index, message)
+        elif self._requests.records:
             place = (_NO_NUMBER if number is None else number, record.position, index)
             self._notes.extend(place)
 
     async def read_back(self) -> None:
-        """Give the wires every message so far; from here on they get each one at once."""
+        """Report every message so far; each later one is reported at once."""
         notes, self._notes = self._notes, None
         if not notes:
             return
@@ -48,5 +48,5 @@ class NotedMessages:
                 number, _, index = notes[at : at + _NOTE]
                 message = decode_body(record.bodies[index].data or b"")
                 known = None if number == _NO_NUMBER else number
-                self._wires.said(known, record, index, message)
+                self._requests.said(known, record, index, message)
                 at += _NOTE

@@ -11,7 +11,7 @@ from eventctx.log.events import MessagesSet
 from eventctx.messages.ordered_diff import runs_of_numbers
 
 
-class Places:
+class TranscriptSlots:
     """Counts messages in file order. One that could not be stored has a place but no number."""
 
     def __init__(self) -> None:

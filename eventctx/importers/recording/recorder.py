@@ -21,13 +21,13 @@ from eventctx.importers.recording.contents import (
 )
 from eventctx.importers.recording.counts import ImportCounts
 from eventctx.importers.recording.line_ids import LineIds
-from eventctx.importers.recording.long_view import LongView
 from eventctx.importers.recording.noted import NotedMessages
-from eventctx.importers.recording.places import Places
+from eventctx.importers.recording.places import TranscriptSlots
 from eventctx.importers.recording.raw import RawParts
+from eventctx.importers.recording.recorded_requests import RecordedRequests
+from eventctx.importers.recording.spilled_view import SpilledView
 from eventctx.importers.recording.track import NO_IDS, Content, Track
 from eventctx.importers.recording.undone import UndoneCompactions, put_in
-from eventctx.importers.recording.wires import Wires
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     Branched,
@@ -106,7 +106,7 @@ class Recorder:
         self._call_id = call_id
         self._call_span = call_span or (None, None)
         self._view = request_view.initial()
-        self._long = LongView()
+        self._long = SpilledView()
         self._undone = UndoneCompactions()
         self._ids = LineIds(key, track.stream)
         self._agent: str | None = None
@@ -121,9 +121,9 @@ class Recorder:
         self._last_call: TurnSpan[ModelRequest] | None = None
         self._announced: dict[str, str] = {}
         self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
-        self._places = Places()
-        self.wires = Wires(records=format in _RECORDS_REQUESTS)
-        self._noted = NotedMessages(self.wires, track)
+        self._places = TranscriptSlots()
+        self.requests = RecordedRequests(records=format in _RECORDS_REQUESTS)
+        self._noted = NotedMessages(self.requests, track)
         self._compactions: list[int] = []
         self._resent = 0
         track.observe = self._observe
@@ -295,7 +295,7 @@ class Recorder:
         view = request_view.with_model(self._view, item.model)
         wire = None
         if item.sent is not None:
-            found = self.wires.form(item.sent, self._track.position, view.estimator)
+            found = self.requests.form(item.sent, self._track.position, view.estimator)
             wire = None if isinstance(found, str) else found
             if isinstance(found, str):
                 words = f"the request {item.sent:.12} stays reconstructed: {found}"
@@ -312,13 +312,13 @@ class Recorder:
         )
 
     def _sent_at(self, item: ModelCall) -> int | None:
-        return self.wires.time_of(item.sent) if item.time is None else item.time
+        return self.requests.time_of(item.sent) if item.time is None else item.time
 
     async def _sent_content(self, item: RecordedContent) -> None:
         await self._noted.read_back()
-        if self.wires.holds(item):
+        if self.requests.holds(item):
             return
-        numbers, injected = self.wires.carries(item)
+        numbers, injected = self.requests.carries(item)
         event = events.RequestContent(
             kind=item.kind,
             digest="" if item.kind == "message" else item.digest.hex(),
@@ -327,11 +327,11 @@ class Recorder:
         )
         content = Content(encode(item.value), b"")
         record = await self._put(event, item.time, self._turn.ids, (content,))
-        self.wires.stored(item, record, len(injected))
+        self.requests.stored(item, record, len(injected))
 
     async def _sent_request(self, item: RecordedRequest) -> None:
         await self._noted.read_back()
-        self.wires.remember(item)
+        self.requests.remember(item)
 
     def _scale(self, view: ViewState, beside: int) -> Scale:
         """The scale of the next request; with what is sent again behind the first compaction."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventctx.importers.source.lines import count, list_or_empty, object_or_empty
-from eventctx.importers.source.shelf import Shelf
+from eventctx.importers.source.spill_file import SpillFile
 from eventctx.importers.source.values import decode, encode
 
 INSTEAD: Final = "[Old tool result content cleared]"
@@ -20,17 +20,17 @@ _CLEARS_RESULTS: Final = "clear_tool_uses"
 
 
 class ResultPlaces:
-    """The places of all results; a message with more than one result lies on a shelf."""
+    """The places of all results; a message with more than one result is on disk."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
         self._cleared: set[str] = set()
-        self._shelved: dict[int, int] = {}
-        self._shelf = Shelf()
+        self._spilled: dict[int, int] = {}
+        self._spill = SpillFile()
 
     def close(self) -> None:
         """Give the space of the messages back."""
-        self._shelf.close()
+        self._spill.close()
 
     def add(self, place: int, message: dict[str, Any]) -> None:
         """Take the message at ``place``."""
@@ -38,7 +38,7 @@ class ResultPlaces:
         ids = [one.get("tool_use_id") for one in map(object_or_empty, blocks) if _is_result(one)]
         self._places.update((one, place) for one in ids if isinstance(one, str))
         if ids and len(blocks) > 1:
-            self._shelved[place] = self._shelf.put(encode(message))
+            self._spilled[place] = self._spill.put(encode(message))
 
     def cleared(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
         """The messages that hold the results of these calls, by place, as they are sent now."""
@@ -55,10 +55,10 @@ class ResultPlaces:
         return list(self._places)[:number]
 
     def _without(self, place: int, call: str) -> dict[str, Any]:
-        if place not in self._shelved:
+        if place not in self._spilled:
             block = {"type": "tool_result", "tool_use_id": call, "content": INSTEAD}
             return {"role": "user", "content": [block]}
-        message: dict[str, Any] = decode(self._shelf.get(self._shelved[place]))
+        message: dict[str, Any] = decode(self._spill.get(self._spilled[place]))
         for block in map(object_or_empty, message["content"]):
             if _is_result(block) and block.get("tool_use_id") in self._cleared:
                 block["content"] = INSTEAD

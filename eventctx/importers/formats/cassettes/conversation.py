@@ -58,7 +58,7 @@ class CassetteRequest(NamedTuple):
     provider: str | None
 
 
-class Talk:
+class Conversation:
     """One conversation. ``items`` grow request by request.
 
     ``known`` are the messages of another one that its first request continues; None if it says
@@ -169,7 +169,7 @@ class Talk:
         return None
 
     def _first_step(self, request: CassetteRequest) -> Continuation:
-        """The first request's messages, behind those that the provider has of another talk."""
+        """The first request's messages, after those of another conversation."""
         sent = rows.rows_of(request.sent)
         if self._known is None:
             self._warn_of_unknown_state(request)

@@ -75,7 +75,7 @@ class _Messages(NamedTuple):
     estimator: Estimator
 
 
-class Wires:
+class RecordedRequests:
     """Takes contents, messages and requests in file order; ``form`` makes a request's wire form."""
 
     def __init__(self, *, records: bool) -> None:

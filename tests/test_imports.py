@@ -59,7 +59,7 @@ HOMES = {
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},
     "cryptography": {"eventctx.log.signatures"},
-    "yaml": {"eventctx.importers.source.yaml_document"},
+    "yaml": {"eventctx.importers.source.http_recording"},
     "platformdirs": {"eventctx.stores.location"},
     "amplifier_core": {
         "eventctx.adapters.amplifier*",

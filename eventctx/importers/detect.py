@@ -27,11 +27,11 @@ from eventctx.importers.formats import (
 )
 from eventctx.importers.formats.cassettes import cassette, tape
 from eventctx.importers.source.document import read_document
-from eventctx.importers.source.event_folder import folder_name, is_event_folder
 from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.lines import read_lines, split_records, text_or_none
 from eventctx.importers.source.naming import named_by_folder
+from eventctx.importers.source.source import folder_name, is_event_folder
 from eventctx.importers.source.values import TooDeep, read_value
 
 

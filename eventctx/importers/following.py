@@ -19,10 +19,9 @@ import msgspec
 
 from eventctx.errors import EventctxError, WrongExpectedVersion
 from eventctx.importers.detect import passed_over
-from eventctx.importers.found import FileState
+from eventctx.importers.found import ChangedFile, FileState, FolderWatcher
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
-from eventctx.importers.lookout import ChangedFile, FolderWatcher
 from eventctx.importers.many import (
     CLOSED_ON_PURPOSE,
     FilePassedOver,

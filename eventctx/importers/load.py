@@ -26,10 +26,9 @@ from eventctx.importers.one_session import (
     import_session,
 )
 from eventctx.importers.recording.track import Track, check_not_taken_over
-from eventctx.importers.source.growing_lines import GrowingLines
 from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.naming import event_id, session_name
-from eventctx.importers.source.source import Progress
+from eventctx.importers.source.source import GrowingLines, Progress
 from eventctx.importers.subagents import Subagent, subagent_files, subagent_of
 from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionLinked, SessionTakenOver

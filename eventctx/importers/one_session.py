@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from eventctx.errors import NotATranscript, SourceChanged
+from eventctx.errors import InvalidMessage, NotATranscript, SourceChanged
 from eventctx.importers.detect import FORMATS, Format
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
-from eventctx.importers.source.growing_lines import GrowingLines
-from eventctx.importers.source.items import FileLine, Item, Paused, Session
+from eventctx.importers.source.items import (
+    CompactionItem,
+    FileLine,
+    Item,
+    MessageItem,
+    Paused,
+    Raw,
+    RecordedContent,
+    RecordedRequest,
+    Session,
+    Waiting,
+)
+from eventctx.importers.source.lines import MAX_BYTES
 from eventctx.importers.source.naming import session_name
-from eventctx.importers.source.source import Progress, Source
-from eventctx.importers.textless import problem_and_items
+from eventctx.importers.source.source import GrowingLines, Progress, Source
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.store import EventStore
+from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.trace.call_spans import SpanIds
 
 
@@ -210,3 +222,49 @@ def _nothing(path: Path, chosen: Format, first: Item | None, size: int) -> Impor
     return ImportSummary(
         path=path, format=chosen.name, session=None, waiting=(f"line 1: {reason}",), bytes=size
     )
+
+
+def problem_and_items(items: Iterator[Item]) -> tuple[str | None, Iterable[Item]]:
+    """What is wrong with a session that holds no text, and all items again.
+
+    Items are held back up to the first one that says something. A file that has no message yet is
+    no problem, nor is one whose beginning is too long to be held.
+    """
+    held: list[Item] = []
+    size = messages = unknown = 0
+    begins = False
+    for item in items:
+        held.append(item)
+        size += len(item.data) if isinstance(item, Raw) else 0
+        # What waits for the rest of the file may say something.
+        if _says(item) or isinstance(item, Waiting) or size > MAX_BYTES:
+            return None, chain(held, items)
+        if isinstance(item, Paused):
+            begins = True
+            break
+        messages += isinstance(item, MessageItem)
+        unknown += isinstance(item, Raw) and not item.understood
+        begins = begins or (isinstance(item, Raw) and item.kind != "document")
+    problem = None
+    if messages:
+        problem = f"{messages} message{'s' * (messages > 1)} without any text"
+    elif unknown:
+        problem = f"no message, and {unknown} line{'s' * (unknown > 1)} of another form"
+    elif not begins:
+        problem = "no message"
+    return problem, chain(held, items)
+
+
+def _says(item: Item) -> bool:
+    if isinstance(item, MessageItem):
+        return _holds_something(item)
+    return isinstance(item, CompactionItem | RecordedContent | RecordedRequest)
+
+
+def _holds_something(item: MessageItem) -> bool:
+    try:
+        facts = item.facts or read_facts(item.message)
+    except InvalidMessage:
+        return False
+    sizes = facts.prose + facts.arguments + facts.outcome + facts.thinking + facts.images
+    return bool(sizes or facts.media or facts.calls or facts.results)

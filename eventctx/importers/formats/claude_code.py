@@ -22,8 +22,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from eventctx.importers.formats.claude import requests
-from eventctx.importers.formats.claude.answer import AnswerLines
-from eventctx.importers.formats.claude.cleared import ResultPlaces, cleared_by_provider
+from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
 from eventctx.importers.formats.claude.order import LineOrder, WaitingRow
 from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.formats.claude.route import Route

@@ -16,8 +16,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from eventctx.importers.formats.codex_base import HistoryBase, base_of
-from eventctx.importers.formats.codex_events import SPOKEN, EventMessages
-from eventctx.importers.formats.codex_turns import Turns
+from eventctx.importers.formats.codex_events import SPOKEN, EventMessages, Turns
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from eventctx.importers.recording.contents import Stored
-from eventctx.importers.recording.places import TranscriptSlots
+from eventctx.importers.recording.contents import Stored, TranscriptSlots
 from eventctx.importers.recording.track import Content
 from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone

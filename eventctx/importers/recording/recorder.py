@@ -14,19 +14,17 @@ import msgspec
 
 from eventctx.importers.recording.compacted import Compacted, cleared, compacted, taken_back
 from eventctx.importers.recording.contents import (
+    ImportCounts,
     Stored,
+    TranscriptSlots,
     Unstorable,
     content_of,
     contents_of,
 )
-from eventctx.importers.recording.counts import ImportCounts
-from eventctx.importers.recording.line_ids import LineIds
-from eventctx.importers.recording.noted import NotedMessages
-from eventctx.importers.recording.places import TranscriptSlots
 from eventctx.importers.recording.raw import RawParts
-from eventctx.importers.recording.recorded_requests import RecordedRequests
+from eventctx.importers.recording.recorded_requests import NotedMessages, RecordedRequests
 from eventctx.importers.recording.spilled_view import SpilledView
-from eventctx.importers.recording.track import NO_IDS, Content, Track
+from eventctx.importers.recording.track import NO_IDS, Content, LineIds, Track
 from eventctx.importers.recording.undone import UndoneCompactions, put_in
 from eventctx.importers.source import harness
 from eventctx.importers.source.items import (

@@ -19,10 +19,16 @@ from eventctx.importers.formats.cassettes.conversation import (
     CassetteRequest,
     Conversation,
 )
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
+from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.source.document import envelope, stem
-from eventctx.importers.source.http_bodies import events_of, is_stream
-from eventctx.importers.source.http_recording import LISTS, Exchange, exchanges_of, read_cassette
+from eventctx.importers.source.http_recording import (
+    LISTS,
+    Exchange,
+    events_of,
+    exchanges_of,
+    is_stream,
+    read_cassette,
+)
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
 from eventctx.importers.source.lines import object_or_empty, read_lines
 from eventctx.importers.source.values import encode

@@ -16,7 +16,8 @@ from eventctx.cli.output.imported import show_passed_over, show_session, show_to
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
-from eventctx.importers.detect import FORMATS, is_transcript_folder, session_source
+from eventctx.importers.detect import is_transcript_folder, session_source
+from eventctx.importers.formats.table import FORMATS
 from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths

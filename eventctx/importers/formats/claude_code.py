@@ -70,8 +70,6 @@ from eventctx.importers.source.values import BROKEN, read_and_encode
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
 
-NAME: Final = "claude-code"
-
 RESENT: Final = 10_000
 """Tokens that the program sends beside the summary of its first compaction, and does not write to
 the file: files that were read last (five at most), and reminders. Fitted on recorded sessions, see
@@ -98,6 +96,17 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
     """The items of one session file. ``name`` stands in for a session id that no line gives."""
     conversation = _Conversation(name)
     return _items_of(lines, conversation, conversation.row, ended)
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is a line of a session."""
+    if not isinstance(value.get("type"), str):
+        return False
+    if "sessionId" in value and ("uuid" in value or "operation" in value or "message" in value):
+        return True
+    return ("leafUuid" in value and "summary" in value) or (
+        "messageId" in value and "snapshot" in value
+    )
 
 
 def others(path: Path) -> list[Parser]:

@@ -45,7 +45,7 @@ from eventctx.importers.source.lines import (
 from eventctx.importers.source.values import decode, encode
 from eventctx.messages.facts_reader import read_facts
 
-NAME: Final = "openhands"
+_LOOKED_AT: Final = 50
 
 _KNOWN: Final = frozenset(
     (
@@ -73,6 +73,14 @@ _MESSAGES: Final[dict[str, Callable[[dict[str, Any]], Made | None]]] = {
 def is_event(value: object) -> bool:
     """Whether a value is an event of the SDK."""
     return isinstance(value, dict) and all(key in value for key in ("kind", "source", "timestamp"))
+
+
+def is_document(value: object) -> bool:
+    """Whether a value is a list of events, as it is or under ``history``; or one event."""
+    rows = value.get("history") if isinstance(value, dict) else value
+    if is_event(value):
+        return True
+    return isinstance(rows, list) and any(map(is_event, rows[:_LOOKED_AT]))
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:

@@ -70,12 +70,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__
 
-_RECORDS_REQUESTS: Final = ("claude-code", "cassette", "tape")
-
 _TURN_ENDS: Final = "prompt:complete"
-
-_UNDOES_COMPACTIONS: Final = ("codex",)
-"""Formats that can take a compaction back; of others nothing need be kept for that."""
 
 _TOOL_FAILED: Final = SpanOutcome("error", "ToolError")
 
@@ -93,7 +88,10 @@ class Recorder:
         imported_at: int,
         call_id: str | None = None,
         call_span: SpanIds | None = None,
+        has_requests: bool = False,
+        undoes_compactions: bool = False,
     ) -> None:
+        """``has_requests`` and ``undoes_compactions`` as in the table of formats."""
         self.counts = ImportCounts()
         self.raw = RawParts(track, key, source, imported_at)
         self._track = track
@@ -120,9 +118,11 @@ class Recorder:
         self._announced: dict[str, str] = {}
         self._tools: dict[str, TurnSpan[events.ToolPre]] = {}
         self._places = TranscriptSlots()
-        self.requests = RecordedRequests(records=format in _RECORDS_REQUESTS)
+        self.requests = RecordedRequests(records=has_requests)
         self._noted = NotedMessages(self.requests, track)
         self._compactions: list[int] = []
+        # Of formats that cannot take a compaction back nothing need be kept for that.
+        self._undoes_compactions = undoes_compactions
         self._resent = 0
         track.observe = self._observe
         self._steps: dict[type[Any], Callable[[Any], Any]] = {
@@ -431,7 +431,7 @@ class Recorder:
         self._resent = item.resent
         before = self._view.layout.refs
         record = await self._planned(step, item.time)
-        if self._format in _UNDOES_COMPACTIONS:
+        if self._undoes_compactions:
             after = {ref.number for ref in self._view.layout.refs}
             put = put_in(step.plan.insertions, step.contents)
             self._undone.keep(len(self._compactions), record.position, before, after, put)

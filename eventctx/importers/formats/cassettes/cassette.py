@@ -33,8 +33,6 @@ from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, 
 from eventctx.importers.source.lines import object_or_empty, read_lines
 from eventctx.importers.source.values import encode
 
-NAME: Final = "cassette"
-
 _PATHS: Final = (MESSAGES, "/chat/completions", "/responses", COMPACT)
 _HOSTS: Final = {"api.anthropic.com": "anthropic", "api.openai.com": "openai"}
 

@@ -33,7 +33,6 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import BROKEN, decode
 
-NAME: Final = "tape"
 VERSION: Final = 1
 KEPT_HEADERS: Final = (
     "user-agent",

@@ -28,10 +28,10 @@ from eventctx.importers.source.items import (
 from eventctx.importers.source.lines import MAX_BYTES
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.source import GrowingLines, Progress, Source
-from eventctx.log.outcomes import fit_for_log
 from eventctx.log.store import EventStore
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections.trace.call_spans import SpanIds
+from eventctx.projections.trace.identity import SpanIds
 
 
 class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):

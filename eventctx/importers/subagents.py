@@ -14,7 +14,7 @@ from eventctx.importers.source.naming import event_id
 from eventctx.importers.source.values import read_value
 from eventctx.log.events import SessionLinked
 from eventctx.log.store import EventStore
-from eventctx.projections.trace.call_spans import CallSpans
+from eventctx.projections.trace.identity import CallSpans
 
 _TAIL_BYTES: Final = 1 << 16
 

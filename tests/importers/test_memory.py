@@ -84,7 +84,7 @@ async def test_a_state_on_disk_is_equal_to_the_one_in_memory(
         plain = request_view.evolve(plain, record)
         held = spill.kept(request_view.evolve(held, record))
         assert _parts(held) == _parts(plain)
-    assert held.layout.refs.is_held
+    assert held.layout.refs.is_backed
     spill.close()
 
 
@@ -96,7 +96,7 @@ def test_a_spilled_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(spilled_view, "CHUNK", 3)
     spill = SpillFile()
     encode, decode = (lambda items: json.dumps(items).encode()), json.loads
-    series: Series[int] = Series.held_in(SpilledSequence(spill, encode, decode, range(7)))
+    series: Series[int] = Series.backed_by(SpilledSequence(spill, encode, decode, range(7)))
     older = series
     for number in range(7, 20):
         series = series.append(number)
@@ -107,7 +107,7 @@ def test_a_spilled_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch)
     # An older version goes on without changing the newer one.
     assert list(older.append(100)) == [*range(7), 100]
     assert list(series) == list(range(22))
-    assert series.is_held
+    assert series.is_backed
     spill.close()
     with pytest.raises(IndexError):
         spill.get(0)

@@ -16,10 +16,11 @@ from eventctx.importers.recording.track import LineIds, Track
 from eventctx.importers.source.items import CallEnded, ModelCall, TurnBegan, TurnMeasured
 from eventctx.log import events
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.record import Record
 from eventctx.log.turn_recorder import (
+    OK,
     ModelRequest,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,

@@ -64,11 +64,13 @@ from eventctx.queries.verification.findings import Problem as Problem
 from eventctx.queries.verification.findings import Signed as Signed
 from eventctx.queries.verification.findings import Verification as Verification
 from eventctx.queries.verification.whole_store import StoreVerification as StoreVerification
+from eventctx.reader import Reader as Reader
+from eventctx.reader import read as read
 from eventctx.search.recall import Recalled as Recalled
 from eventctx.search.recall import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
-from eventctx.session.evidence.deleting import ExpiredSession as ExpiredSession
-from eventctx.session.evidence.erasing import ErasureResult as ErasureResult
+from eventctx.session.erasure.destruction import ExpiredSession as ExpiredSession
+from eventctx.session.erasure.erasing import ErasureResult as ErasureResult
 from eventctx.session.result import CompactionResult as CompactionResult
 from eventctx.session.settings import Settings as Settings
 from eventctx.session.settings import SettingsForgotten as SettingsForgotten

@@ -27,6 +27,7 @@ FLOORS: list[set[str]] = [
     {"policies", "queries", "search", "importers"},
     {"session", "hooks"},
     {"comparison"},
+    {"reader"},
     {"engine", "orchestrators"},
     {"sync"},
     {"adapters", "testing", "documents", "proxy"},
@@ -213,6 +214,7 @@ def test_the_root_holds_only_what_every_room_shares() -> None:
         "errors",
         "lazy_names",
         "patterns",
+        "reader",
         "safe_text",
         "version",
     }

@@ -19,7 +19,7 @@ POLL_SECONDS = 0.015
 """Seconds between two looks for commits of other processes, for subscriptions."""
 
 
-class Reader:
+class ReadingThread:
     """Runs functions of ``Queries`` in order of their calls.
 
     While there are watchers, it calls ``changed`` in its thread after commits of any connection.

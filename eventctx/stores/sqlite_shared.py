@@ -23,7 +23,7 @@ from eventctx.errors import StoreUnavailable
 from eventctx.stores.ack import Ack, Bell
 from eventctx.stores.sqlite_errors import closed, read_only
 from eventctx.stores.sqlite_peek import Peek
-from eventctx.stores.sqlite_reader import Reader
+from eventctx.stores.sqlite_reader import ReadingThread
 from eventctx.stores.sqlite_schema import (
     Durability,
     LockWait,
@@ -60,7 +60,7 @@ class SharedFile:
         self.durability: Durability = "normal"
         """The strongest that any user asked for."""
         self.bell = Bell()
-        self.reader = Reader(opened.reader, path, self.bell.ring)
+        self.reader = ReadingThread(opened.reader, path, self.bell.ring)
         self._peek = Peek(self._connect_to_peek)
         self._connection = opened.writer
         self._connections = [one for one in opened[:2] if one is not None]
@@ -91,7 +91,7 @@ class SharedFile:
         return self._writer.submit(function, args, size)
 
     def read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
-        """Run ``function(queries, *args)`` in the reader thread; see ``Reader.call``."""
+        """Run ``function(queries, *args)`` in the reader thread; see ``ReadingThread.call``."""
         if self._forked:
             return Ack.failed(_forked(self.path))
         return self.reader.call(function, *args)

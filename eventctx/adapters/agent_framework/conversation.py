@@ -19,7 +19,7 @@ from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
 
 _RULE: Final = "anthropic-messages-1"
 """The API whose form rows have: blocks, and the instructions beside them."""

@@ -22,8 +22,8 @@ from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.canonical import digest_of
 from eventctx.messages.encoding import decode_json
-from eventctx.session.answers.sent_form import api_form
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
+from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
 

@@ -12,11 +12,12 @@ behind the last record that was folded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from eventctx.log.integrity import sound_bodies
-from eventctx.log.record import Draft, Record, place
+from eventctx.log.record import Body, Draft, Record, place
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import collector_paused, encode_message
 from eventctx.projections import transcript
@@ -24,6 +25,115 @@ from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view.render import ERASED
 from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
+
+MAX_BYTES = 32 * 2**20
+"""Bytes of bodies kept in memory for one session."""
+
+MAX_NEW: Final = 4 * 2**20
+"""Bytes of them, with what each entry takes, that no request has asked for since their append."""
+
+ENTRY_BYTES: Final = 250
+"""Memory of an entry besides its body; measured on CPython 3.11 to 3.13."""
+
+Texts = dict[tuple[int, int], bytes | None]
+"""Stored bytes by ``(position, index)``; None for an erased body."""
+
+_Held = OrderedDict[tuple[int, int], bytes | None]
+
+
+class BodyCache:
+    """Bodies of one session's view. Safe to use from several threads."""
+
+    def __init__(self, store: EventStore, stream: str, max_bytes: int = MAX_BYTES) -> None:
+        self._store = store
+        self._stream = stream
+        self._max_bytes = max_bytes
+        # A collection of garbage within the lock may run code that lets a session go.
+        self._lock = threading.RLock()
+        self._held: _Held = OrderedDict()
+        self._new: _Held = OrderedDict()
+        self._new_bytes = 0
+        self.bytes_held = 0
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes of memory the bodies and their entries take."""
+        return self.bytes_held + len(self) * ENTRY_BYTES
+
+    def add(self, position: int, bodies: Sequence[Body]) -> None:
+        """Keep the bodies of the record at ``position``, which was just appended."""
+        with self._lock:
+            for index, body in enumerate(bodies):
+                size = len(body.data or b"")
+                self._new[position, index] = body.data
+                self._new_bytes += size
+                self.bytes_held += size
+            while self._new and self._new_bytes + len(self._new) * ENTRY_BYTES > MAX_NEW:
+                self._new_bytes -= self._drop_oldest(self._new)
+            while self.bytes_held > self._max_bytes:
+                if self._held:
+                    self._drop_oldest(self._held)
+                else:
+                    self._new_bytes -= self._drop_oldest(self._new)
+
+    def _drop_oldest(self, held: _Held) -> int:
+        _, oldest = held.popitem(last=False)
+        size = len(oldest or b"")
+        self.bytes_held -= size
+        return size
+
+    async def texts(self, wanted: Sequence[tuple[int, int]]) -> Texts:
+        """Stored bytes of ``wanted``. One call to the store reads all that are not in memory.
+
+        A body is checked when it is read, so once while it stays. Raises LogCorrupted.
+        """
+        with self._lock:
+            held = self._asked_for()
+            texts: Texts = {at: held[at] for at in wanted if at in held}
+        missing = [Address(*at) for at in wanted if at not in texts]
+        if missing:
+            found = await sound_bodies(self._store, self._stream, missing)
+            with self._lock:
+                # After a conflict these positions may belong to other records: keep none of them.
+                sound = self._held is held
+                for address, body in zip(missing, found, strict=True):
+                    texts[address] = body.data
+                    if sound and self.bytes_held + len(body.data or b"") <= self._max_bytes:
+                        self.bytes_held += len(body.data or b"") - len(held.get(address) or b"")
+                        held[address] = body.data
+        return texts
+
+    def keep_only(self, wanted: Iterable[tuple[int, int]]) -> None:
+        """Forget the bodies that a view with ``wanted`` no longer shows."""
+        with self._lock:
+            held = self._asked_for()
+            kept: _Held = OrderedDict()
+            kept.update((at, held[at]) for at in wanted if at in held)
+            self._held = kept
+            self.bytes_held = sum(len(data or b"") for data in kept.values())
+
+    def __len__(self) -> int:
+        return len(self._held) + len(self._new)
+
+    def clear(self) -> None:
+        """Forget all bodies: after a conflict their positions may belong to other records."""
+        with self._lock:
+            self._held, self.bytes_held = OrderedDict(), 0
+            self._forget_new()
+
+    def _asked_for(self) -> _Held:
+        """All bodies that are held, now that a request asks for some: none of them is new."""
+        for at in self._held.keys() & self._new.keys():
+            self.bytes_held -= len(self._held.pop(at) or b"")
+        self._held.update(self._new)
+        self._forget_new()
+        return self._held
+
+    def _forget_new(self) -> None:
+        """Empty the new ones; a large empty dict would keep its memory."""
+        if self._new:
+            self._new, self._new_bytes = OrderedDict(), 0
+
 
 LINE_BYTES: Final = 250
 """Memory of one line and its time; measured on CPython 3.11 to 3.13."""

@@ -63,7 +63,7 @@ HOMES = {
     "click": {"eventctx.cli.*"},
     "rich": {"eventctx.cli.*"},
     "cryptography": {"eventctx.log.integrity"},
-    "yaml": {"eventctx.importers.source.yaml_document"},
+    "yaml": {"eventctx.importers.source.http_recording"},
     "platformdirs": {"eventctx.stores.location"},
     "amplifier_core": {
         "eventctx.adapters.amplifier*",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from eventctx.comparison.numbers import Numbers
+from eventctx.comparison.numbers import NumberSet
 from eventctx.comparison.recording import Recording, body_of, record_of
 from eventctx.log import events
 from eventctx.log.events import PostCompact, Trigger
@@ -95,10 +95,10 @@ class PlayedRequest(NamedTuple):
     floor: bool
 
     @property
-    def whole(self) -> Numbers:
+    def whole(self) -> NumberSet:
         """The numbers of the messages in view whole."""
         numbers = self.shown.whole
-        assert isinstance(numbers, Numbers)  # noqa: S101 - the driver made it
+        assert isinstance(numbers, NumberSet)  # noqa: S101 - the driver made it
         return numbers
 
 
@@ -348,7 +348,7 @@ class _Run:
                 fresh.append(self._text(entry))
         tokens = self._view.layout.tokens
         floor = self._budget is not None and tokens > self._budget.tokens
-        shown = Shown(Numbers(bits), ("\n".join([*others, *fresh]),) if fresh else others)
+        shown = Shown(NumberSet(bits), ("\n".join([*others, *fresh]),) if fresh else others)
         made = len(self._compactions)
         self._requests.append(PlayedRequest(before, tokens, prefix, shown, made, floor))
         self._shown = entries

@@ -1,4 +1,4 @@
-"""A request view of any length in little memory: its older references lie on a shelf.
+"""A request view of any length in little memory: its older references are in a temporary file.
 
 The recorder folds the view of a file's whole conversation. A session that was never compacted has a
 reference and an entry for each of its messages in it, 700 bytes together, which is half the size of
@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar, overload
 
 import msgspec
 
-from eventctx.importers.source.shelf import Shelf
+from eventctx.importers.source.spill_file import SpillFile
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -64,17 +64,17 @@ def _entries_of(data: bytes) -> list[Entry]:
     ]
 
 
-class Shelved(Generic[T]):
-    """A growing sequence whose older items lie on a shelf, in chunks."""
+class SpilledSequence(Generic[T]):
+    """A growing sequence whose older items are in a spill file, in chunks."""
 
     def __init__(
         self,
-        shelf: Shelf,
+        spill: SpillFile,
         encode: Callable[[list[T]], bytes],
         decode: Callable[[bytes], list[T]],
         items: Iterable[T] = (),
     ) -> None:
-        self._shelf = shelf
+        self._spill = spill
         self._encode = encode
         self._decode = decode
         self._places = array("Q")
@@ -86,7 +86,7 @@ class Shelved(Generic[T]):
         """Add an item at the end."""
         self._newest.append(item)
         if len(self._newest) >= 2 * CHUNK:
-            self._places.append(self._shelf.put(self._encode(self._newest[:CHUNK])))
+            self._places.append(self._spill.put(self._encode(self._newest[:CHUNK])))
             del self._newest[:CHUNK]
 
     def extend(self, items: Iterable[T]) -> None:
@@ -120,27 +120,27 @@ class Shelved(Generic[T]):
 
     def _chunk(self, chunk: int) -> list[T]:
         if self._read[0] != chunk:
-            self._read = (chunk, self._decode(self._shelf.get(self._places[chunk])))
+            self._read = (chunk, self._decode(self._spill.get(self._places[chunk])))
         return self._read[1]
 
 
-class LongView:
-    """Keeps the state of a request view small. ``close`` gives the shelf's space back."""
+class SpilledView:
+    """Keeps the state of a request view small. ``close`` frees the disk space."""
 
     def __init__(self) -> None:
-        self._shelf = Shelf()
+        self._spill = SpillFile()
 
     def kept(self, view: ViewState) -> ViewState:
-        """An equal state, whose long parts lie on the shelf; most often the very same one."""
+        """An equal state, whose long parts are on disk; most often the very same one."""
         refs, sealed = view.layout.refs, view.layout.sealed
         if len(refs) < 2 * CHUNK or refs.is_backed:
             return view
         layout = view.layout._replace(
-            refs=Series.backed_by(Shelved(self._shelf, _encode, _decode_refs, refs)),
-            sealed=Series.backed_by(Shelved(self._shelf, _of_entries, _entries_of, sealed)),
+            refs=Series.backed_by(SpilledSequence(self._spill, _encode, _decode_refs, refs)),
+            sealed=Series.backed_by(SpilledSequence(self._spill, _of_entries, _entries_of, sealed)),
         )
         return view._replace(layout=layout)
 
     def close(self) -> None:
         """Give up what was set aside; the state must not be read any more."""
-        self._shelf.close()
+        self._spill.close()

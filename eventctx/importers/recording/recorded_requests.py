@@ -6,6 +6,7 @@ as a content that the file holds, or as an answer in its transcript.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from eventctx.importers.recording.carried import Carried, carried
+from eventctx.importers.recording.track import Track
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm, hash_of, request_digest
 from eventctx.messages.canonical import RULE, as_sent, canonical, message_digest
+from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import Estimator
@@ -24,6 +27,7 @@ from eventctx.projections.view.series import Series
 
 if TYPE_CHECKING:
     from hashlib import _Hash as Hash
+
 
 _MOST_WAITING: Final = 256
 """Messages of the transcript that a later sent message may carry; older ones are given up."""
@@ -75,7 +79,7 @@ class _Messages(NamedTuple):
     estimator: Estimator
 
 
-class Wires:
+class RecordedRequests:
     """Takes contents, messages and requests in file order; ``form`` makes a request's wire form."""
 
     def __init__(self, *, records: bool) -> None:
@@ -300,3 +304,40 @@ def _summed(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator
         injected += one.injected
         found.append(_Upto(one, hashed, tokens, injected))
     return found
+
+
+_NO_NUMBER: Final = -1
+_NOTE: Final = 3
+"""Numbers of a note: the message's own or ``_NO_NUMBER``, position, index of the body."""
+
+
+class NotedMessages:
+    """Reports messages to ``RecordedRequests``, at once or when the first request is met."""
+
+    def __init__(self, requests: RecordedRequests, track: Track) -> None:
+        self._requests = requests
+        self._track = track
+        # The stored messages of an earlier import may have been erased, and the file has them.
+        self._notes = None if track.holds_records else array("i")
+
+    def add(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
+        """Take a message; one of a compaction has no number."""
+        if self._notes is None:
+            self._requests.said(number, record, index, message)
+        elif self._requests.records:
+            place = (_NO_NUMBER if number is None else number, record.position, index)
+            self._notes.extend(place)
+
+    async def read_back(self) -> None:
+        """Report every message so far; each later one is reported at once."""
+        notes, self._notes = self._notes, None
+        if not notes:
+            return
+        at = 0
+        async for record in self._track.written():
+            while at < len(notes) and notes[at + 1] == record.position:
+                number, _, index = notes[at : at + _NOTE]
+                message = decode_body(record.bodies[index].data or b"")
+                known = None if number == _NO_NUMBER else number
+                self._requests.said(known, record, index, message)
+                at += _NOTE

@@ -1,4 +1,4 @@
-"""A shelf: bytes that are set aside in a temporary file, so that memory does not grow with them."""
+"""Bytes in a temporary file, so that memory does not grow with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import IO, Final
 _LENGTH: Final = struct.Struct(">Q")
 
 
-class Shelf:
+class SpillFile:
     """Bytes by the place that ``put`` returned. The file is made by the first ``put``.
 
     It has no name and is gone when it is closed, or when the process ends. Raises OSError when the
@@ -21,7 +21,7 @@ class Shelf:
         self._end = 0
 
     def put(self, data: bytes) -> int:
-        """Set ``data`` aside; returns its place."""
+        """Write ``data``; returns its place."""
         if self._file is None:
             self._file = TemporaryFile(prefix="eventctx-")  # noqa: SIM115 - closed by ``close``
         place = self._end

@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes import rows
-from eventctx.importers.formats.cassettes.continuing import Continuation, Shown, aligned
-from eventctx.importers.formats.cassettes.rewriting import rewriting
+from eventctx.importers.formats.cassettes.rewriting import Continuation, Shown, aligned, rewriting
 from eventctx.importers.formats.cassettes.rows import Row
 from eventctx.importers.formats.cassettes.sent import SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of
@@ -59,7 +58,7 @@ class CassetteRequest(NamedTuple):
     provider: str | None
 
 
-class Talk:
+class Conversation:
     """One conversation. ``items`` grow request by request.
 
     ``known`` are the messages of another one that its first request continues; None if it says
@@ -170,7 +169,7 @@ class Talk:
         return None
 
     def _first_step(self, request: CassetteRequest) -> Continuation:
-        """The first request's messages, behind those that the provider has of another talk."""
+        """The first request's messages, after those of another conversation."""
         sent = rows.rows_of(request.sent)
         if self._known is None:
             self._warn_of_unknown_state(request)

@@ -32,7 +32,7 @@ from eventctx.log.record import CheckedClock, Record
 from eventctx.log.session_id import check_session_id
 from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, Receipt, StreamInfo
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict

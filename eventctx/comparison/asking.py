@@ -9,7 +9,7 @@ from eventctx.comparison.drive import AskedInRun, Played, Watch, demanded, stand
 from eventctx.comparison.recording import STREAM, Recording
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.part_queries import words_of
+from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,

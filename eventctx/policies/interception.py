@@ -4,7 +4,7 @@ Of the answer, pins are the policy's to keep, but texts are no policy's: one not
 anew each time, is added to every policy's proposal, and the policy's target is that much lower. The
 program around the model wrote them and no person did, but the notice stands in role user, because
 providers know no other place for it. So, like a summary, it says who wrote it, and marks each line
-(``index.marked``). The notice of an earlier compaction leaves with the next one, as pins for one
+(``index.quoted``). The notice of an earlier compaction leaves with the next one, as pins for one
 compaction do.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 from eventctx.log.events import PreCompact
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.index.marked import MARK, quoted
+from eventctx.policies.index import MARK, quoted
 from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
 from eventctx.policies.working_set import insertion_tokens
 from eventctx.projections.view.refs import InsertionRef

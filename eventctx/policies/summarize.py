@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from eventctx.log.plan import Disposition, numbers_in
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import AtLeastOne, Share, check
 from eventctx.policies.fit import fit, line_to_drop_to

@@ -17,7 +17,7 @@ from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_body, encode_message
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.facts_reader import is_from_hook
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.open_session import OpenSession
 from eventctx.session.transcript import body_of, stripped_by

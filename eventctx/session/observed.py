@@ -20,8 +20,7 @@ from eventctx.log.record import Draft, make_body
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.log.wire import BodyAt, CacheMark, WireForm, hash_of, request_digest
 from eventctx.messages import calibration
-from eventctx.messages.canonical import canonical, digest_of
-from eventctx.messages.encoding import encode_message
+from eventctx.messages.encoding import canonical, digest_of, encode_message
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.view import request_view

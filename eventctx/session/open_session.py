@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.body_cache import BodyCache

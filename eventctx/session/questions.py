@@ -19,7 +19,7 @@ from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_bodies
-from eventctx.messages.part_queries import words_of
+from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,

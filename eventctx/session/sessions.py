@@ -33,7 +33,7 @@ from eventctx.log.ids import CurrentSpan
 from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
 from eventctx.policies.interception import Intercept
 from eventctx.policies.policy import Policy

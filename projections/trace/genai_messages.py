@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import (
     SEALED,
     Part,
+    hosted_arguments,
     parts_of_result,
     read_parts,
     role_of,

@@ -17,7 +17,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
 from eventctx.policies import interception
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.index.text import index_message
+from eventctx.policies.index import index_message
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.planner import outline
 from eventctx.policies.policy import Policy, PolicyState

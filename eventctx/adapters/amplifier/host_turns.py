@@ -30,9 +30,13 @@ from eventctx.log.ids import is_turn_id
 from eventctx.log.outcomes import fit_for_log
 from eventctx.log.session_id import agent_in
 from eventctx.log.usage import Usage, form_of_host, read_usage
-from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
-from eventctx.messages.tool_results import answer_of_copy, failure_of_copy, failure_of_row
+from eventctx.messages.tool_results import (
+    answer_of_copy,
+    failure_of_copy,
+    failure_of_row,
+    text_of_result,
+)
 from eventctx.session.appends.idle import Idle
 from eventctx.session.host_turns import Following
 

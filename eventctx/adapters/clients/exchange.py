@@ -21,8 +21,7 @@ from eventctx.importers.formats.provider_answers import answers, finish_of
 from eventctx.importers.source.http_bodies import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.encoding import decode_json
+from eventctx.messages.encoding import decode_json, digest_of
 from eventctx.session.answers.sent_form import api_form
 from eventctx.session.observed import OwnRequest
 

@@ -8,7 +8,7 @@ from eventctx.importers.recording.contents import Stored, Unstorable, content_of
 from eventctx.importers.recording.track import Content
 from eventctx.importers.source.items import Branched
 from eventctx.log.events import MessagesSet
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 
 
 class Places:

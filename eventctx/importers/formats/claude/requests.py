@@ -22,7 +22,7 @@ from eventctx.importers.source.items import Item, RecordedContent, RecordedReque
 from eventctx.importers.source.lines import not_understood
 from eventctx.importers.source.values import BROKEN, read_value
 from eventctx.log.wire import CacheMark
-from eventctx.messages.canonical import as_sent, digest_of, sent_digest
+from eventctx.messages.encoding import as_sent, digest_of, sent_digest
 from eventctx.messages.facts_reader import read_facts
 
 KINDS: Final = frozenset(("api-request-shape", "api-request-blob", "api-request"))

@@ -1,8 +1,8 @@
 /** A command that a person may copy, with a button that does it. */
 
-import { h } from '../element.js';
-import { shownText } from '../parts/text.js';
-import { notify, storeOption } from '../state.js';
+import { h } from '../core/element.js';
+import { shownText } from './text.js';
+import { notify, storeOption } from '../core/state.js';
 
 /**
  * @param {readonly (string | number)[]} words of the command, not quoted yet; the store is added

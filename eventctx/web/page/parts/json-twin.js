@@ -1,7 +1,7 @@
 /** Every screen has a twin: the same answer as JSON, equal to the command line's `--json`. */
 
-import { h } from '../element.js';
-import { source } from '../state.js';
+import { h } from '../core/element.js';
+import { source } from '../core/state.js';
 
 /**
  * A link to the twin, where there is a server to ask; else nothing.

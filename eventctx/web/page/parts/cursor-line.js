@@ -1,11 +1,11 @@
 /** The request at the cursor in one line, with steps to its neighbours, for screens without a river. */
 
-import { h } from '../element.js';
-import { onKey } from '../keys.js';
-import { countText, utcText } from '../parts/numbers.js';
-import { cursor, followEnd, setCursor, timeline } from '../state.js';
+import { h } from '../core/element.js';
+import { onKey } from '../core/keys.js';
+import { countText, utcText } from './numbers.js';
+import { cursor, followEnd, setCursor, timeline } from '../core/state.js';
 
-/** @typedef {import('../element.js').Host} Host */
+/** @typedef {import('../core/element.js').Host} Host */
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
 /**

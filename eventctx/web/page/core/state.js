@@ -5,13 +5,13 @@
  * position the cursor is at the end, and stays there while the session grows.
  */
 
-import { WIDEST_WINDOW, windowGrown, windowWith } from './charts/brush.js';
+import { WIDEST_WINDOW, windowGrown, windowWith } from './request-window.js';
 import { go, place } from './place.js';
 import { batch, computed, effect, signal, untracked } from './signals.js';
 
-/** @typedef {import('./source/source.js').Source} Source */
-/** @typedef {import('./source/source.js').SessionRow} SessionRow */
-/** @typedef {import('./timeline/timeline.js').Timeline} Timeline */
+/** @typedef {import('../source/source.js').Source} Source */
+/** @typedef {import('../source/source.js').SessionRow} SessionRow */
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {'system' | 'person' | 'model' | 'result' | 'summary'} Group */
 /** How much is shown of a message: 0 folded, 1 one line, 2 whole. @typedef {0 | 1 | 2} Detail */
 /** @typedef {'off' | 'open' | 'lost' | 'ended'} Connection */
@@ -104,7 +104,7 @@ function showInWindow(request) {
   showRequests(windowWith(windowed.peek(), request, timeline.peek()?.requests.count ?? 0));
 }
 
-/** @param {import('./charts/brush.js').RequestWindow} window */
+/** @param {import('./request-window.js').RequestWindow} window */
 function showRequests([first, last]) {
   const now = windowed.peek();
   if (first !== now[0] || last !== now[1]) windowed.value = [first, last];
@@ -204,7 +204,7 @@ function keepUp(loaded) {
   return () => ends.forEach((end) => end());
 }
 
-/** @param {import('./source/source.js').FollowState} state */
+/** @param {import('../source/source.js').FollowState} state */
 function heard(state) {
   // Erased texts stand in many places by now; only a new page surely holds none of them.
   if (state === 'outdated') location.reload();

@@ -33,9 +33,8 @@ from eventctx.log.session_id import check_session_id
 from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.messages.tokens import Tokenizer
-from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Summarizer, Verdict
 from eventctx.policies.constraints import Position, WaitSeconds, checked
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.safe_text import without_password
 from eventctx.session.appends.pending import Listener

@@ -20,7 +20,7 @@ from eventctx.policies.advisers import (
     Summarizer,
     SummaryRequest,
 )
-from eventctx.policies.decision.deciding import NoAnswer
+from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Policy, Scores, Summary
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.render import places

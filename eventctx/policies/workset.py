@@ -48,7 +48,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, begin_reduction
 from eventctx.projections.view.refs import InsertionRef
 
 QUESTION: Final = "texts"
@@ -108,7 +108,7 @@ class Workset(msgspec.Struct, frozen=True):
         """Dispositions of every visible message, and an index in place of the one before."""
         index = [one for one in visible.insertions if is_index(one)]
         others = tuple([one for one in visible.insertions if not is_index(one)])
-        working_set = _whole(visible, budget, others)
+        working_set = begin_reduction(visible, budget, others)
         size = working_set.total + sum([one.tokens for one in index])
         if size <= budget.target:
             return Proposal(
@@ -123,7 +123,7 @@ class Workset(msgspec.Struct, frozen=True):
         if indexed.insertions or not room:
             return indexed
         # There is nothing to say in an index, so the rounds may have its room.
-        anew = _whole(visible, budget, others)
+        anew = begin_reduction(visible, budget, others)
         return self._indexed(anew, visible, budget, scene, others, 0)
 
     def _indexed(
@@ -145,14 +145,6 @@ class Workset(msgspec.Struct, frozen=True):
         room = min(room, line_to_drop_to(budget) - working_set.total)
         new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
         return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
-
-
-def _whole(visible: Visible, budget: Budget, others: tuple[InsertionRef, ...]) -> WorkingSet:
-    """The view without an index, with results that take more than their share shortened."""
-    whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
-    working_set = WorkingSet(visible, whole)
-    working_set.shorten_oversize(visible.shortenable, budget.tokens)
-    return working_set
 
 
 def is_index(one: InsertionRef) -> bool:

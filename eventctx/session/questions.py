@@ -29,7 +29,7 @@ from eventctx.policies.advisers import (
     ScoreRequest,
     SummaryRequest,
 )
-from eventctx.policies.decision.deciding import NoAnswer
+from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import (
     Answer,
     AskMemory,

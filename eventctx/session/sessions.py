@@ -34,10 +34,9 @@ from eventctx.log.record import Draft
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
 from eventctx.messages.tokens import Tokenizer
-from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
-from eventctx.policies.interception import Intercept
+from eventctx.policies.advisers import Advisers, Intercept, Rememberer, Scorer, Summarizer
+from eventctx.policies.named import recorded_settings
 from eventctx.policies.policy import Policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.appends.pending import Clock, Listener
 from eventctx.session.appends.riding import Riding, rides_no_more, riding_to

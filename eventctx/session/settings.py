@@ -29,10 +29,10 @@ from eventctx.policies.named import (
     as_policy,
     default_policy,
     policy_named,
+    recorded_settings,
     settings_of_policy,
 )
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import make_budget
 
 ALIASES: Final = {

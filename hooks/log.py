@@ -23,7 +23,7 @@ from eventctx.log.codec import Unknown
 from eventctx.log.events import Event
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
-from eventctx.projections.trace.ids import TraceIds, has_trace, locate, needs
+from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
 from eventctx.safe_text import escape_breaks
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]

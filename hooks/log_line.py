@@ -20,7 +20,7 @@ from eventctx.log.codec import Unknown
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, read, scalars
-from eventctx.projections.trace.ids import TraceIds, has_trace, locate
+from eventctx.projections.trace.identity import TraceIds, has_trace, locate
 
 Level = Literal["debug", "info", "warning"]
 

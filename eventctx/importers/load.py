@@ -38,7 +38,7 @@ from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import CheckedClock
 from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore
-from eventctx.projections.trace.call_spans import CallSpans
+from eventctx.projections.trace.identity import CallSpans
 
 __all__ = ["ENDS_ALL", "ImportSummary", "More", "follow_file", "import_file"]
 

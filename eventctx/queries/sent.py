@@ -112,9 +112,9 @@ class Sources(NamedTuple):
 
 def sources_of(state: TimelineState) -> Sources:
     """The sources of the requests up to the position of ``state``."""
-    contents = {one.place: one for one in state.beside.contents if one.kind == "message"}
-    tools = {one.digest: one.place for one in state.beside.contents if one.kind == "tools"}
-    return Sources(dict(state.beside.forms), contents, tools, state.changes.origins)
+    contents = {one.place: one for one in state.extras.contents if one.kind == "message"}
+    tools = {one.digest: one.place for one in state.extras.contents if one.kind == "tools"}
+    return Sources(dict(state.extras.forms), contents, tools, state.changes.origins)
 
 
 def _place(origin: Origin) -> BodyAt:

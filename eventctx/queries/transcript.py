@@ -77,7 +77,7 @@ async def _lines(
     refs = [origins[number].ref for number in numbers]
     found: dict[Address, Origin] = {
         Address(*place): "observation" if observation else "harness"
-        for place, observation in state.beside.harness
+        for place, observation in state.extras.harness
     }
     return [TranscriptLine(ref.number, ref.position, ref.index) for ref in refs], found
 

@@ -411,7 +411,7 @@ async def _span_of(
     store: EventStore, sessions: Sessions, session: str, call_id: str | None
 ) -> tuple[str | None, str | None]:
     """Trace id and span id of a tool call among a session's last records, else None twice."""
-    from eventctx.projections.trace.call_spans import CallSpans
+    from eventctx.projections.trace.identity import CallSpans
 
     if call_id is None:
         return None, None

@@ -67,7 +67,7 @@ from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.parts import call_names, failed_results
 from eventctx.messages.tool_results import observes
-from eventctx.projections.trace.call_spans import SpanIds
+from eventctx.projections.trace.identity import SpanIds
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__

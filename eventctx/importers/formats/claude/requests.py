@@ -6,7 +6,7 @@
 - ``api-request``: the first ``keep`` messages of request ``base``, then those with the hashes
   ``tail``; its parameters, and where its ``cache_control`` marks stood.
 
-Shapes and messages are named by their digest (``messages/canonical.py``), which is made again here.
+Shapes and messages are named by their digest (``messages/encoding.py``), which is made again here.
 The format is not described anywhere, so a record that is not as expected is kept as raw lines and
 named; its request then stays a reconstructed one.
 """

@@ -1,9 +1,9 @@
-"""What a tool call does to files, and which command it runs: read from its arguments.
+"""The effect of a tool call: the files that it touches, and the command that it runs.
 
 The tools are those of the known programs: Claude Code (Read, Write, Edit, MultiEdit, NotebookEdit),
 Codex (shell, exec_command, apply_patch), SWE-agent and OpenHands (str_replace_editor, file_editor),
 pi (read, write, edit) and Amplifier (read_file, write_file, edit_file). A tool of an unknown name
-is passed over: what it did is not sure.
+is passed over: its effect is not sure.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PATCH_KEYS: Final = ("input", "patch", "diff", "content")
 
 
 class CallEffect(NamedTuple):
-    """What one call does: the files that it touches, and the command that it runs, if any."""
+    """The files that one call touches, and the command that it runs, if any."""
 
     files: tuple[tuple[str, How], ...] = ()
     command: str | None = None
@@ -62,7 +62,7 @@ _NOTHING: Final = CallEffect()
 
 
 def read_effect(part: Part) -> CallEffect:
-    """What a call does; nothing where it is no call or its tool is not known."""
+    """The effect of a call; none where the part is no call or its tool is not known."""
     if part.kind not in ("call", "hosted") or part.name is None:
         return _NOTHING
     given = hosted_arguments(part) if part.kind == "hosted" else part.value
@@ -139,6 +139,8 @@ def _patched(value: Any) -> tuple[tuple[str, How], ...]:
         [(plain_path(found[2]), _HOW_OF_PATCH[found[1]]) for found in _PATCHED.finditer(value)]
     )
 
+
+# -- shell commands ------------------------------------------------------------------------------
 
 SHELL_TOOLS: Final = frozenset(
     (

@@ -1,4 +1,8 @@
-"""The encoding of bodies: messages to stored bytes, strictly, and back, exactly."""
+"""JSON of messages, in two forms: the stored bytes of a body, and the canonical text for digests.
+
+Invariant: a body decodes to the message that was encoded, exactly; what JSON cannot hold is refused
+and never changed on the way.
+"""
 
 from __future__ import annotations
 
@@ -297,6 +301,14 @@ def _described(value: object) -> str:
         return f"a {type(value).__name__} that was not awaited (write `await` before it)"
     return f"a {type(value).__name__}"
 
+
+# -- the canonical form of what was sent ---------------------------------------------------------
+# The rule is that of Claude Code 2.1.330, read from its transcripts and checked against the
+# requests that a server received: SHA-256 of the JSON with sorted keys and without spaces, without
+# any ``cache_control``. Of a transcript's message role and content are sent; a content that is a
+# text counts as one text block. Two messages with one digest are the same for the model. JSON is
+# written as JavaScript writes it, which made the digests that are compared: keys in the order of
+# their UTF-16 units, numbers in its own shortest form.
 
 RULE: Final = "claude-code-1"
 """The name of this rule in the log."""

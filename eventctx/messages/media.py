@@ -1,7 +1,7 @@
 """What a model is shown of images, documents and recordings: pixels, pages, seconds.
 
 Never the length of an encoding. Every provider has a rule of its own for what these cost
-(``media_tokens``), so what is stored with a message is what all rules start from.
+(``tokens.MediaRates``), so what is stored with a message is what all rules start from.
 
 Read are: Anthropic's ``image`` and ``document``; OpenAI's ``image_url``, ``input_image``, ``file``,
 ``input_file`` and ``input_audio``; the ``audio`` and ``resource`` of the Model Context Protocol;
@@ -130,6 +130,8 @@ def _decoded(data: str) -> bytes:
         return data.encode("utf-8", "surrogatepass")
 
 
+# -- images: pixels, from the header -------------------------------------------------------------
+
 MOST_PIXELS: Final = 1 << 16
 """Pixels of an edge; formats can say more, providers refuse 8,000."""
 
@@ -176,6 +178,8 @@ def _base64_of(block: dict[str, Any]) -> str | None:
         return encoded
     return None
 
+
+# -- recordings: tenths of a second, from the header ---------------------------------------------
 
 BYTES_PER_SECOND: Final = 4_000
 """Of a recording in a format that is not read here: 32 kbit/s, a low rate for speech."""
@@ -264,6 +268,11 @@ def _frames(frame: bytes) -> int:
             return int(frames) if flags & 1 else 0
     return 0
 
+
+# -- documents: pages of a PDF -------------------------------------------------------------------
+# A page is an object of ``/Type /Page``; the root of the page tree has their number in ``/Count``
+# (ISO 32000-1, 7.7.3). Since PDF 1.5 objects may lie in object streams (7.5.7), which are inflated,
+# up to a limit. A file of which nothing can be read this way (broken, encrypted) is judged by size.
 
 BYTES_PER_PAGE: Final = 20_000
 """Of a PDF whose pages cannot be counted. Pages of text take 2,000 to 20,000 bytes, scans more."""

@@ -1,10 +1,4 @@
-"""Finds texts that share a long enough part with given ones, such as copies of erased words.
-
-Texts are compared without regard to case and white space, since an excerpt is often one line. A
-short text is in many others by chance, so it is compared as a whole; a token without white space,
-such as a key, is looked for as a whole. Paths and addresses are not looked for: many records of one
-session name the same file.
-"""
+"""What two lists have in common, in order, and what two texts have in common, in a row."""
 
 from __future__ import annotations
 
@@ -13,6 +7,8 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
+
+# -- lists: an ordered diff ----------------------------------------------------------------------
 
 MAX_CANDIDATES = 32
 """How many equal old messages are considered for one new one; more are rare and cost time."""
@@ -80,6 +76,12 @@ def runs_of_numbers(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
             runs.append([number, number])
     return tuple((first, last) for first, last in runs)
 
+
+# -- texts: long shared parts, such as copies of erased words ------------------------------------
+# Texts are compared without regard to case and white space, since an excerpt is often one line. A
+# short text is in many others by chance, so it is compared as a whole; a token without white space,
+# such as a key, is looked for as a whole. Paths and addresses are not looked for: many records of
+# one session name the same file.
 
 LEAST_SHARED: Final = 31
 """Characters in a row that two texts must share. Less would find common phrases everywhere."""

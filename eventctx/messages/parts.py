@@ -391,6 +391,9 @@ def _parts_of_output(part: Part) -> list[Part]:
     return found
 
 
+# -- questions to the parts ----------------------------------------------------------------------
+
+
 def words_of(message: dict[str, Any]) -> str:
     """The texts of a message, each on lines of its own, with a refusal of the model."""
     return "\n".join(

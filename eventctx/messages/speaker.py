@@ -1,9 +1,9 @@
-"""Who speaks in a message in the user's role: a person, or the program around the model.
+"""The speaker of a message in the user's role, and the audience that a message is shown to.
 
-This is the one rule for it: facts, policies, views for an audience and importers all ask here. A
-text is judged by its beginning, since a person may quote any of these marks. What only a file's
-envelope says (Claude Code's ``isMeta``) is no part of a message; the event that adds the message
-holds it (``context:message_added``, ``origin``).
+A person speaks, or the program around the model. This is the one rule for it: facts, policies,
+views for an audience and importers all ask here. A text is judged by its beginning, since a person
+may quote any of these marks. What only a file's envelope says (Claude Code's ``isMeta``) is no part
+of a message; the event that adds the message holds it (``context:message_added``, ``origin``).
 """
 
 from __future__ import annotations
@@ -166,6 +166,11 @@ def interrupts(message: dict[str, Any]) -> bool:
     first = next((text for text in texts if text and not text.isspace()), None)
     return first is not None and first.startswith(_INTERRUPTED)
 
+
+# -- audiences (orchestrator specification, "Visibility Policy") ---------------------------------
+# The log keeps everything; an application decides what it shows. A content block may be marked with
+# ``visibility``: ``internal``, ``developer`` or ``user``. A developer sees all that a user sees,
+# and ``internal`` sees everything.
 
 Audience = Literal["internal", "developer", "user"]
 AUDIENCES: Final[tuple[str, ...]] = get_args(Audience)

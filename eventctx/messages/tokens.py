@@ -3,6 +3,9 @@
 Rates are characters per token, times ten. They differ by family of models: characters divided by
 four is near enough for DeepSeek and a third too low for Claude, the unsafe direction. They were
 fitted on large public sets and checked on others; `docs/explanation/tokens.md` has the tables.
+Media cost what their provider's rule says (``MediaRates``). Where a user gives a tokenizer, it sees
+a message once, when it is added; its count is stored with the facts, so a replay counts the same
+without it, and only images, thinking and the cost of a call are still estimated.
 """
 
 from __future__ import annotations

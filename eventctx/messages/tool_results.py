@@ -1,7 +1,12 @@
-"""What a tool's own result says of it: that it failed, and why.
+"""What the result of a tool says of its call: whether it failed, with which status, and why.
 
-A tool of Amplifier returns a failure as a value, ``ToolResult(success=False, error=…)``, and its
-host reports that value like any other. A listener gets a copy of it, in one of these forms:
+Three readers, from the plainest form to the least: a host's value or a copy of it (``failure_of``),
+the text of a result in a message (``outcome_of``), and a message in the user's role that is the
+result of an action in a model's text (``observes``).
+
+*Failures.* A tool of Amplifier returns a failure as a value, ``ToolResult(success=False,
+error=…)``, and its host reports that value like any other. A listener gets a copy of it, in one of
+these forms:
 
     {"success": false, "output": …, "error": …}   the fields, as JSON (loop-streaming, loop-events)
     "Error: no such file" | "Failed"              the text of the value (loop-basic)
@@ -135,6 +140,13 @@ def _reason(value: object) -> str:
         return ""
 
 
+# -- observations --------------------------------------------------------------------------------
+# An agent whose actions are text (mini-swe-agent and SWE-agent without tool calls, OpenHands for
+# models without them, ReAct loops) gets the result as the next message, in the user's role. No call
+# id ties the two together. An observation is a result, not a person's words. Its form tells it, and
+# only after an action: the whole text must look as programs write it, from its beginning to its end
+# where the form has one. So what a person pastes among words of their own stays a person's.
+
 Observing = Literal["by_form", "after_actions", "never"]
 """When a message in role user behind a model's action in text is its observation."""
 
@@ -225,6 +237,12 @@ def has_form(text: str, action: str) -> bool:
         for form in _FORMS
     )
 
+
+# -- outcomes ------------------------------------------------------------------------------------
+# Programs write the status in forms of their own: ``Exit code 1`` (Claude Code), ``Process exited
+# with code 1`` and JSON with ``exit_code`` (Codex), ``Command exited with code 1`` (pi),
+# ``<returncode>1</returncode>`` (mini-swe-agent), ``completed with exit code 1`` (OpenHands). They
+# put it near the beginning or the end, so only these are searched.
 
 _NEAR: Final = 400
 

@@ -1,4 +1,9 @@
-"""Requests to the user's own functions, and their answers: summaries, scores, memories."""
+"""The interface of a user's own functions: summarizer, scorer, memory, interceptor.
+
+The first three answer questions of a policy. An interceptor hears of a compaction before it begins:
+its pins are the policy's to keep, but its texts are no policy's. One notice with them, made anew
+each time, is added to every policy's proposal, and the policy's target is that much lower.
+"""
 
 from __future__ import annotations
 
@@ -149,6 +154,9 @@ class Advisers(NamedTuple):
     timeout: float = 60.0
 
 
+# -- interceptors --------------------------------------------------------------------------------
+
+
 class CompactionAsked(msgspec.Struct, frozen=True):
     """A compaction that is about to begin in ``session``.
 
@@ -183,7 +191,11 @@ NO_OBJECTION = Verdict()
 Intercept = Callable[[CompactionAsked], Awaitable[Verdict]]
 """A function that calls every interceptor in order and joins their verdicts."""
 
-# -- texts of the host ------------------------------------------------------------------------
+# -- texts of the host ---------------------------------------------------------------------------
+# The program around the model wrote them and no person did, but the notice has role user, because
+# providers know no other place for it. So, like a summary, it says who wrote it, and marks each
+# line (``index.quoted``). The notice of an earlier compaction leaves with the next one, as pins for
+# one compaction do.
 
 HEADER: Final = (
     "[From the host: texts that it keeps in view] The program that runs this agent wrote what "

@@ -1,4 +1,7 @@
-"""Policies by name: the one table that settings, the command line and the documentation share."""
+"""From a name and settings, or a function, to a policy; and back to what a record says of it.
+
+``POLICIES`` is the one table that settings, the command line and the documentation share.
+"""
 
 from __future__ import annotations
 
@@ -136,6 +139,8 @@ def _class_of(name: str) -> type[Any]:
     return found
 
 
+# -- a policy as a compaction records it: enough to know it by, never a content ------------------
+
 MAX_SETTING_CHARACTERS: Final = 200
 
 Setting = int | float | bool | str | None
@@ -169,6 +174,10 @@ def _setting(value: object) -> Setting:
         return f"{len(value)} items"
     return type(value).__name__
 
+
+# -- a policy of the user's own: one function, given as such or by its dotted path ---------------
+# The engine checks its proposal against the rules like any other. Where the function fails or
+# breaks a rule, the ladder decides instead, and the log records why.
 
 EXPECTED: Final = (
     "function: expected a function of (visible, budget, state) or its path "

@@ -3,7 +3,10 @@
 A policy chooses the messages that matter. The functions here add what the rules demand: system
 messages, pins, the latest human message, the message to be answered, the thinking of an open tool
 loop, the task and messages with demands stay, and a tool round stays whole if one of its rows
-stays. ``keep_only`` and ``drop`` are for authors of policies of their own.
+stays. The task and demands (``spoken_rows``) are the last to leave a view: a policy may drop such a
+row only where an insertion quotes its demands word by word (``plan.Insertion.demands``), and the
+task not even then. What it drops otherwise is put back, and ``fit`` shortens it as far as the
+budget forces that. ``keep_only`` and ``drop`` are for authors of policies of their own.
 """
 
 from __future__ import annotations
@@ -95,6 +98,8 @@ def _rows_of(visible: Visible, numbers: Iterable[int]) -> list[int]:
         )
     return [rows[number] for number in wanted]
 
+
+# -- the task, and messages with demands ---------------------------------------------------------
 
 _STAYS = ("kept", "shortened")
 

@@ -5,8 +5,8 @@ describes it. Of the tokens that the reserves leave, a share goes to recalled me
 learnings, the rest to the history: its last messages (the fresh tail) stay, summaries come next,
 and older messages are filled in newest first until the first one that does not fit.
 
-``build_messages`` is the strategy as one pure function; the policy of the same name, for
-sessions, is in ``eventctx.policies.token_budget``. The published code breaks some rules of
+``build_messages`` is the strategy as one pure function, ``TokenBudgetPolicy`` for sessions: one of
+the policies for compatibility (``presets``). The published code breaks some rules of
 a view. The function keeps them: a tool round stands or falls as one, contents are not changed,
 memory is cut between words, and a tail that is too large is brought into the budget.
 """
@@ -271,6 +271,8 @@ def check_fractions(settings: TokenBudget | Any) -> None:
             f"memory_fraction + learnings_fraction: expected at most 1, found {both}"
         )
 
+
+# -- the policy for sessions ---------------------------------------------------------------------
 
 MAX_SNIPPETS: Final = 10
 """The number of snippets requested; the memory's share decides how much of them is shown."""

@@ -29,10 +29,9 @@ from eventctx.log.ids import CurrentSpan, check_session_id, random_bytes
 from eventctx.log.integrity import Signer
 from eventctx.log.record import CheckedClock, Record
 from eventctx.log.store import EventStore, Receipt
-from eventctx.messages.tokenizers import Tokenizer
-from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.messages.tokens import Tokenizer
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Summarizer, Verdict
 from eventctx.policies.constraints import Position, WaitSeconds, checked
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.reader import Reader

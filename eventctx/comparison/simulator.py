@@ -23,7 +23,7 @@ from eventctx.messages import calibration
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.thinking import ThinkingRule, generation_of
-from eventctx.policies.decision.deciding import (
+from eventctx.policies.deciding import (
     Bodies,
     Deciding,
     Decision,

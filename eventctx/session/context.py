@@ -22,9 +22,8 @@ from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
-from eventctx.policies.advisers import Advisers
+from eventctx.policies.advisers import Advisers, Intercept
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
-from eventctx.policies.interception import Intercept
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter

@@ -20,8 +20,7 @@ from eventctx.importers.formats.provider_answers import answers, finish_of, join
 from eventctx.importers.source.http_recording import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.encoding import decode_json
+from eventctx.messages.encoding import decode_json, digest_of
 from eventctx.session.host_requests import OwnRequest
 from eventctx.session.sdk_objects import api_form
 

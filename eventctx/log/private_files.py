@@ -6,9 +6,10 @@ is respected.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -44,3 +45,26 @@ def whole_file(output: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def append_line(
+    path: Path, line: bytes, check: Callable[[bytes], None], rights: int = FILE_RIGHTS
+) -> None:
+    """Append a line, which has no line end yet, in one write: any number of processes may at once.
+
+    ``check`` gets the file's first 100 bytes, and raises for a file that must not be written. A
+    last line that a full disk or a power cut tore is ended first, so it spoils no other. A new file
+    gets ``rights``. Raises OSError; of a line that was written in part, with ENOSPC.
+    """
+    with open(
+        path, "ab+", buffering=0, opener=lambda name, flags: os.open(name, flags, rights)
+    ) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        check(file.read(100))
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                line = b"\n" + line
+        if file.write(line + b"\n") <= len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

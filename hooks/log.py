@@ -54,6 +54,9 @@ _INFO: Final = frozenset(
 _NANOSECONDS: Final = 1_000_000_000
 
 
+# -- a record's line -----------------------------------------------------------------------------
+
+
 def line(
     record: Record,
     trace_id: str | None = None,
@@ -182,6 +185,8 @@ def _second(seconds: int) -> str:
 
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
+
+# -- the sink ------------------------------------------------------------------------------------
 
 MAX_SESSIONS: Final = 1024
 """Most sessions whose ambient trace ids a sink keeps; the least recently seen is dropped first."""

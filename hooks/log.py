@@ -33,6 +33,8 @@ from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
 from eventctx.safe_text import escape_breaks
 
+__all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
+
 Level = Literal["debug", "info", "warning"]
 
 MAX_CONTENT: Final = 4000
@@ -183,8 +185,6 @@ def _rfc3339(nanoseconds: int) -> str:
 def _second(seconds: int) -> str:
     return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))
 
-
-__all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 
 # -- the sink ------------------------------------------------------------------------------------
 

@@ -61,14 +61,14 @@ from eventctx.stores.location import EXPECTED, default_book, in_users_folder, op
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
     from eventctx.queries.audit import Audit
-    from eventctx.queries.copying.answers import CopyProgress, CopyResult
-    from eventctx.queries.explain.answers import Explanation, ViewDiff
-    from eventctx.queries.instructions.answers import Instructions
+    from eventctx.queries.copy_writing import CopyProgress, CopyResult
+    from eventctx.queries.explain_answers import Explanation, ViewDiff
+    from eventctx.queries.instructions import Instructions
     from eventctx.queries.lost.answers import Lost
     from eventctx.queries.requests import RequestView
     from eventctx.queries.transcript import Message
-    from eventctx.queries.verification.findings import Verification
-    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.queries.verification import Verification
+    from eventctx.queries.verify_store import StoreVerification
     from eventctx.search.recall import Recall, Recalled
     from eventctx.session.evidence.deleting import ExpiredSession
     from eventctx.session.evidence.erasing import ErasureResult
@@ -437,8 +437,7 @@ class Engine:
         columns are those of the timeline document in ``docs/reference/inspect.md``. Raises
         StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.timelines.columns import timeline_document
-        from eventctx.queries.timelines.key_frames import key_frames
+        from eventctx.queries.key_frames import key_frames, timeline_document
 
         checked("after", after, Position | None)
         store = await self._readable(session)
@@ -453,7 +452,7 @@ class Engine:
         Without ``facts`` only the content that digests cover is checked, in half the time. Raises
         InvalidSetting for what is no receipt.
         """
-        from eventctx.queries.verification.session import verify
+        from eventctx.queries.verify import verify
 
         check_session_id(session)
         if receipt is not None and not isinstance(receipt, Receipt):
@@ -473,7 +472,7 @@ class Engine:
 
         ``began`` is called with each session's name, the number of those done, and that of all.
         """
-        from eventctx.queries.verification.whole_store import verify_store
+        from eventctx.queries.verify_store import verify_store
 
         await self._sessions.send()
         receipts = await self._receipts.receipts()
@@ -489,7 +488,7 @@ class Engine:
 
         Any number of sessions takes the same memory, but for their receipts.
         """
-        from eventctx.queries.verification.whole_store import verifications
+        from eventctx.queries.verify_store import verifications
 
         await self._sessions.send()
         receipts = await self._receipts.receipts()
@@ -503,7 +502,7 @@ class Engine:
         it stays where it is when something is found. Raises InvalidSetting (there is something at
         ``path``, or the store is no file), StoreFull, StoreReadOnly, StoreUnavailable.
         """
-        from eventctx.queries.verification.backups import back_up
+        from eventctx.queries.verify_store import back_up
 
         await self._sessions.send()
         # Read first: the copy holds every record that has a receipt by now.
@@ -526,7 +525,7 @@ class Engine:
         has another session of a name, InvalidSetting for a fork without its parent, and
         StreamNotFound; and StoreError of either store.
         """
-        from eventctx.queries.copying.copy import copy_sessions
+        from eventctx.queries.copy_sessions import copy_sessions
 
         if isinstance(sessions, str):
             raise InvalidSetting(
@@ -565,8 +564,7 @@ class Engine:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explain.answering import why
-        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.explaining import RequestSelector, why
 
         check_session_id(session)
         self._check_request(turn, iteration, position)
@@ -588,8 +586,7 @@ class Engine:
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
         """
-        from eventctx.queries.explain.answering import difference
-        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.explaining import RequestSelector, difference
 
         check_session_id(session)
         one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
@@ -605,7 +602,7 @@ class Engine:
         in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
         StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.explaining import RequestSelector
         from eventctx.queries.lost.reading import what_left
 
         check_session_id(session)
@@ -677,8 +674,8 @@ class Engine:
         With a request, named as for ``request_view``, the answer goes up to there and is about its
         view; else it is about the present view. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explain.selectors import RequestSelector
-        from eventctx.queries.instructions.reading import instructions_of
+        from eventctx.queries.explaining import RequestSelector
+        from eventctx.queries.instruction_reading import instructions_of
 
         check_session_id(session)
         self._check_request(turn, iteration, position)

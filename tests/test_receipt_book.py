@@ -10,7 +10,7 @@ import pytest
 import eventctx
 from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.store import Receipt
-from eventctx.queries.verification.backups import verify_file
+from eventctx.queries.verify_store import verify_file
 from eventctx.stores.sqlite_restore import fetched, put_in_place
 
 

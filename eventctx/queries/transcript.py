@@ -9,13 +9,16 @@ import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
+from eventctx.log.naming import message_name, position_name
 from eventctx.log.origins import stored_origins
 from eventctx.log.soundness import damaged, sound_bodies
-from eventctx.log.store import Address, EventStore
+from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import transcript
 from eventctx.projections.transcript import TranscriptLine
-from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.queries.encoding import filled
+from eventctx.queries.key_frames import timeline_at
+from eventctx.queries.requests import position_of_turn
 
 Origin = Literal["harness", "observation"]
 
@@ -32,6 +35,40 @@ class Message(NamedTuple):
     position: int
     message: dict[str, Any] | None
     origin: Origin | None = None
+
+
+class MessageAnswer(msgspec.Struct, frozen=True):
+    """A message of the transcript as JSON; ``name`` is ``#6``."""
+
+    name: str
+    number: int
+    position: int
+    message: dict[str, Any] | None
+    origin: Origin | None
+
+
+def transcript_answer(messages: Sequence[Message]) -> list[MessageAnswer]:
+    """The messages as JSON."""
+    return [filled(MessageAnswer, one, name=message_name(one.number)) for one in messages]
+
+
+async def transcript_of(
+    store: EventStore, info: StreamInfo, at: int | None = None, turn: int | None = None
+) -> list[Message]:
+    """The transcript now, after a position, or at the end of a turn.
+
+    Raises StreamNotFound, and InvalidSetting for a position that the session does not have.
+    """
+    if at is not None and turn is not None:
+        raise InvalidSetting("transcript: expected at most one of at and turn, found both")
+    if at is not None and not 0 <= at <= info.head:
+        raise InvalidSetting(
+            f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
+            f"found --at {position_name(at)}"
+        )
+    if turn is not None:
+        at = await position_of_turn(store, info.stream, turn)
+    return await transcript_at(store, info.stream, at)
 
 
 async def transcript_at(store: EventStore, stream: str, at: int | None = None) -> list[Message]:

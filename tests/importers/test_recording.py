@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.importers.formats.claude_code import RESENT
-from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE
+from eventctx.log.raw_parts import raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view

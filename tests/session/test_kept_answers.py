@@ -33,8 +33,8 @@ from eventctx.projections.view.layout import EMPTY, append, as_plain, build, wit
 from eventctx.projections.view.refs import CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
-from eventctx.queries.verification.contents import ContentChecker
-from eventctx.queries.verification.findings import Findings
+from eventctx.queries.verification import Findings
+from eventctx.queries.verify_contents import ContentChecker
 from eventctx.session.host_turns import Following
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.requests import refusal

@@ -148,7 +148,7 @@ async def _compare(
     stored: set[str] = set()
     if streams:
         async with opening.existing(store) as engine:
-            found = [(await opening.find_session(engine, name)).stream for name in streams]
+            found = [(await opening.find_session(engine.store, name)).stream for name in streams]
             recordings, unused = await recordings_of(engine.store, found)
             stored = {one.name for one in recordings}
     if paths:

@@ -7,12 +7,12 @@ from hashlib import blake2b
 from typing import Final
 
 from eventctx.errors import SourceChanged
-from eventctx.importers.recording.packing import pack
 from eventctx.importers.recording.track import NO_IDS, Content, Track
 from eventctx.importers.source.items import Raw
 from eventctx.importers.source.naming import event_id
 from eventctx.log.codec import decode_event
 from eventctx.log.events import ImportRaw
+from eventctx.log.raw_parts import pack
 from eventctx.log.record import Record
 
 BATCH_BYTES: Final = 128 * 1024

@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
-from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds
 from eventctx.log.origins import origins, stored_origins
+from eventctx.log.raw_parts import raw_of
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 

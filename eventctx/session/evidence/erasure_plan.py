@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting
-from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
 from eventctx.log.events import (
     PostCompact,
@@ -25,6 +24,7 @@ from eventctx.log.events import (
     ToolPost,
 )
 from eventctx.log.plan import Insertion
+from eventctx.log.raw_parts import raw_of
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.canonical import message_digest, sent_digest

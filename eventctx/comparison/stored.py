@@ -10,7 +10,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
 from eventctx.log.store import EventStore
 from eventctx.projections.view import request_view
-from eventctx.queries.transcript import transcript_at
+from eventctx.queries.records import transcript_at
 
 
 async def recording_of(store: EventStore, stream: str) -> Recording:

@@ -13,8 +13,8 @@ from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamNotFound
+from eventctx.log.integrity import check
 from eventctx.log.record import GENESIS, Draft, Record, follows
-from eventctx.log.soundness import check
 from eventctx.log.store import Address, EventStore, Receipt, StreamInfo
 from eventctx.queries.copy_writing import (
     CopyProgress,
@@ -64,7 +64,7 @@ async def copy_sessions(
     Raises SessionDiffers, InvalidSetting (a fork without its parent, one store as both) and
     StreamNotFound, each before anything is written; and the errors of both stores.
     """
-    if source.beside is not None and source.beside == target.store.beside:
+    if source.cache_path is not None and source.cache_path == target.store.cache_path:
         raise InvalidSetting("copy: expected two stores, found one that was named twice")
     named = None if sessions is None else await _named(source, sessions)
     copy = _Copy(source, target, named, progress or _nobody)

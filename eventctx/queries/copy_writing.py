@@ -16,8 +16,8 @@ import msgspec
 from eventctx.errors import DecodeError, LogCorrupted, SessionDiffers
 from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionDeleted
+from eventctx.log.integrity import check
 from eventctx.log.record import GENESIS, Draft, Record, follows
-from eventctx.log.soundness import check
 from eventctx.log.store import NO_STREAM, Address, Appended, EventStore, StreamInfo
 
 MOST_PROBLEMS: Final = 1_000

@@ -11,17 +11,17 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_number, shown
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared, known_as
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import message_name, position_name
 from eventctx.log.record import Record
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.projections import figures, numbering
 from eventctx.projections.explain.changes import ChangesState
-from eventctx.projections.explain.left_out import LeftOut, left_out
 from eventctx.projections.explain.view_diff import compare, token_groups
-from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.explain.why import LeftOut, ViewHistory, Why, left_out
 from eventctx.projections.figures import Figures
 from eventctx.projections.numbering import Numbering
+from eventctx.projections.presence import Presence
 from eventctx.projections.view import planned
 from eventctx.projections.view.entries import RENDERER, Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
@@ -170,7 +170,7 @@ def _no_request(stream: str, selector: RequestSelector, time: Numbering, found: 
 async def why(
     store: EventStore, stream: str, number: int, selector: RequestSelector = NOW
 ) -> Explanation:
-    """The status of message ``number`` in a view, and its reason.
+    """The presence of message ``number`` in a view, and its reason.
 
     Raises StreamNotFound, InvalidSetting.
     """
@@ -181,7 +181,7 @@ async def why(
         raise InvalidSetting(_no_message(stream, number, known))
     history = ViewHistory(seen.state, seen.figures)
     found = history.why(number)
-    if found.standing == "not_added":
+    if found.standing is Presence.NOT_ADDED:
         found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
     if not answer.in_view:

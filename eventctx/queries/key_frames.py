@@ -20,9 +20,9 @@ from weakref import WeakKeyDictionary
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.store import EventStore, last_position
 from eventctx.projections.timeline import fold
+from eventctx.projections.timeline.columns import Document
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.units import Document
 
 if TYPE_CHECKING:
     from eventctx.log.record import Record
@@ -188,9 +188,9 @@ class KeyFrames:
         Also of those that other stores of this process keep, which have the same file open.
         """
         self._held.pop(stream, None)
-        path = self._store.beside
+        path = self._store.cache_path
         for store, frames in list(_of_stores.items()):
-            if path is not None and store.beside == path:
+            if path is not None and store.cache_path == path:
                 frames.forget_beside(stream)
         if self._cache is not None:
             await self._cache.forget(stream)
@@ -235,7 +235,7 @@ class KeyFrames:
         # Another task may have taken the same frames meanwhile.
         if made and frames.last() is last:
             frames.grown(made, state.position)
-            if self._cache is not None and state.beside.about.parent is None:
+            if self._cache is not None and state.extras.provenance.parent is None:
                 await self._cache.save(stream, last, made)
         frames.known = max(frames.known, state.position)
         # A short session is read as the store holds it now, each time.
@@ -283,7 +283,7 @@ def key_frames(store: EventStore) -> KeyFrames:
     """The key frames of a store's sessions in this process."""
     found = _of_stores.get(store)
     if found is None:
-        path = store.beside
+        path = store.cache_path
         from eventctx.queries.frame_files import FrameFiles  # with the first question
 
         cache = None if path is None else FrameFiles(path, read_only=store.read_only)
@@ -321,7 +321,7 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
     state = await state_at(session, None)
     if after is None:
         return await asyncio.to_thread(document, state, session)
-    parent = state.beside.about.parent
+    parent = state.extras.provenance.parent
     # The records up to there are the parent's: a document of the fork has its own first one.
     first = 0 if parent is None else parent[1] + 1
     if not first <= after <= state.position:

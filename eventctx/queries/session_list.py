@@ -17,7 +17,7 @@ from eventctx.log.private_files import whole_file
 from eventctx.log.raw_parts import unpacked
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.notable.sentences import words_of_person
+from eventctx.messages.extracts import words_of_person
 from eventctx.patterns import pattern
 from eventctx.projections import session_sums
 from eventctx.projections.session_sums import VERSION, SessionSums
@@ -40,8 +40,8 @@ class SessionStatsCache:
     """The sums that are known of a store's sessions. No call raises for the file."""
 
     def __init__(self, store: EventStore) -> None:
-        beside: Path | None = store.beside
-        self._path = None if beside is None else beside.with_name(beside.name + SUFFIX)
+        path: Path | None = store.cache_path
+        self._path = None if path is None else path.with_name(path.name + SUFFIX)
         self._writes = not store.read_only
         self._known: Mapping[str, SessionSums] = {}
         if self._path is None:

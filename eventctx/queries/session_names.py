@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from eventctx.errors import InvalidSessionId, InvalidSetting, StreamNotFound
-from eventctx.log.session_id import check_session_id
+from eventctx.log.ids import check_session_id
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.patterns import pattern
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from eventctx.errors import StoreError
 from eventctx.log.events import ProviderResponse, SessionStart, takes_back
-from eventctx.log.hook_failures import Loss
 from eventctx.log.naming import iso
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, StoreDescription, StreamInfo
@@ -35,6 +34,17 @@ class LossRow(msgspec.Struct, frozen=True):
     kind: str
     count: int
     last: str
+
+
+class _HookFailure(Protocol):
+    @property
+    def handler(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def last(self) -> int: ...
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -181,7 +191,7 @@ async def stats_of(
     store: EventStore,
     url: str,
     path: Path | None,
-    losses: Callable[[], Awaitable[tuple[Loss, ...]]],
+    losses: Callable[[], Awaitable[Sequence[_HookFailure]]],
     errors: ReadErrors,
     done: Callable[[int], None] = lambda _: None,
 ) -> Stats:
@@ -227,7 +237,7 @@ async def stats_of(
 
 
 async def _losses(
-    losses: Callable[[], Awaitable[tuple[Loss, ...]]], errors: ReadErrors
+    losses: Callable[[], Awaitable[Sequence[_HookFailure]]], errors: ReadErrors
 ) -> tuple[LossRow, ...] | None:
     try:
         found = await losses()

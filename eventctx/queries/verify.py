@@ -13,11 +13,16 @@ from collections.abc import Sequence
 from eventctx.errors import DecodeError, InvalidSetting, LogCorrupted, StreamNotFound
 from eventctx.log.codec import decode_event, decode_known
 from eventctx.log.events import SessionSigned
+from eventctx.log.integrity import holds
 from eventctx.log.record import GENESIS, Record, follows
-from eventctx.log.signatures import holds
 from eventctx.log.store import EventStore, Receipt, StreamInfo
-from eventctx.queries.verification import Findings, Signed, Verification
-from eventctx.queries.verify_contents import ContentChecker, SnapshotChecker
+from eventctx.queries.verification import (
+    ContentChecker,
+    Findings,
+    Signed,
+    SnapshotChecker,
+    Verification,
+)
 
 
 async def verify(
@@ -192,30 +197,6 @@ class _Walk:
             self.found.deleted,
             tuple(self.signatures.signed),
         )
-
-
-async def mismatch(store: EventStore, receipt: Receipt) -> str | None:
-    """What stands in the store instead of what a receipt says, in words; None if that holds."""
-    try:
-        info = await store.head(receipt.stream)
-        if info is None:
-            return "the session is gone"
-        if info.deleted:
-            return "the session was deleted"
-        if info.head < receipt.position:
-            return f"the session ends at {info.head}"
-        if info.head == receipt.position:
-            digest = info.digest
-        else:
-            at = receipt.position
-            found = store.read(receipt.stream, start=at, stop=at, bodies=False)
-            records = [record async for record in found]
-            if not records:
-                return "that record is gone"
-            digest = records[0].digest
-    except LogCorrupted as error:
-        return f"the session cannot be read: {error.problem}"
-    return None if digest == receipt.digest else "other records stand there"
 
 
 class SignatureChecker:

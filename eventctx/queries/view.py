@@ -12,7 +12,7 @@ from eventctx.log.naming import RequestName, ranges_name, request_name
 from eventctx.log.record import body_digest
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import CacheMark
-from eventctx.projections.explain.left_out import LeftOut
+from eventctx.projections.explain.why import LeftOut
 from eventctx.projections.figures import Figures, RequestFigures
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef

@@ -27,10 +27,9 @@ from eventctx.queries.encoding import encode
 from eventctx.queries.explain_answers import diff_answer, why_answer
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
-from eventctx.queries.records import RecordAnswer, record_rows
+from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
 from eventctx.queries.session_list import row_of, session_sums_of
 from eventctx.queries.stats import Stats, stats_of
-from eventctx.queries.transcript import transcript_answer, transcript_of
 from eventctx.queries.verify_store import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
 from eventctx.safe_text import without_password
@@ -187,7 +186,7 @@ class PageAnswers:
 
     async def _stats(self, request: Request) -> Response:
         def asked(engine: Engine) -> Coroutine[Any, Any, Stats]:
-            return stats_of(engine.store, self._url, self._path, engine.losses, ReadErrors())
+            return stats_of(engine.store, self._url, self._path, engine.hook_failures, ReadErrors())
 
         return await self._shown(await self._apart.ask(asked))
 

@@ -12,8 +12,8 @@ from typing import Final
 from eventctx.aio import KeyedLock
 from eventctx.errors import StreamNotFound
 from eventctx.log.store import EventStore
+from eventctx.projections.timeline.columns import Document
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.units import Document
 from eventctx.queries.key_frames import key_frames, timeline_document
 
 _HELD: Final = 64

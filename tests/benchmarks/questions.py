@@ -65,7 +65,7 @@ def _questions(store: Path, number: int, past: Any, last: Any) -> dict[str, Ques
         "instructions": lambda engine: engine.instructions(NAME),
         "lost": lambda engine: engine.lost(NAME),
         "stats of the store": lambda engine: stats_of(
-            engine.store, "store", store, engine.losses, ReadErrors()
+            engine.store, "store", store, engine.hook_failures, ReadErrors()
         ),
     }
 

@@ -323,7 +323,7 @@ async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Pat
         path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
         await import_file(store, path, complete=True)
     engine = Engine(store)
-    stats = await stats_of(engine.store, "memory:", None, engine.losses, ReadErrors())
+    stats = await stats_of(engine.store, "memory:", None, engine.hook_failures, ReadErrors())
     assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
     await engine.close()
 

@@ -20,7 +20,7 @@ from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.store import EventStore
-from eventctx.queries import instructions, key_frames
+from eventctx.queries import instruction_reading, key_frames
 from eventctx.queries.explaining import NOW, RequestSelector
 from eventctx.queries.instruction_reading import KeptDemands, instructions_of
 from eventctx.queries.key_frames import KeyFrames
@@ -69,7 +69,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
 def test_a_ledger_from_what_is_kept_is_the_ledger_from_zero(
     monkeypatch: pytest.MonkeyPatch, steps: list[tuple[str, Any]]
 ) -> None:
-    monkeypatch.setattr(instructions, "EVERY", EVERY)
+    monkeypatch.setattr(instruction_reading, "EVERY", EVERY)
 
     async def run() -> None:
         engine = await play(steps, and_ask)

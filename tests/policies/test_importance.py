@@ -15,14 +15,12 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies import rules
 from eventctx.policies.advisers import ModelAnswer, ScoreRequest
 from eventctx.policies.fit import fit
-from eventctx.policies.importance import Importance, importance_of
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
     AskScores,
@@ -32,6 +30,8 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.policies.presets import Importance, importance_of
+from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some

@@ -17,8 +17,8 @@ from eventctx.cli.session_lists.default import session_or_last
 from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
-from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import ImportedFile
+from eventctx.projections.presence import describe_trigger
 from eventctx.queries.audit import audit_answer, audit_of
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     words: list[str | tuple[str, str]] = [
         head,
-        (f"{triggered(row.trigger)}: ", "red"),
+        (f"{describe_trigger(row.trigger).short}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}",
     ]

@@ -36,8 +36,8 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.projections import figures as projection
-from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import CompactionFigures
+from eventctx.projections.presence import describe_reason
 from eventctx.projections.view import request_view
 from eventctx.queries.encoding import filled
 from eventctx.queries.requests import fold
@@ -363,7 +363,7 @@ def _answer(made: _Made) -> CompactAnswer:
                 one,
                 name=range_name(one.first, one.last),
                 messages=len(facts),
-                rule=worded(one.reason, *facts),
+                rule=describe_reason(one.reason, *facts),
             )
             for one, facts in _in_view(made.before, plan)
         ],

@@ -55,7 +55,7 @@ async def _stats(store: str | None, errors: ReadErrors) -> Stats:
     async with opening.existing(store) as engine:
         with progress("Reading the log", await records_in(engine.store)) as bar:
             return await stats_of(
-                engine.store, url, opening.path_of(url), engine.losses, errors, bar.at
+                engine.store, url, opening.path_of(url), engine.hook_failures, errors, bar.at
             )
 
 

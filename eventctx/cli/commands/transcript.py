@@ -24,18 +24,18 @@ from eventctx.log.naming import (
     position_name,
     ranges_name,
 )
-from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
+from eventctx.messages.speaker import AUDIENCES, Audience, for_audience
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.sendable.sending import WORDS
-from eventctx.queries.transcript import transcript_answer, transcript_of
+from eventctx.queries.records import transcript_answer, transcript_of
 from eventctx.queries.view import last_request, view_answer, view_of
 
 if TYPE_CHECKING:
-    from eventctx.projections.explain.left_out import LeftOut
+    from eventctx.projections.explain.why import LeftOut
     from eventctx.projections.figures import ImportedFile, RequestFigures
     from eventctx.projections.view.entries import Entry
+    from eventctx.queries.records import Message
     from eventctx.queries.requests import HostReport, RequestView
-    from eventctx.queries.transcript import Message
 
 _full = click.option(
     "--full", is_flag=True, help="Every line of every message, on a terminal too, and base64."

@@ -1,7 +1,7 @@
 """What reports take from all messages of a session, whatever the view: it grows with the log.
 
 It holds texts of the session: sentences, paths, commands, and what the model wrote that may have
-come from a result. It lies in memory only, with the session's key frames, and goes with them: an
+come from a result. It lies in memory only, beside the session's key frames, and goes with them: an
 erasure, a deletion, or another log under the same name leaves nothing of it.
 """
 
@@ -15,11 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import Address
+from eventctx.messages.extracts import ExtractKind, extract, needles_in
 from eventctx.messages.facts import Facts
+from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import Change, ChangesState, Origin
 from eventctx.queries.lost.answers import LeftBy
-from eventctx.queries.lost.extracts import HeldNeedles, Needles, extract
 from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, united
+from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
 
 _LEFT_BY: Final[dict[str, LeftBy]] = {
     **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
@@ -28,9 +30,7 @@ _LEFT_BY: Final[dict[str, LeftBy]] = {
     "replaced": "replaced",
     "erased": "erased",
 }
-
-
-_KINDS: Final[tuple[LeftBy, ...]] = (
+_CAUSES: Final[tuple[LeftBy, ...]] = (
     *("compaction", "set", "clear", "replaced", "erased"),
     "taken_back",
 )
@@ -71,7 +71,7 @@ class LeavingCauses:
         place = len(self._places)
         self._places.append(self.count)
         self._positions.append(position)
-        self._kinds.append(_KINDS.index(by))
+        self._kinds.append(_CAUSES.index(by))
         self._numbers.append(number)
         if by == "erased":
             self._erased.setdefault(number, place)
@@ -100,7 +100,7 @@ class LeavingCauses:
     def at(self, number: int, made: int) -> tuple[LeftBy, int] | None:
         """What took a message out, and at which position; None if nothing did."""
         place = self._place(number, made)
-        return None if place is None else (_KINDS[self._kinds[place]], self._positions[place])
+        return None if place is None else (_CAUSES[self._kinds[place]], self._positions[place])
 
     def totals(self, made: int) -> dict[LeftBy, int]:
         """How many messages have a cause, by the cause."""
@@ -112,7 +112,7 @@ class LeavingCauses:
     def still_holds(self, position: int, by: LeftBy, made: int, shown: Container[int]) -> bool:
         """Whether a record of this kind is the cause of a message that is not ``shown``."""
         at = bisect_left(self._positions, position)
-        if at == len(self._positions) or _KINDS[self._kinds[at]] != by:
+        if at == len(self._positions) or _CAUSES[self._kinds[at]] != by:
             return False
         while at < len(self._positions) and self._positions[at] == position:
             number = self._numbers[at]
@@ -131,12 +131,9 @@ class LeavingCauses:
         return erased if erased is not None and self._places[erased] < made else None
 
 
+_KINDS: Final[tuple[ExtractKind, ...]] = ("decision", "file", "command", "outcome")
 _WRITERS: Final = ("person", "model", "tool", "other")
-
-
 MOST_SHORTENED: Final = 4_096
-
-
 MOST_SUMMARIES: Final = 16
 
 
@@ -188,15 +185,16 @@ class SessionIndex:
             if message is None:
                 self.erased.append(number)
                 continue
-            found = extract(ref.facts, message)
-            if found.kind == "system":
-                self.needles.system(found.used)
+            facts, text = ref.facts, text_of(message)
+            if facts.kind == "system":
+                self.needles.system(needles_in(text))
                 continue
-            if found.kind == "model":
-                self.needles.used_by_model(number, ref.position, found.used)
+            if facts.kind == "assistant":
+                self.needles.used_by_model(number, ref.position, needles_in(text))
             else:
-                self.needles.held(number, found.held, is_result=bool(ref.facts.answers))
-            self.gathering.read(number, found)
+                self.needles.held(number, marks_in(text), is_result=bool(facts.answers))
+            wanted = (*_KINDS, "instruction") if facts.human else _KINDS
+            self.gathering.read(extract(message, wanted, number=number, kind=facts.kind))
 
     def follow(self, state: ChangesState) -> None:
         """Take in the changes and turns that came, up to ``state``."""

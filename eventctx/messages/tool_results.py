@@ -1,4 +1,4 @@
-"""What the result of a tool says of its call: whether it failed, with which status, and why.
+"""The result of a tool: whether the call failed, with which status, and why.
 
 Three readers, from the plainest form to the least: a host's value or a copy of it (``failure_of``),
 the text of a result in a message (``outcome_of``), and a message in the user's role that is the

@@ -1,12 +1,12 @@
 """Calibration: reported usage of providers, made into a scale for our own counts.
 
 An estimator counts a view from its messages alone. Two things are learnt from reported usage: the
-tokens of all that is sent beside the messages (system prompt, tool definitions), and how far the
+tokens of all that is sent with the messages (system prompt, tool definitions), and how far the
 estimator's rates are off for this model and this kind of text. So a request has
 ``factor * count + reserve`` tokens (``Scale``):
 
 - ``factor`` compares growth: by how many tokens the reported prompts grew, per counted token, from
-  one request to a later one that only continues it. What is sent beside the messages is equal in
+  one request to a later one that only continues it. What is sent with the messages is equal in
   both and drops out. ``PRIOR`` tokens of growth at factor 1 are there from the start.
 - ``reserve`` is the rest of the model's last prompt, or the caller's guess before the first report.
 
@@ -15,10 +15,10 @@ the view, the report is for the size of that list. It teaches nothing where that
 and where the list differs by more than half of the prompt: the line through it says little of the
 view.
 
-Behind a compaction that an importer found, the view is a tenth of what the last report was for. So
+After a compaction that an importer found, the view is a tenth of what the last report was for. So
 far from it the line through that report is wrong by all that was ever miscounted, and it may even
-be below 0. There the line goes through the report for the smallest view as well: what stood beside
-the messages when there were few of them stands beside the summary, too.
+be below 0. There the line goes through the report for the smallest view as well: what was sent with
+few messages is sent with the summary, too.
 
 Invariants: everything is folded from events, so the same log gives the same scale. The scale of a
 model maps the size of its last reported request to the prompt that was reported, but for rounding.
@@ -45,13 +45,13 @@ OUTLIER: Final = 3.0
 that is not in the log."""
 
 MOST_BESIDE: Final = 150_000
-"""Tokens that are believed to be sent beside the messages of a request without a known budget. What
-is beside them leaves less room in the next request, so a wrong number must not fill a whole one."""
+"""The most tokens besides the messages that are believed of a request without a known budget. They
+leave less room in the next request, so a wrong number must not fill a whole one."""
 
 MOST_STANDING: Final = 64_000
-"""Tokens that are believed to stay beside the messages through an imported compaction. A transcript
-may begin in mid-session: then its first prompt holds a conversation that is not in the file, and a
-compaction takes that out. Programs send 20,000 to 50,000 (74,000 were the most in the recordings).
+"""The most tokens besides the messages that are believed to stay through an imported compaction. A
+transcript may begin in mid-session: then its first prompt holds a conversation that is not in the
+file, and a compaction takes that out. Programs send 20,000 to 50,000 (74,000 were the most in the recordings).
 """
 
 MAX_REQUESTS: Final = 16
@@ -182,12 +182,16 @@ def reported(calibration: Calibration, at: int, prompt: int, model: str | None) 
         return calibration
     name = calibration.model or ""
     before = next((one for one in calibration.readings if one.model == name), None)
+    # Without a known budget the session may be imported from its middle: then not all of a prompt
+    # beyond the messages is system prompt and tools.
     standing = MOST_STANDING if request.budget is None else prompt
     now = Reading(name, at, size, prompt, (size, prompt), Base(size, prompt, standing))
     if before is not None:
         if at <= before.position:
             return calibration  # reported twice, or out of order
         now = now._replace(counted=before.counted, grown=before.grown)
+        # A view that fell to half was compacted, and one below the base is smaller than any before:
+        # from both a new growth begins, and this report is its base.
         if now.size * 2 > before.size and now.size > before.base.size:
             now = now._replace(base=before.base)
         if _continued(calibration.requests, before.position, at):
@@ -203,6 +207,7 @@ def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
     of its own model's family.
     """
     before = max(1, before)
+    # A report for one of these may still come, and is compared with counts by the new rates.
     requests = [
         one._replace(
             size=one.size * size // before,
@@ -226,6 +231,8 @@ def scale(calibration: Calibration, reserve: int = 0) -> Scale:
 
 def _line(factor: float, size: int, prompt: int) -> Scale:
     beside = prompt - ceil(size * factor)
+    # The rates count too much even at this factor. The line still goes through the reported prompt,
+    # and ``least`` keeps a smaller view from counting less than its share of that prompt.
     if beside >= 0 or size == 0:
         return Scale(factor, max(0, beside))
     return Scale(factor, beside, round(prompt / size, 4))
@@ -235,6 +242,8 @@ def _scale_below(reading: Reading) -> Scale:
     """The scale of views far smaller than that of the reading: through its base, and it."""
     base = reading.base
     counted, grown = reading.size - base.size, reading.prompt - base.prompt
+    # The slope between the two reports themselves, not the accepted growth: the line must go
+    # through both, or the error of one would be carried to a view a tenth of its size.
     factor = growth_factor(reading) if counted < STEP else _rounded(grown / counted)
     line = _line(factor, base.size, base.prompt)
     return line._replace(reserve=min(line.reserve, base.standing))
@@ -251,7 +260,7 @@ def _rounded(factor: float) -> float:
 
 
 def _continued(requests: tuple[RequestSize, ...], first: int, last: int) -> bool:
-    """Whether every request behind ``first`` up to ``last`` only continues the one before it.
+    """Whether every request after ``first`` up to ``last`` only continues the one before it.
 
     Requests to other models in between count too. False where a request is no longer kept: it may
     have been a break.
@@ -278,6 +287,7 @@ def _learnt(before: Reading, now: Reading) -> Reading:
     size, prompt = before.since
     counted, grown = now.size - size, now.prompt - prompt
     if 0 <= counted < STEP:
+        # Too small to judge alone. The step goes on from the same start, so small ones add up.
         return now._replace(since=before.since)
     if counted <= 0 or not counted / OUTLIER <= grown <= counted * OUTLIER:
         return now

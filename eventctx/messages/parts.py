@@ -1,16 +1,19 @@
-"""The one normal form of a message: its parts, in the same kinds for every dialect.
+"""The one normal form of a message: its parts, of the same kinds in every dialect.
 
-The dialects: Anthropic blocks, OpenAI chat, OpenAI Responses items (which have a ``type`` where
-others have a role), Amplifier rows, and the variants of OpenAI chat that SWE-agent and
-mini-swe-agent write. Facts, shortening, search, traces, screens and conversions read messages
-through this module, so all of them see the same content.
+The log keeps messages as they were given, in any dialect: Anthropic blocks, OpenAI chat, OpenAI
+Responses items (which have a ``type`` where others have a role), Amplifier rows, and the variants
+of OpenAI chat that SWE-agent and mini-swe-agent write. This module and ``response_items`` alone
+know them. Facts, shortening, search, traces, screens and conversions read parts, so all of them see
+the same content, and a new dialect is a new reader here.
 
-Invariants: everything that has content is a part, and a block of an unknown type is a part of kind
-``other``. Reading copies and changes nothing: a part's ``value`` is the object at its ``place`` in
-the raw message. Where nothing stands there, it is None, or an empty text for thinking.
+Invariants:
 
-A host may put any JSON anywhere. So a block's type is looked up only if it is a string, and a value
-of another type than its key should have becomes ``other``.
+- Everything that has content is a part. A block of an unknown type is a part of kind ``other``.
+- A part's ``value`` is the object at its ``place`` in the raw message, so a text can be changed in
+  a copy of the message without knowing its dialect. Where the place is empty, the value is None, or
+  an empty text for thinking. Reading copies and changes nothing.
+- Reading never raises. A host may put any JSON anywhere, so a block's type is looked up only if it
+  is a string, and a value of another type than its key should have becomes ``other``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """The last stage of every policy: make a proposal fit the budget, cheapest loss first.
 
-A policy need not reach the budget by itself, because this stage reduces its proposal further. What
-a person asked for goes last: the task, the latest message and every demand (``spoken_rows``). Such
-a row that the proposal leaves out is put back first, with its whole round. Then:
+Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor and
+``Fitted.overflow`` names its parts. So a request is never too large for a reason that a policy
+could have avoided, and a policy need not reach the budget by itself.
+
+What a person asked for goes last: the task, the latest message and every demand (``spoken_rows``).
+Such a row that the proposal leaves out is put back first, with its whole round. Then:
 
 1. Results that take more than their share of the budget are shortened.
 2. Old results are shortened, then old arguments, until the view is down to the target.
@@ -26,9 +29,6 @@ request would force them again.
 System messages, pins, the words of the latest human message and the message to be answered are
 never touched, and a tool round is dropped as a whole or not at all. The smallest view that this
 allows is the floor.
-
-Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor and
-``Fitted.overflow`` names its parts.
 """
 
 from __future__ import annotations

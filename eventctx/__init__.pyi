@@ -42,10 +42,9 @@ from eventctx.errors import UnknownFormat as UnknownFormat
 from eventctx.errors import UnreadableFile as UnreadableFile
 from eventctx.errors import UpcastMissing as UpcastMissing
 from eventctx.errors import WrongExpectedVersion as WrongExpectedVersion
-from eventctx.log.receipt_book import ReceiptBook as ReceiptBook
+from eventctx.log.integrity import Signer as Signer
+from eventctx.log.integrity import signer as signer
 from eventctx.log.record import Record as Record
-from eventctx.log.signatures import Signer as Signer
-from eventctx.log.signatures import signer as signer
 from eventctx.log.store import MessageReceipt as MessageReceipt
 from eventctx.log.store import Receipt as Receipt
 from eventctx.log.store import StreamInfo as StreamInfo
@@ -65,11 +64,13 @@ from eventctx.queries.verification.findings import Problem as Problem
 from eventctx.queries.verification.findings import Signed as Signed
 from eventctx.queries.verification.findings import Verification as Verification
 from eventctx.queries.verification.whole_store import StoreVerification as StoreVerification
+from eventctx.reader import Reader as Reader
+from eventctx.reader import read as read
 from eventctx.search.recall import Recalled as Recalled
-from eventctx.search.recall import RecallTool as RecallTool
+from eventctx.search.tool import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
-from eventctx.session.evidence.deleting import ExpiredSession as ExpiredSession
-from eventctx.session.evidence.erasing import ErasureResult as ErasureResult
+from eventctx.session.erasure.destruction import ExpiredSession as ExpiredSession
+from eventctx.session.erasure.erasing import ErasureResult as ErasureResult
 from eventctx.session.result import CompactionResult as CompactionResult
 from eventctx.session.settings import Settings as Settings
 from eventctx.session.settings import SettingsForgotten as SettingsForgotten
@@ -79,6 +80,7 @@ from eventctx.session.turns import PlanPhase as PlanPhase
 from eventctx.session.turns import ProviderCall as ProviderCall
 from eventctx.session.turns import ToolCall as ToolCall
 from eventctx.session.turns import Turn as Turn
+from eventctx.stores.receipt_book import ReceiptBook as ReceiptBook
 from eventctx.version import __version__ as __version__
 
 open = open_engine  # noqa: A001

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.backups import verify_file
-from eventctx.stores.sqlite_restore import fetched, put_in_place
+from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.stores.sqlite_backup import fetched, put_in_place
 
 
 async def say(path: Path, book: Path, *sessions: str) -> None:

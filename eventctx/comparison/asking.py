@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from eventctx.comparison.drive import AskedInRun, Played, Watch, demanded, stand_in, steps
 from eventctx.comparison.recording import STREAM, Recording
+from eventctx.comparison.simulator import AskedInRun, Played, Watch, demanded, stand_in, steps
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.parts import words_of
@@ -39,7 +39,7 @@ async def play_with(
     threshold: float,
     watch: Watch | None = None,
 ) -> Played:
-    """As ``drive.play``, but questions go to these functions where they are given.
+    """As ``simulator.play``, but questions go to these functions where they are given.
 
     Where one fails, the ladder decides, as in a live session.
     """

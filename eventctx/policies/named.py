@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import CompactionError, InvalidSetting
-from eventctx.log.outcomes import fit_for_log
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.policies.constraints import AtLeastOne, check
 from eventctx.policies.policy import (
     AskMemory,

@@ -29,26 +29,23 @@ from eventctx.log import events
 from eventctx.log.arguments import shown
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event
-from eventctx.log.ids import CurrentSpan
+from eventctx.log.ids import CurrentSpan, check_session_id
 from eventctx.log.record import Draft
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Advisers, Intercept, Rememberer, Scorer, Summarizer
 from eventctx.policies.named import recorded_settings
 from eventctx.policies.policy import Policy
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.appends.riding import Riding, rides_no_more, riding_to
 from eventctx.session.context import Context, Observe
-from eventctx.session.open_session import OpenSession
+from eventctx.session.open_session import OpenSession, Residents
+from eventctx.session.pending import Clock, Listener, Riding, rides_no_more, riding_to
 from eventctx.session.repository import load, make_session, open_session
-from eventctx.session.residents import Residents
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
 
 if TYPE_CHECKING:
-    from eventctx.log.signatures import Signer
+    from eventctx.log.integrity import Signer
     from eventctx.search.recall import Recall
     from eventctx.session.compaction_run import CompactionCause
     from eventctx.session.result import CompactionResult
@@ -372,14 +369,6 @@ async def _erased_behind(store: EventStore, session: str, at: int) -> events.Era
     )
 
 
-async def mirror_of(store: EventStore, session: str) -> str | None:
-    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
-    loaded = await load(store, session)
-    if loaded is None:
-        raise StreamNotFound(session)
-    return loaded.view.mirror
-
-
 async def link(
     store: EventStore, sessions: Sessions, parent: str, child: str, kind: str, call_id: str | None
 ) -> None:
@@ -427,7 +416,7 @@ async def _span_of(
 
 async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer) -> Receipt:
     """Record a signature over all records of a session until now. Raises StreamNotFound."""
-    from eventctx.log import signatures
+    from eventctx.log import integrity
 
     if await store.head(session) is None:
         raise StreamNotFound(session)
@@ -436,7 +425,7 @@ async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer)
         await found.appends.synchronised()
         info = await store.head(session)
         assert info is not None  # noqa: S101 - sessions do not vanish
-        event = signatures.sign(info.head, info.digest, key)
+        event = integrity.sign(info.head, info.digest, key)
         draft = found.drafts.make(event, scope=Scope(session))
         # Who appends in between makes a signature of what is no longer all: sign again.
         with suppress(WrongExpectedVersion):

@@ -15,10 +15,10 @@ from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.documents.verification import verification_document
 from eventctx.errors import InvalidSetting
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.verification.backups import verify_file
 from eventctx.safe_text import without_password
 from eventctx.stores.location import default_book, default_path
+from eventctx.stores.receipt_book import ReceiptBook
 
 if TYPE_CHECKING:
     from eventctx.queries.verification.whole_store import StoreVerification
@@ -106,7 +106,7 @@ def _place(file: Path, replace: bool, store: str | None) -> Path:
 def _restore(
     file: Path, place: Path, replace: bool, *, ask: bool
 ) -> tuple[StoreVerification, Path | None]:
-    from eventctx.stores.sqlite_restore import fetched, put_in_place
+    from eventctx.stores.sqlite_backup import fetched, put_in_place
 
     with fetched(file, place) as copy:
         with progress("Verifying the backup"):

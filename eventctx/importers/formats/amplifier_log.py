@@ -16,16 +16,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.formats.amplifier_answers import (
+from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
+from eventctx.importers.formats.amplifier_rows import (
+    AmplifierRow,
     HeldResult,
     as_block,
     as_result,
     both_ends,
     ending_of,
+    is_known,
+    name_of,
     wire_answer,
 )
-from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
-from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
 from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -53,7 +55,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import decode, encode
 from eventctx.log.events import Status
-from eventctx.log.session_id import agent_in
+from eventctx.log.ids import agent_in
 from eventctx.messages.facts import Dialect
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_results import failure_of_copy

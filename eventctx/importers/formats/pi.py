@@ -42,15 +42,27 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.values import decode, encode
+from eventctx.log.usage import PI, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
-
-NAME: Final = "pi"
 
 _KNOWN: Final = frozenset(
     ("session", "model_change", "thinking_level_change", "custom", "label", "session_info")
 )
 TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_message"}
 """Every known ``type`` of an entry."""
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is an entry of a session."""
+    kind = value.get("type")
+    if kind == "session":
+        return "cwd" in value
+    if kind in ("custom", "label", "session_info"):
+        return "parentId" in value
+    if kind == "message":
+        # Other programs write this type, too, with the role in the line itself.
+        return "timestamp" in value and isinstance(value.get("message"), dict)
+    return text_or_none(kind) in TYPES and "timestamp" in value
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
@@ -191,7 +203,7 @@ class _Conversation:
             None,
             model=text_or_none(source.get("model")),
             provider=text_or_none(source.get("provider")),
-            usage=pi_messages.usage_of(source),
+            usage=with_prompt(read_usage(source.get("usage"), PI)),
             output_exact=text_or_none(source.get("stopReason")) not in pi_messages.BROKEN_OFF,
             finish_reason=reason,
             response_id=text_or_none(source.get("responseId")),

@@ -51,7 +51,7 @@ leave less room in the next request, so a wrong number must not fill a whole one
 MOST_STANDING: Final = 64_000
 """The most tokens besides the messages that are believed to stay through an imported compaction. A
 transcript may begin in mid-session: then its first prompt holds a conversation that is not in the
-file, and a compaction takes that out. Programs send 20,000 to 50,000 (74,000 were the most in the recordings).
+file, and a compaction takes that out. Programs send 20,000 to 50,000; the most recorded is 74,000.
 """
 
 MAX_REQUESTS: Final = 16

@@ -141,12 +141,12 @@ class Calibration(NamedTuple):
 UNCALIBRATED: Final = Calibration()
 
 
-def prepared(calibration: Calibration, request: RequestSize) -> Calibration:
+def note_prepared(calibration: Calibration, request: RequestSize) -> Calibration:
     """The calibration after a request was prepared."""
     return calibration._replace(requests=(*calibration.requests[1 - MAX_REQUESTS :], request))
 
 
-def sent(calibration: Calibration, at: int, difference: int | None) -> Calibration:
+def note_sent(calibration: Calibration, at: int, difference: int | None) -> Calibration:
     """The calibration after the host sent another list than the request prepared at ``at``.
 
     A report that came before this is forgotten: it was taken for one of the view.
@@ -159,21 +159,21 @@ def sent(calibration: Calibration, at: int, difference: int | None) -> Calibrati
     return calibration._replace(requests=tuple(requests), readings=tuple(readings))
 
 
-def called(calibration: Calibration, model: str | None) -> Calibration:
+def note_called(calibration: Calibration, model: str | None) -> Calibration:
     """The calibration after a call of ``model``; its family's rates hold from here on."""
     if model is None or model == calibration.model:
         return calibration
     return calibration._replace(model=model, family=family_of(model))
 
 
-def compacted(calibration: Calibration, at: int) -> Calibration:
+def note_compacted(calibration: Calibration, at: int) -> Calibration:
     """The calibration after an importer found a compaction, whose record is at position ``at``."""
     return calibration._replace(compacted=at)
 
 
-def reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
+def note_reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
     """The calibration after ``prompt`` tokens were reported for the request prepared at ``at``."""
-    calibration = called(calibration, model)
+    calibration = note_called(calibration, model)
     request = next((one for one in reversed(calibration.requests) if one.position == at), None)
     if request is None or request.difference is None or 2 * abs(request.difference) > prompt:
         return calibration
@@ -195,12 +195,12 @@ def reported(calibration: Calibration, at: int, prompt: int, model: str | None) 
         if now.size * 2 > before.size and now.size > before.base.size:
             now = now._replace(base=before.base)
         if _continued(calibration.requests, before.position, at):
-            now = _learnt(before, now)
+            now = _learn_growth(before, now)
     others = tuple([one for one in calibration.readings if one.model != name])
     return calibration._replace(readings=(*others[1 - MAX_MODELS :], now))
 
 
-def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
+def recount(calibration: Calibration, size: int, before: int) -> Calibration:
     """The calibration after the rates changed: a view that counted ``before`` counts ``size`` now.
 
     The sizes of the kept requests change in proportion. Readings stay: each was made with the rates
@@ -244,17 +244,17 @@ def _scale_below(reading: Reading) -> Scale:
     counted, grown = reading.size - base.size, reading.prompt - base.prompt
     # The slope between the two reports themselves, not the accepted growth: the line must go
     # through both, or the error of one would be carried to a view a tenth of its size.
-    factor = growth_factor(reading) if counted < STEP else _rounded(grown / counted)
+    factor = growth_factor(reading) if counted < STEP else _round_factor(grown / counted)
     line = _line(factor, base.size, base.prompt)
     return line._replace(reserve=min(line.reserve, base.standing))
 
 
 def growth_factor(reading: Reading) -> float:
     """Reported tokens of growth per counted one; 1 while no growth was accepted."""
-    return _rounded((PRIOR + reading.grown) / (PRIOR + reading.counted))
+    return _round_factor((PRIOR + reading.grown) / (PRIOR + reading.counted))
 
 
-def _rounded(factor: float) -> float:
+def _round_factor(factor: float) -> float:
     # Four digits, so that the factor in a record is exactly the one that was used.
     return round(min(MOST_FACTOR, max(LEAST_FACTOR, factor)), 4)
 
@@ -282,7 +282,7 @@ def _plausible(size: int, budget: int | None, prompt: int) -> bool:
     return prompt <= 2 * budget
 
 
-def _learnt(before: Reading, now: Reading) -> Reading:
+def _learn_growth(before: Reading, now: Reading) -> Reading:
     """The new reading with its growth since ``before.since``, if that is a step to accept."""
     size, prompt = before.since
     counted, grown = now.size - size, now.prompt - prompt

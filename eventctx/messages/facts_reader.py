@@ -65,14 +65,14 @@ def read_facts(
     kind = _kind(role, human, bool(results))
     is_models = kind == "assistant"
     demands = demands_in(message) if spoken and _has_cue(texts) else ()
-    digits, wide, spaces = _weighed(texts)
-    server_calls, server_results = _unpaired(found.others) if found.others else ((), ())
+    digits, wide, spaces = _weigh_texts(texts)
+    server_calls, server_results = _unpaired_ids(found.others) if found.others else ((), ())
     facts = Facts(
         READER,
         role,
         kind,
         found.dialect,
-        tuple(calls) if calls or not item else items.referenced(item, message),
+        tuple(calls) if calls or not item else items.referenced_ids(item, message),
         tuple(results),
         prose=found.prose,
         arguments=found.arguments,
@@ -201,7 +201,7 @@ _COUNT: Final[dict[PartKind, Callable[[_Counts, Part], None]]] = {
 }
 
 
-def _unpaired(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _unpaired_ids(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of server tools' calls without their result among these parts, and the reverse."""
     served = [part for part in parts if part.kind == "hosted"]
     calls = [call_id for part in served if part.type.endswith("_use") for call_id in part.ids]
@@ -292,7 +292,7 @@ def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
     return shown.characters + sum([len(text) for text in shown.texts])
 
 
-def _weighed(texts: list[str]) -> tuple[int, int, int]:
+def _weigh_texts(texts: list[str]) -> tuple[int, int, int]:
     """Digits in the texts, their bytes in UTF-8 beyond one a character, and pairs of spaces."""
     digits = wide = spaces = 0
     for text in texts:

@@ -41,7 +41,7 @@ import msgspec
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
-from eventctx.policies.proposals import inserted_by, spoken_rows, with_spoken
+from eventctx.policies.proposals import all_insertions, put_back_spoken, spoken_rows
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef
 
@@ -69,8 +69,8 @@ class Fitted(NamedTuple):
 
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``. Pure; reads facts, never texts."""
-    spoken = spoken_rows(visible, inserted_by(proposal))
-    proposal = with_spoken(visible, proposal, spoken)
+    spoken = spoken_rows(visible, all_insertions(proposal))
+    proposal = put_back_spoken(visible, proposal, spoken)
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     working_set = WorkingSet(visible, proposal)
     protected, open_round = visible.protected, visible.open_round

@@ -31,7 +31,7 @@ from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.constraints import Position, WaitSeconds, checked
+from eventctx.policies.constraints import Position, WaitSeconds, check_value
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.stores.location import book_of, open_store, path_or_url
@@ -92,7 +92,7 @@ class Reader:
         With ``after`` those that were made after this one, with ``limit`` at most so many: the name
         of the last one is the next page's ``after``. Raises StreamNotFound, InvalidSetting.
         """
-        checked("limit", limit, Position | None)
+        check_value("limit", limit, Position | None)
         if limit == 0:
             return []
         found: list[StreamInfo] = []
@@ -156,8 +156,8 @@ class Reader:
         Raises InvalidSessionId and InvalidSetting, and on iteration StreamNotFound.
         """
         check_session_id(session)
-        checked("start", start, Position)
-        checked("stop", stop, Position | None)
+        check_value("start", start, Position)
+        check_value("stop", stop, Position | None)
         return self._records(session, start, stop, bodies)
 
     async def _records(
@@ -190,7 +190,7 @@ class Reader:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
         store = await self._readable(session)
         if turn is not None:
-            checked("turn", turn, Position)
+            check_value("turn", turn, Position)
             at = await position_of_turn(store, session, turn)
         return await transcript_at(store, session, at)
 
@@ -236,7 +236,7 @@ class Reader:
         """
         from eventctx.queries.key_frames import key_frames, timeline_document
 
-        checked("after", after, Position | None)
+        check_value("after", after, Position | None)
         store = await self._readable(session)
         return await timeline_document(key_frames(store).at, session, after)
 
@@ -257,7 +257,7 @@ class Reader:
 
         check_session_id(session)
         _check_request(turn, iteration, position)
-        checked("message number", number, Position)
+        check_value("message number", number, Position)
         selector = RequestSelector(turn, iteration, position)
         store = await self._readable(session)
         return await why(store, session, number, selector)
@@ -295,7 +295,7 @@ class Reader:
         from eventctx.queries.lost.reading import what_left
 
         check_session_id(session)
-        checked("compaction", compaction, Position | None)
+        check_value("compaction", compaction, Position | None)
         _check_request(turn, None, None)
         if compaction is not None and turn is not None:
             raise InvalidSetting("lost: expected at most one of compaction and turn, found both")
@@ -345,7 +345,7 @@ class Reader:
         The query holds words, ``"phrases"`` and ``prefix*``; all else is literal. Raises
         StreamNotFound, InvalidSessionId, InvalidSetting, StoreUnavailable.
         """
-        checked("recall", query, str)
+        check_value("recall", query, str)
         if session is not None:
             check_session_id(session)
         return await self.recaller().search(query, session, limit)
@@ -475,9 +475,9 @@ class Reader:
         from eventctx.session.settings import by_own_name, choose
 
         check_session_id(session)
-        checked("reason", reason, str | None)
-        checked("keep", keep, str | None)
-        checked("force", force, bool)
+        check_value("reason", reason, str | None)
+        check_value("keep", keep, str | None)
+        check_value("force", force, bool)
         made, chosen = choose(policy, settings)
         if policy is None and not settings:
             made, chosen = await self._chosen_for(session, SessionOpening(chosen, made))
@@ -575,7 +575,7 @@ class Reader:
 
 def _check_request(turn: int | None, iteration: int | None, position: int | None) -> None:
     for name, number in (("turn", turn), ("iteration", iteration), ("position", position)):
-        checked(name, number, Position | None)
+        check_value(name, number, Position | None)
 
 
 def _no_hooks(place: Hashable, listener: LossListener) -> Callable[[], None]:
@@ -599,7 +599,7 @@ def read(
     """
 
     async def make() -> Reader:
-        checked("lock_timeout", lock_timeout, WaitSeconds)
+        check_value("lock_timeout", lock_timeout, WaitSeconds)
         own = None
         if isinstance(store, str | os.PathLike):
             own = await open_store(

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.evidence import Need
 
 Order = Callable[[Visible, Sequence[Group], WorkingSet], Iterable[Group]]
@@ -31,7 +31,7 @@ class Dropping:
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """The proposal; its insertions are those of the view."""
-        whole = kept_whole(visible)
+        whole = keep_whole(visible)
         working_set = WorkingSet(visible, whole)
         fixed = visible.protected | visible.open_round
         free = [one for one in working_set.groups if fixed.isdisjoint(one.rows)]

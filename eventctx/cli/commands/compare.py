@@ -27,7 +27,7 @@ from eventctx.comparison.stored import recordings_of
 from eventctx.errors import InvalidSetting
 from eventctx.importers.many import import_paths
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.named import ALIASES, POLICIES, imported
+from eventctx.policies.named import ALIASES, POLICIES, import_path
 from eventctx.stores.memory import MemoryStore
 
 LOSSES = 3
@@ -217,7 +217,7 @@ def _prices(given: str | None) -> Prices:
 
 
 def _function(option: str, path: str) -> Any:
-    found = imported(path)
+    found = import_path(path)
     if not callable(found):
         raise InvalidSetting(f"--{option}: expected an async function, found {path!r}")
     return found

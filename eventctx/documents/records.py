@@ -10,7 +10,7 @@ import msgspec
 from eventctx.documents.times import iso
 from eventctx.documents.unread import Unread
 from eventctx.errors import DecodeError
-from eventctx.importers.recording.packing import unpacked
+from eventctx.log.codec import unpacked
 from eventctx.log.naming import position_name
 from eventctx.log.record import Body, Record
 from eventctx.messages.encoding import decode_json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from eventctx.errors import DecodeError, LogCorrupted
-from eventctx.importers.recording.packing import unpacked
+from eventctx.log.codec import unpacked
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.notable.sentences import words_of_person
 from eventctx.patterns import pattern

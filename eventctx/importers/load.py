@@ -17,8 +17,8 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.importers.detect import choose, session_source
+from eventctx.importers.format_table import Format
 from eventctx.importers.formats import amplifier_folder
-from eventctx.importers.formats.table import Format
 from eventctx.importers.one_session import (
     ImportOutcome,
     ImportRun,

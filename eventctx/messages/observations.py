@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Literal, NamedTuple
 
+from eventctx.messages.facts import Facts
 from eventctx.messages.parts import read_parts
 from eventctx.patterns import pattern
 
@@ -90,6 +91,17 @@ def observes(message: dict[str, Any], action: str) -> bool:
         return False
     text = "".join([part.value for part in parts if part.kind == "text"])
     return bool(action) and has_form(text, action)
+
+
+def by_person(message: dict[str, Any], facts: Facts, before: Facts | None = None) -> bool:
+    """Whether a message holds a person's words (or an image).
+
+    ``facts`` are the message's. A row of tool results that ends in a person's words counts; an
+    observation does not: it follows an action in the text of ``before``, the message before it.
+    """
+    if not facts.human or before is None or not before.action:
+        return facts.human
+    return not observes(message, before.action)
 
 
 def has_form(text: str, action: str) -> bool:

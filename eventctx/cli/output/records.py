@@ -8,8 +8,7 @@ from eventctx.cli.output.figures import compaction_tokens, request_tokens, token
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, plural, size
 from eventctx.documents.records import MOST_RAW
 from eventctx.errors import DecodeError
-from eventctx.importers.recording.packing import unpacked
-from eventctx.log.codec import Unknown
+from eventctx.log.codec import Unknown, unpacked
 from eventctx.log.events import CATALOGUE, known_as
 from eventctx.log.naming import position_name
 from eventctx.log.plan import Plan

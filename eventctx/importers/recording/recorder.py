@@ -13,19 +13,18 @@ from typing import Any
 from eventctx.importers.recording.compacted import Compacted, cleared, compacted, taken_back
 from eventctx.importers.recording.contents import (
     ImportCounts,
+    RawParts,
     Stored,
     TranscriptSlots,
     Unstorable,
     content_of,
     contents_of,
 )
-from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.recorded_requests import NotedMessages, RecordedRequests
 from eventctx.importers.recording.spilled_view import SpilledView
 from eventctx.importers.recording.track import NO_IDS, Content, LineIds, Track
 from eventctx.importers.recording.turns import FileTurns
 from eventctx.importers.recording.undone import UndoneCompactions, put_in
-from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     Branched,
     CallEnded,
@@ -57,6 +56,7 @@ from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.observations import observes
 from eventctx.messages.part_queries import call_names, failed_results
+from eventctx.messages.speaker import interrupts
 from eventctx.projections.trace.identity import SpanIds
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
@@ -292,7 +292,7 @@ class Recorder:
         self._noted.add(number, record, 0, item.message)
         if facts.calls and answer_ids is not None:
             self._turns.announce(facts.calls, call_names(item.message))
-        elif facts.role == "user" and not facts.results and harness.interrupts(item.message):
+        elif facts.role == "user" and not facts.results and interrupts(item.message):
             self._turns.interrupted = True
 
     async def _not_stored(self, *found: Unstorable) -> None:

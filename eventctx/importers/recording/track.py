@@ -15,9 +15,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
-from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source.naming import event_id
-from eventctx.log.codec import decode_event, encode_event, harness_bodies, stored_harness_bodies
+from eventctx.log.codec import (
+    decode_event,
+    encode_event,
+    harness_bodies,
+    raw_of,
+    stored_harness_bodies,
+)
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds, derive_span_id
 from eventctx.log.record import Draft, Record, make_body, place

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rows import Row
-from eventctx.importers.source import harness
 from eventctx.importers.source.lines import item_facts_or_none
 from eventctx.messages.canonical import digest_of
+from eventctx.messages.observations import by_person
 from eventctx.messages.ordered_diff import match_in_order
 
 
@@ -130,7 +130,7 @@ def _repeated(message: dict[str, Any], free: list[Row]) -> int | None:
 
 def _by_person(message: dict[str, Any]) -> bool:
     facts = item_facts_or_none(message)
-    return facts is not None and facts.role == "user" and harness.by_person(message, facts)
+    return facts is not None and facts.role == "user" and by_person(message, facts)
 
 
 def _is_one_message(tail: list[dict[str, Any]]) -> bool:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from eventctx.comparison import statistics
-from eventctx.comparison.asking import play_with
 from eventctx.comparison.contenders import (
     HINDSIGHT,
     WHOLE,
@@ -20,9 +19,17 @@ from eventctx.comparison.contenders import (
     without_compaction,
 )
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
-from eventctx.comparison.figures import RunFigures, figures
-from eventctx.comparison.losses import LostByRule, NeededAgain, by_rule, needed_again, worst
-from eventctx.comparison.recording import Recording
+from eventctx.comparison.figures import (
+    LostByRule,
+    NeededAgain,
+    RunFigures,
+    by_rule,
+    figures,
+    needed_again,
+    worst,
+)
+from eventctx.comparison.recording import Recording, UnusedSession
+from eventctx.comparison.simulator import play_with
 from eventctx.comparison.statistics import Interval
 from eventctx.errors import InvalidSetting
 from eventctx.log import notebook
@@ -92,13 +99,6 @@ class ComparedSession(msgspec.Struct, frozen=True):
     requests: int
     judged: int
     left_out: int
-
-
-class UnusedSession(msgspec.Struct, frozen=True):
-    """A session that could not be used, and why."""
-
-    session: str
-    reason: str
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):

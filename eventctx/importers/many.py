@@ -189,7 +189,13 @@ def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePas
 
 
 class SameNames:
-    """The names of the files of one search, and the names that sessions got so far."""
+    """Names for the sessions of files that have one file name in several folders.
+
+    Runs of one task have a folder each, and their files have the same names. The first session is
+    named after its file, the others after the folders that tell them apart. A second import tries
+    the same names in the same order, and finds each session under the name that it got, also when
+    folders came or went.
+    """
 
     def __init__(self, found: Iterable[Candidate]) -> None:
         self._count = Counter(one.path.name for one in found)

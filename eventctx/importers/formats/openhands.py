@@ -271,7 +271,13 @@ class _Conversation:
 
 
 class View:
-    """Ids of the events that the model is shown, in order."""
+    """Ids of the events that the model is shown, in order, and how a condensation changes them.
+
+    A condensation names events: ``forgotten_event_ids``, and an offset at which a summary is
+    inserted into the list of the remaining events. Here these become places of messages. Several
+    events can be one message, which is forgotten when all of them are. A summary that no message
+    follows is put before the next message to come.
+    """
 
     def __init__(self) -> None:
         self._shown: dict[str, int] = {}

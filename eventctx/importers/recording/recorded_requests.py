@@ -312,7 +312,12 @@ _NOTE: Final = 3
 
 
 class NotedMessages:
-    """Reports messages to ``RecordedRequests``, at once or when the first request is met."""
+    """Reports messages to ``RecordedRequests``, at once or when the first request is met.
+
+    The hash of every message would cost a file without recorded requests a sixth of its import, and
+    0.3 kB of memory for each message. So only the place of a message is noted, and the messages
+    before the first request are read back from the stream.
+    """
 
     def __init__(self, requests: RecordedRequests, track: Track) -> None:
         self._requests = requests

@@ -1,7 +1,8 @@
 """Recorded HTTP as test libraries keep it: VCR's cassettes, in YAML or JSON.
 
 A cassette has a list of exchanges under ``interactions`` (VCR.py) or ``http_interactions`` (VCR for
-Ruby). Only the exchange is read here; ``formats/cassettes`` knows what it says.
+Ruby). Only the exchange is read here; ``formats/cassettes`` knows what it says. PyYAML
+is an extra, and reads safe values only.
 """
 
 from __future__ import annotations

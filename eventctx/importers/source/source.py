@@ -73,7 +73,14 @@ _REMEMBERED: Final = 4096
 
 
 class GrowingLines:
-    """The lines of one file. Only whole lines come, as long as the file may grow."""
+    """The lines of one file. Only whole lines come, as long as the file may grow.
+
+    A parser is a generator over lines, and keeps its state while it waits for the next one. So a
+    file that grows is read once, and not from its start at every change. At the end of the file the
+    lines give ``PAUSE``, a blank line. ``read_rows`` turns it into the item ``Paused``; the runner
+    of the parser sees it, waits, and calls ``resume``. A parser that reads its lines in another way
+    sees a blank line, ``resume`` is not called, and the lines end as those of any file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

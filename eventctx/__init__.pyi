@@ -48,12 +48,12 @@ from eventctx.log.record import Record as Record
 from eventctx.log.store import MessageReceipt as MessageReceipt
 from eventctx.log.store import Receipt as Receipt
 from eventctx.log.store import StreamInfo as StreamInfo
-from eventctx.messages.visibility import for_audience as for_audience
+from eventctx.messages.speaker import for_audience as for_audience
+from eventctx.policies.advisers import CompactionAsked as CompactionAsked
 from eventctx.policies.advisers import ModelAnswer as ModelAnswer
 from eventctx.policies.advisers import ScoreRequest as ScoreRequest
 from eventctx.policies.advisers import SummaryRequest as SummaryRequest
-from eventctx.policies.interception import CompactionAsked as CompactionAsked
-from eventctx.policies.interception import Verdict as Verdict
+from eventctx.policies.advisers import Verdict as Verdict
 from eventctx.queries.audit import Audit as Audit
 from eventctx.queries.copying.answers import CopyProblem as CopyProblem
 from eventctx.queries.copying.answers import CopyResult as CopyResult
@@ -67,7 +67,7 @@ from eventctx.queries.verification.whole_store import StoreVerification as Store
 from eventctx.reader import Reader as Reader
 from eventctx.reader import read as read
 from eventctx.search.recall import Recalled as Recalled
-from eventctx.search.recall import RecallTool as RecallTool
+from eventctx.search.tool import RecallTool as RecallTool
 from eventctx.session.context import Context as Context
 from eventctx.session.erasure.destruction import ExpiredSession as ExpiredSession
 from eventctx.session.erasure.erasing import ErasureResult as ErasureResult

@@ -12,7 +12,7 @@ from eventctx.log.events import Trigger
 from eventctx.log.plan import numbers_in
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.part_queries import words_of
+from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,
@@ -23,7 +23,7 @@ from eventctx.policies.advisers import (
     Summarizer,
     SummaryRequest,
 )
-from eventctx.policies.decision.deciding import NoAnswer
+from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Memory, Scores, Summary
 from eventctx.projections.evidence import Shown
 from eventctx.projections.view.layout import build

@@ -30,7 +30,7 @@ from eventctx.messages import calibration
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.thinking import ThinkingRule, generation_of
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.decision.deciding import (
+from eventctx.policies.deciding import (
     Bodies,
     Deciding,
     Decision,

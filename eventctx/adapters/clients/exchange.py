@@ -26,8 +26,7 @@ from eventctx.importers.recorded_calls import (
     without_marks,
 )
 from eventctx.log.wire import APIS, CacheMark
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.encoding import decode_json
+from eventctx.messages.encoding import decode_json, digest_of
 from eventctx.session.host_requests import OwnRequest
 from eventctx.session.sdk_objects import api_form
 

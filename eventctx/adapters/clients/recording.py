@@ -27,8 +27,8 @@ from eventctx.importers.recorded_calls import (
 from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import by_person
-from eventctx.messages.part_queries import call_names, failed_results, words_of
+from eventctx.messages.parts import call_names, failed_results, words_of
+from eventctx.messages.tool_results import by_person
 
 _FAILED: Final = 400
 _PAUSED: Final = "pause_turn"

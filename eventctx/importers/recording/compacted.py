@@ -26,7 +26,7 @@ from eventctx.log.plan import (
 )
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState

@@ -24,7 +24,7 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import encode_message, may_be_too_deep
 from eventctx.messages.facts import Facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 
 
 class Stored(NamedTuple):

@@ -18,8 +18,7 @@ from eventctx.importers.recording.track import Track
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm, hash_of, request_digest
-from eventctx.messages.canonical import RULE, as_sent, canonical, message_digest
-from eventctx.messages.encoding import decode_body
+from eventctx.messages.encoding import RULE, as_sent, canonical, decode_body, message_digest
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import Estimator

@@ -54,9 +54,9 @@ from eventctx.log.turn_recorder import OK, SpanOutcome
 from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
-from eventctx.messages.observations import observes
-from eventctx.messages.part_queries import call_names, failed_results
+from eventctx.messages.parts import call_names, failed_results
 from eventctx.messages.speaker import interrupts
+from eventctx.messages.tool_results import observes
 from eventctx.projections.trace.identity import SpanIds
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState

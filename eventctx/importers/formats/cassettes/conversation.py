@@ -40,7 +40,7 @@ from eventctx.importers.source.lines import (
 from eventctx.importers.source.values import encode
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
-from eventctx.messages.observations import by_person
+from eventctx.messages.tool_results import by_person
 
 MESSAGES: Final = "/messages"
 COMPACT: Final = "/responses/compact"

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rows import Row
 from eventctx.importers.source.lines import item_facts_or_none
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.observations import by_person
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.encoding import digest_of
+from eventctx.messages.overlap import match_in_order
+from eventctx.messages.tool_results import by_person
 
 
 class Inserted(NamedTuple):

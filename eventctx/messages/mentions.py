@@ -1,4 +1,4 @@
-"""Whether a text, such as a summary, mentions a file, a command, a sentence or a name.
+"""The presence check: whether a text, such as a summary, mentions an extract of a message.
 
 The rules compare words, not meaning: what a summary says in quite other words is not found. Each is
 tested:
@@ -23,11 +23,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Literal
 
-from eventctx.messages.notable.names import names_in
-from eventctx.messages.notable.sentences import sentences
-from eventctx.messages.notable.shell import core, identifying
+from eventctx.messages.call_effects import core, identifying
+from eventctx.messages.extracts import names_in, sentences
 from eventctx.messages.overlap import LEAST_SHARED, Overlap, normal
 from eventctx.patterns import pattern
 
@@ -63,8 +62,15 @@ LEAST_COMMAND: Final = 4
 """Characters of a command: ``ls`` is in many words."""
 
 
+MentionKind = Literal[
+    "demand", "instruction", "decision", "command", "failure", "file", "file_alone", "line", "name"
+]
+"""The kind of an extract. ``file_alone``: no other file of the session has its name; ``failure``:
+the first line of a failed command's error."""
+
+
 class Mentions:
-    """Texts in which items are looked for; made once for all summaries of a view."""
+    """Texts in which extracts are looked for; made once for all summaries of a view."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         given = [text for text in texts if text]
@@ -76,17 +82,40 @@ class Mentions:
         told = [one for text in given for one in sentences(text, code=True)]
         self._told = [normal(one) for one in told]
         self._sentences = [content_words(one) for one in told]
+        self._known: dict[tuple[MentionKind, str], bool] = {}
         self._places: dict[str, list[int]] = {}
         for place, words in enumerate(self._sentences):
             for word in words:
                 self._places.setdefault(word, []).append(place)
+
+    def holds(self, kind: MentionKind, text: str) -> bool:
+        """Whether an extract is mentioned; each one is looked for once."""
+        found = self._known.get((kind, text))
+        if found is None:
+            found = self._known[kind, text] = self._look_for(kind, text)
+        return found
+
+    def _look_for(self, kind: MentionKind, text: str) -> bool:
+        match kind:
+            case "file" | "file_alone":
+                return self.file(text, alone=kind == "file_alone")
+            case "failure":
+                return self.failure(text)
+            case "command":
+                return self.command(text)
+            case "line":
+                return self.line(text)
+            case "name":
+                return self.name(text)
+            case "demand" | "instruction" | "decision":
+                return self.sentence(text)
 
     def sentence(self, text: str) -> bool:
         """Whether a sentence is mentioned."""
         wanted = content_words(text)
         if len(wanted) < LEAST_WORDS:
             return self._stands(text)
-        if self._holds(normal(text).strip(" .!?")):
+        if self._contains(normal(text).strip(" .!?")):
             return True
         present = sum(word in self._places for word in wanted)
         if present < SHARE_WITH_RUN * len(wanted):
@@ -126,7 +155,7 @@ class Mentions:
         plain = normal(told)
         if len(plain) >= LEAST_SHARED and self._overlap.shares(told):
             return True
-        if len(plain) >= LEAST_ERROR and self._holds(plain):
+        if len(plain) >= LEAST_ERROR and self._contains(plain):
             return True
         words = {
             normal(word)
@@ -146,7 +175,7 @@ class Mentions:
 
     def line(self, text: str) -> bool:
         """Whether a line stands in the text as it is."""
-        return self._holds(normal(text))
+        return self._contains(normal(text))
 
     def _stands(self, text: str) -> bool:
         """Whether a short sentence stands there; one of two words: quoted, or as an item."""
@@ -159,11 +188,11 @@ class Mentions:
         item = re.compile(rf"(?:[-*•]|\d+[.)])?{_EDGE}{re.escape(plain)}{_EDGE}[.!?]*")
         return any(quoted.search(one) or item.fullmatch(one) for one in self._lines)
 
-    def _holds(self, plain: str) -> bool:
+    def _contains(self, plain: str) -> bool:
         return bool(plain) and any(plain in text for text in self._texts)
 
     def _bounded(self, plain: str) -> bool:
-        if not self._holds(plain):
+        if not self._contains(plain):
             return False
         pattern = re.compile(rf"(?<!\w){re.escape(plain)}(?!\w)")
         return any(pattern.search(text) for text in self._texts)

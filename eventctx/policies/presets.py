@@ -1,16 +1,20 @@
-"""The importance policy ("smart"): the most important rounds stay, wherever they stand.
+"""Policies of other programs, as presets: they are here for compatibility.
 
-Every tool round has a score of three parts: its recency, its importance, and its small size. The
-best rounds that fit the target stay, in conversation order. The most recent rows stay whatever
-their score. A round's score is the best of its members', because it stands or falls as one.
+Each puts together the same steps: rows that stay in any case, then the rest by age or by score,
+as far as it fits; the rules of a view add what must not go (``proposals.decisions``), and ``fit``
+reduces what is still too much. New sessions are better served by ``workset`` or ``summarize``
+(docs/reference/compatibility-policies.md).
 
-The importance of a message comes from a model (``scorer="model"``) or from its author's role.
-The scores are recorded with the plan.
+- ``simple``: the last ten messages, without duplicates (the README of Amplifier's context-simple).
+- ``truncate``: the last messages or turns ("Simple Truncation" of the context contract; "recent
+  messages (last 3-5 turns)" of the orchestrator specification).
+- ``importance`` ("smart"): the best rounds by recency, importance and size.
+- ``token-budget`` has a module of its own, as its strategy is also a function without a session.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -18,7 +22,7 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group
-from eventctx.policies.constraints import Count, Share, check
+from eventctx.policies.constraints import AtLeastOne, Count, Share, check
 from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import (
     Ask,
@@ -29,8 +33,118 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
-from eventctx.policies.spoken_rows import spoken_rows
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.proposals import Decisions, decisions, spoken_rows
+from eventctx.policies.working_set import WorkingSet, begin_reduction
+from eventctx.projections.view.refs import MessageRef
+
+# -- the last messages ---------------------------------------------------------------------------
+
+
+class Simple(msgspec.Struct, frozen=True):
+    """Keep system messages and the ``keep_recent`` last messages of the conversation.
+
+    Messages without tools are de-duplicated by role and first 100 characters. Of duplicates the
+    last one stays, so that order and recency survive.
+    """
+
+    keep_recent: AtLeastOne = 10
+    max_messages: AtLeastOne | None = None
+    name: str = "simple"
+    version: int = 2
+
+    def __post_init__(self) -> None:
+        check(self)
+        _check_counts(self.keep_recent, self.max_messages)
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        """Dispositions of every visible message; insertions stay as they are."""
+        most = _at_most(self.max_messages, state)
+        kept = self.keep_recent if most is None else min(self.keep_recent, most)
+        recent = visible.conversation[-kept:]
+        decided = decisions(visible, dict.fromkeys(recent, "recent"))
+        said = spoken_rows(visible, visible.insertions)
+        asked = {visible.messages[row].number for row in said}
+        _merge_duplicates(visible.messages, decided, visible.pins | asked)
+        return Proposal(decided, kept_insertions=tuple(visible.insertions))
+
+
+class Truncate(msgspec.Struct, frozen=True):
+    """Keep system messages and the end of the conversation.
+
+    These are the last ``keep_recent`` messages or, where ``keep_turns`` is given, the last
+    ``keep_turns`` turns instead, however long they are; a turn begins at a human message. Above
+    ``max_messages`` messages a compaction is due whatever their size. It leaves at most half as
+    many, and more only to keep a round whole.
+    """
+
+    keep_recent: AtLeastOne = 50
+    keep_turns: AtLeastOne | None = None
+    max_messages: AtLeastOne | None = None
+    name: str = "truncate"
+    version: int = 2
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.keep_turns is None:  # else nothing ties the two numbers of messages together
+            _check_counts(self.keep_recent, self.max_messages)
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        """Dispositions of every visible message; insertions stay as they are."""
+        rows = visible.conversation
+        if self.keep_turns is None:
+            rows = rows[-self.keep_recent :]
+        else:
+            rows = last_turns(visible.messages, rows, self.keep_turns)
+        most = _at_most(self.max_messages, state)
+        rows = rows if most is None else rows[-most:]
+        decided = decisions(visible, dict.fromkeys(rows, "recent"))
+        return Proposal(decided, kept_insertions=tuple(visible.insertions))
+
+
+def last_turns(messages: Sequence[MessageRef], rows: list[int], turns: int) -> list[int]:
+    """Those of ``rows`` that belong to the last ``turns`` turns; all where there are fewer turns.
+
+    A turn begins at a human message.
+    """
+    begins = [place for place, row in enumerate(rows) if messages[row].facts.human]
+    return rows if len(begins) < turns else rows[begins[-turns] :]
+
+
+def _check_counts(keep_recent: int, max_messages: int | None) -> None:
+    """Raise InvalidSetting for a limit below what is to be kept."""
+    if max_messages is not None and max_messages < keep_recent:
+        raise InvalidSetting(
+            f"max_messages: expected an int from keep_recent ({keep_recent}), found {max_messages}"
+        )
+
+
+def _at_most(max_messages: int | None, state: PolicyState) -> int | None:
+    """The most messages that may stay: half of ``max_messages``; None where it is no trigger."""
+    if state.trigger != "max_messages" or max_messages is None:
+        return None
+    # Only half of the limit, because with more the next message would exceed it again.
+    return max(1, max_messages // 2)
+
+
+def _merge_duplicates(
+    messages: Sequence[MessageRef], decided: Decisions, staying: frozenset[int]
+) -> None:
+    seen: set[bytes] = set()
+    for ref in reversed(messages):
+        facts = ref.facts
+        stays = decided[ref.number][0] in ("kept", "shortened")
+        with_tools = facts.calls or facts.results or facts.kind in ("result", "system")
+        # Items of one Responses answer belong to a round even where they hold no call.
+        if not stays or with_tools or facts.dialect == "responses" or ref.number in staying:
+            continue
+        if not facts.prose:
+            continue
+        if facts.mark in seen:
+            decided[ref.number] = ("merged", "duplicate")
+        seen.add(facts.mark)
+
+
+# -- the best rounds -----------------------------------------------------------------------------
 
 HUMAN: Final = 1.0
 ANSWER: Final = 0.7
@@ -49,8 +163,10 @@ DIGITS: Final = 4
 
 
 class Importance(msgspec.Struct, frozen=True):
-    """Settings of the importance policy.
+    """Keep the rounds with the best scores that fit the target, in conversation order.
 
+    A round's score is the best of its members', because it stands or falls as one; the scores are
+    recorded with the plan.
     The three weights, from 0 to 1, are the shares of recency, importance and size in a score.
     ``keep_recent`` rows at the end of the conversation stay whatever their score. ``scorer`` is
     ``builtin`` (importance by author) or ``model`` (the scorer that the session was given).
@@ -83,8 +199,7 @@ class Importance(msgspec.Struct, frozen=True):
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal | Ask:
         """Dispositions of every visible message, or a question for scores; insertions stay."""
-        working_set = WorkingSet(visible, kept_whole(visible))
-        working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        working_set = begin_reduction(visible, budget)
         if working_set.total <= budget.target:
             return Proposal(
                 working_set.decided, working_set.limits, kept_insertions=tuple(visible.insertions)

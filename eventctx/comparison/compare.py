@@ -92,7 +92,7 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedSession(msgspec.Struct, frozen=True):
-    """A session of a comparison; ``left_out`` messages behind its first compaction are not used."""
+    """A session of a comparison; ``left_out`` messages after its first compaction are not used."""
 
     session: str
     messages: int
@@ -161,7 +161,7 @@ class RunOver(NamedTuple):
         return [(getattr(one, numerator), getattr(one, denominator)) for one in self.figures]
 
     def curve(self, share: str, prices: Prices = PRICES) -> statistics.Curve:
-        """A share of ``SHARES`` beside the cost, for a comparison at equal cost."""
+        """A share of ``SHARES`` with the cost, for a comparison at equal cost."""
         costs = [one.cost(prices) for one in self.figures]
         return statistics.Curve(self.parts(*SHARES[share]), costs)
 

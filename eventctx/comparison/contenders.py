@@ -155,7 +155,7 @@ HINDSIGHT: Final = "hindsight"
 ON_REQUEST: Final = ("recency", "random")
 
 SESSION_SETTINGS: Final = ("target_usage", "compact_threshold")
-"""Settings of a session that stand beside a policy's own."""
+"""Settings of a session that are given with a policy's own."""
 
 _SETTING: Final = re.compile(r":(?=[a-z_]+=)")
 _BUDGET: Final = re.compile(r"([0-9][0-9_]*|[0-9]+\.[0-9]+)([kKmM]?)")
@@ -178,7 +178,7 @@ def contenders(
 ) -> list[Contender]:
     """The policies to compare; without any, all that need no function of the user's.
 
-    A policy is an object, or a text: its name, and settings of it or of the session behind colons
+    A policy is an object, or a text: its name, and settings of it or of the session after colons
     (``ladder:target_usage=0.3``). Raises InvalidSetting for one that is unknown or is there twice,
     and for one that needs a function which is not given.
     """
@@ -232,7 +232,7 @@ def _budget(given: int | str) -> int:
 
 
 def name_and_settings(label: str) -> tuple[str, list[str]]:
-    """A policy's name and its settings (``KEY=VALUE``), as they stand in a text."""
+    """A policy's name and its settings (``KEY=VALUE``), read from a text."""
     name, *settings = _SETTING.split(label.strip())
     return name, settings
 

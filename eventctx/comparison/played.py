@@ -134,7 +134,7 @@ class AskedInRun(NamedTuple):
 
 
 def stand_in(asked: AskedInRun) -> Answer:
-    """The answer where there is nobody to ask: a summary that says so, one half, no memory."""
+    """The answer where no one can be asked: a summary that says so, one half, no memory."""
     question = asked.question
     if isinstance(question, AskSummary):
         text = f"(a summary of {len(question.numbers)} messages will stand here)"

@@ -64,7 +64,7 @@ class Recording:
 
     A message's place is its number in a run; ``number_of(place)`` is its number in the session,
     which differs where a host replaced messages. Message ``n`` is body 0 of the record at position
-    ``n``; what a run records lies behind.
+    ``n``; a run's own records come after them.
     """
 
     def __init__(

@@ -199,7 +199,7 @@ class _Run:
         results = self._recording.facts[number].results
         abandoned = self._view.layout.abandoned
         if results and abandoned and not abandoned.keys().isdisjoint(results):
-            # A late result invalidates the thinking behind its place; the record says whose.
+            # A late result invalidates the thinking after its place; the record says whose.
             generation = generation_of(self._view.calibration.model)
             unbound = planned.stripped_by(self._view.layout, view.layout, generation)
             record = record_of(events.MessageAdded(unbound=unbound), number, record.bodies)

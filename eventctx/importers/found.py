@@ -19,7 +19,7 @@ ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
 
 SUBAGENTS: Final = "subagents"
-"""The folder beside a Claude Code session, in a folder of its name, that holds its subagents'."""
+"""The folder of subagents' files, in a folder with the name of a Claude Code session."""
 
 _IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
 

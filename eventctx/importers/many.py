@@ -227,7 +227,7 @@ def _own_name(path: Path) -> str | None:
 
 
 def _with_folders(path: Path, own: str) -> Iterator[str]:
-    """The name behind that of a folder, then behind those of two, …; a folder called so says
+    """The name after that of a folder, then after those of two, …; a folder of this name says
     nothing."""
     name = own
     for folder in path.resolve().parents:

@@ -1,7 +1,7 @@
 """Events of a Codex rollout: messages that only they hold, and the turns that they take back.
 
 ``user_message`` and ``agent_message`` are written for the user interface. As a rule a
-``response_item`` says the same, in front of the event or behind it; some rollouts have the events
+``response_item`` says the same, before the event or after it; some rollouts have the events
 alone. So an event waits until a line shows that no item follows, and only then is a message.
 """
 
@@ -60,7 +60,7 @@ class EventMessages:
 
     @property
     def answered(self) -> bool:
-        """Whether a message of the model waits. The count of its call comes behind its items."""
+        """Whether a message of the model waits. The count of its call comes after its items."""
         return any(one.role == "assistant" for one in self._waiting)
 
     def event(self, line: int, time: int | None, kind: str, payload: Any) -> None:

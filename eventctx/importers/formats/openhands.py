@@ -1,7 +1,7 @@
 """OpenHands' events (version 1 of its SDK; each names its ``kind``), in three wrappings.
 
 The wrappings are a folder with a file per event, a JSON list (also as ``history`` of an object),
-and JSONL. The part of an event that is not in its message is kept beside it; an event that becomes
+and JSONL. The part of an event that is not in its message is kept, too; an event that becomes
 no message is kept whole. The calls of one answer are consecutive events with one
 ``llm_response_id``. They are written one by one, so the last answer waits for the next event.
 """

@@ -251,7 +251,7 @@ class Recorder:
         self.requests.remember(item)
 
     def _scale(self, view: ViewState, beside: int) -> Scale:
-        """The scale of the next request; with what is sent again behind the first compaction."""
+        """The scale of the next request; with what is sent again after the first compaction."""
         scale = calibration.scale(view.calibration, beside)
         known = len(self._compactions) != 1 or any(
             one.position > self._compactions[0] for one in view.calibration.readings

@@ -41,7 +41,7 @@ class Exchange(NamedTuple):
     """A request and its response. ``number`` counts the file's exchanges from 1.
 
     ``sent`` and ``answered`` are the bodies: a JSON value, a text, or None. ``rest`` is what was
-    recorded beside the bodies, without credentials. ``time`` is when the response came, ``began``
+    recorded with the bodies, without credentials. ``time`` is when the response came, ``began``
     when the request was sent.
     """
 

@@ -108,14 +108,14 @@ class GrowingLines:
                     yield PAUSE
                     if self._resumed:
                         continue
-                # The lines end here: nobody goes on, or the last line is whole without its end.
-                # The next import reads it again, with what was written behind it.
+                # The lines end here: reading stops, or the last line is whole without its end.
+                # The next import reads it again, with what was written after it.
                 if data:
                     yield from lines_of(number, data)
                 return
 
     def resume(self) -> None:
-        """Let the lines go on behind the last ``PAUSE``."""
+        """Let the lines go on after the last ``PAUSE``."""
         self._resumed = True
 
     def is_same(self) -> bool:
@@ -133,7 +133,7 @@ class GrowingLines:
         return same and self._bytes_before(self._place) == self._before
 
     def _bytes_before(self, place: int) -> bytes:
-        """The last bytes before a place, at which the file stands afterwards."""
+        """The last bytes before a place; the file is at that place afterwards."""
         if self._file is None:
             return b""
         start = max(0, place - _REMEMBERED)

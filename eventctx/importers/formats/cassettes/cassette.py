@@ -3,7 +3,7 @@
 Requests to Anthropic's messages, OpenAI's chat completions and the Responses API are read, of any
 host that speaks them. Requests that continue each other are one session (``conversation.py``); a
 file with several conversations becomes several sessions, named by the file and, from the second
-one, a number. Other requests are kept beside the conversation.
+one, a number. Other requests are kept as raw parts.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class RecordedConversation:
         self._compacted = []
 
     def _rewrite(self, line: int, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a conversation that was written anew; return what is new behind that."""
+        """Take a conversation that was written anew; return what is new after that."""
         first = self._rows[0]
         if sent and rows.is_system(first.message) and rows.is_system(sent[0]):
             # A prompt that changed by the way is no part of what was compacted.
@@ -254,7 +254,7 @@ class RecordedConversation:
         self.items.append(Branched(line, None, tuple(order)))
 
     def _hidden(self) -> dict[int, list[int]]:
-        """The places that are not shown, by the one behind them that is; -1 is the end."""
+        """The places that are not shown, by the shown one after them; -1 is the end."""
         shown = {row.place for row in self._rows}
         found: dict[int, list[int]] = {}
         before: list[int] = []

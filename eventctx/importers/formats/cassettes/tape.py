@@ -5,7 +5,7 @@ the answer's, both as JSON or, where that was streamed, as text. A request repea
 before it, so it refers to that one (``as_written``). Headers that name the session, the agent and
 the turn are kept, and no others: no key is ever written.
 
-A program makes calls beside its conversation, such as for a title. Those become sessions of their
+A program makes calls outside its conversation, such as for a title. Those become sessions of their
 own. A request with the conversation's tools that does not continue it was written anew by the
 program: that is a compaction.
 """
@@ -68,13 +68,13 @@ def as_written(history: RequestHistory, line: int, sent: object) -> object:
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of the conversation; what a program asked beside it is in ``others``."""
+    """The items of the conversation; what a program asked outside it is in ``others``."""
     reader = _Reader()
     return parse_rows(lines, decode, reader.main_items, ())
 
 
 def others(path: Path) -> list[Parser]:
-    """A parser for each conversation that a program had beside the main one."""
+    """A parser for each conversation that a program had besides the main one."""
     reader = _Reader()
     for _ in parse_rows(read_lines(path), decode, reader.main_items, ()):
         pass

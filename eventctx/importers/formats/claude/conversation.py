@@ -58,7 +58,7 @@ from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import interrupts
 
 RESENT: Final = 10_000
-"""Tokens that the program sends beside the summary of its first compaction, and does not write to
+"""Tokens that the program sends with the summary of its first compaction, and does not write to
 the file: files that were read last (five at most), and reminders. Fitted on recorded sessions, see
 docs/explanation/tokens.md; later compactions are judged by the first."""
 
@@ -207,7 +207,7 @@ class ClaudeConversation:
         return (Raw(line, f"attachment/{kind}", data, understood=kind is not None),)
 
     def _delivered(self, line: int) -> Iterator[Item]:
-        """The queued messages that the model sees from here on, behind what was open."""
+        """The queued messages that the model sees from here on, after what was open."""
         for one in self.queue.taken():
             yield MessageItem(line, one.time, one.message, by_harness=one.by_harness)
 

@@ -518,7 +518,7 @@ class Reader:
         runs that are done, and with all of them. Raises InvalidSetting and StreamNotFound.
         """
         from eventctx.comparison.compare import compare
-        from eventctx.comparison.stored import recordings_of
+        from eventctx.comparison.recording import recordings_of
 
         if isinstance(sessions, str):
             raise InvalidSetting(

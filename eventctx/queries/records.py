@@ -10,10 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.log.codec import stored_harness_bodies
+from eventctx.log.codec import stored_harness_bodies, unpacked
 from eventctx.log.integrity import damaged, sound_bodies
 from eventctx.log.naming import iso, message_name, position_name
-from eventctx.log.raw_parts import unpacked
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_bodies, decode_json

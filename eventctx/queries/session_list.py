@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from eventctx.errors import DecodeError, LogCorrupted, StreamNotFound
+from eventctx.log.codec import unpacked
 from eventctx.log.naming import iso
 from eventctx.log.private_files import whole_file
-from eventctx.log.raw_parts import unpacked
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.extracts import words_of_person

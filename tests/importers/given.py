@@ -20,8 +20,7 @@ from eventctx.importers.source.items import (
     Raw,
     never,
 )
-from eventctx.log.codec import decode_event
-from eventctx.log.raw_parts import raw_of
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.session.context import Context

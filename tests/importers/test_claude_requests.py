@@ -14,8 +14,7 @@ import eventctx
 from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log import wire
-from eventctx.log.codec import decode_event
-from eventctx.log.raw_parts import raw_of
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.wire import WireForm
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at

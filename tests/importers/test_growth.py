@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from eventctx.errors import SourceChanged, TranscriptError
 from eventctx.importers.load import import_file
-from eventctx.log.codec import encode_event
+from eventctx.log.codec import encode_event, raw_of
 from eventctx.log.events import Erased, MessageAdded, Pinned
 from eventctx.log.ids import derive_trace_id
-from eventctx.log.raw_parts import raw_of
 from eventctx.log.record import Draft, Record, make_body
 from eventctx.log.store import Address
 from eventctx.messages.facts import encode_facts

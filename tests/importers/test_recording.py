@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.importers.formats.claude.conversation import RESENT
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.events import CATALOGUE
-from eventctx.log.raw_parts import raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view

@@ -7,11 +7,10 @@ from typing import Any, Final
 from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, plural, size
 from eventctx.errors import DecodeError
-from eventctx.log.codec import Unknown
+from eventctx.log.codec import Unknown, unpacked
 from eventctx.log.events import CATALOGUE, known_as
 from eventctx.log.naming import position_name
 from eventctx.log.plan import Plan
-from eventctx.log.raw_parts import unpacked
 from eventctx.log.record import Body, Record
 from eventctx.messages.facts import Facts
 from eventctx.projections.figures import CompactionFigures, Figures

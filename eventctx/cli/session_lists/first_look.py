@@ -15,7 +15,7 @@ from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress
 from eventctx.cli.session_lists.table import age, show_sessions
 from eventctx.importers.detect import passed_over
-from eventctx.importers.formats.table import known_folders
+from eventctx.importers.format_table import known_folders
 from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.many import import_paths

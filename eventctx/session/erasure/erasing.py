@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting, StreamNotFound
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.codec import decode_event, encode_event, raw_of
 from eventctx.log.events import (
     Erased,
     PostCompact,
@@ -24,7 +24,6 @@ from eventctx.log.events import (
     ToolPost,
 )
 from eventctx.log.plan import Insertion
-from eventctx.log.raw_parts import raw_of
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body, message_digest, sent_digest

@@ -8,7 +8,8 @@ the summary with what was not understood (``one_session.py``).
 
 A new format is:
 
-1. a module here with ``parse`` and the marks that tell its lines or documents from all others;
+1. a module in ``formats`` with ``parse`` and the marks that tell its lines or documents from all
+   others;
 2. a row in ``FORMATS``, with the folder where its program keeps sessions, if there is one;
 3. a row in docs/reference/import-formats.md and docs/how-to/import-and-audit-a-session.md.
 

@@ -18,7 +18,7 @@ from agents import (
 )
 from agents.items import TResponseInputItem
 
-from eventctx.adapters.kit.failures import tool_failed
+from eventctx.adapters.kit.host_run import tool_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.openai_agents.failures import fail_run
 from eventctx.adapters.openai_agents.nested import NestedRuns

@@ -26,7 +26,7 @@ REPORT := --timeout=900 --durations=40
 # Tests start many programs; without compiled files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast faults check bench profile scale examples docs install constraints clean \
+.PHONY: demo test test-fast faults check bench examples docs install constraints clean \
 	constraints-file python newest
 
 # The package alone: seconds.
@@ -100,14 +100,6 @@ bench: $(VENV)/.bench $(VENV)/peers/google-adk/.installed $(VENV)/peers/openhand
 	EVENTCTX_OPENHANDS_PYTHON=$${EVENTCTX_OPENHANDS_PYTHON:-$(VENV)/peers/openhands/bin/python} \
 	EVENTCTX_PYDANTIC_AI_PYTHON=$${EVENTCTX_PYDANTIC_AI_PYTHON:-$(VENV)/peers/pydantic-ai/bin/python} \
 	$(BIN)/python -m tests.benchmarks
-
-# The tables and pictures of docs/explanation/performance.md: about a minute.
-profile: $(VENV)/.bench
-	$(BIN)/python -m tests.benchmarks.profile
-
-# The figures and the tables of docs/explanation/scale.md: about ten minutes.
-scale: $(VENV)/.bench
-	$(BIN)/python -m tests.benchmarks.scale
 
 # The page of every adapter in a fresh environment with its extra alone: minutes.
 examples: $(VENV)/.dev

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks import comparing, machine, report
-from tests.benchmarks.blocks import filled
-from tests.benchmarks.growing import by_length
-from tests.benchmarks.page import kept, plots, tables
-from tests.benchmarks.page.__main__ import PAGES
 from tests.benchmarks.peers import compared
 from tests.benchmarks.place import Place
-from tests.benchmarks.profile import flame, stacks
-from tests.benchmarks.profile import page as profile_page
-from tests.benchmarks.profile.work import ADD, COMPACTING, PLAIN, Spent
 from tests.benchmarks.repeats import combined
 from tests.benchmarks.report import Run
 from tests.benchmarks.rows import Row, of_processor
@@ -169,117 +161,6 @@ def test_a_difference_of_two_negative_figures_is_a_change_too(tmp_path: Path) ->
     assert change.shift.beyond_noise == "yes"
 
 
-# -- the page of results ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_pages_of_results_show_the_run_that_is_kept(page: Path) -> None:
-    shown = page.read_text("utf-8")
-    assert filled(shown, "bench", tables.made(report.read(kept.PATH))) == shown, (
-        "run `python -m tests.benchmarks.page`"
-    )
-
-
-def test_every_figure_that_a_user_pays_for_is_in_the_run() -> None:
-    shown = tables.made(report.read(kept.PATH))["short"]
-    assert [words for *_, words in tables.SHORT if f"| {words} |" not in shown] == []
-
-
-def test_the_pictures_of_results_show_the_run_that_is_kept() -> None:
-    for name, picture in plots.made(report.read(kept.PATH)).items():
-        assert (plots.FOLDER / name).read_text("utf-8") == picture, name
-
-
-def test_a_run_is_kept_with_four_digits_and_nothing_that_is_empty(tmp_path: Path) -> None:
-    run = _written(tmp_path, _runs(1.234567, 2.345678, 3.456789, floor=2.0))
-    path = tmp_path / "kept.json"
-    path.write_text(kept.text(run), "utf-8")
-    assert "null" not in kept.text(run)
-    again = report.read(path)
-    assert kept.text(again) == kept.text(run)
-    assert [one.value for one in again.rows[0].samples] == [1.235, 2.346, 3.457]
-
-
-def test_only_what_stands_between_marks_is_written_anew() -> None:
-    text = "before\n<!-- bench: run -->\nold\n<!-- /bench -->\nafter\n"
-    assert filled(text, "bench", {"run": "new\n"}) == text.replace("old", "new")
-    with pytest.raises(KeyError, match="run"):
-        filled(text, "bench", {})
-
-
-def test_the_table_shows_the_median_and_the_spread_of_the_repeats(tmp_path: Path) -> None:
-    results = tables.made(_written(tmp_path, _runs(1.0, 3.0, 2.0, floor=4.0)))["results"]
-    assert "| n | 2 µs (1 to 3) |  | : 4 µs | 0.50 |  |  |" in results
-
-
-# -- the profile -----------------------------------------------------------------------------------
-
-SEEN = f"""\
-thread (1): MainThread;run (/usr/lib/python3.11/asyncio/runners.py:160);Worker.{ADD} (work.py:90);\
-Transcript.add ({stacks.ROOT}/eventctx/session/transcript.py:40) 30
-thread (1): MainThread;run (/usr/lib/python3.11/asyncio/runners.py:160);Worker.{ADD} (work.py:90);\
-read_facts ({stacks.ROOT}/eventctx/messages/facts_reader.py:9);\
-loads ({stacks.ROOT}/.venv/lib/python3.11/site-packages/j/x.py:1) 10
-thread (1): MainThread;run (/usr/lib/python3.11/asyncio/runners.py:160) 500
-thread (2): eventctx-writer a file.db;Thread.run (/usr/lib/python3.11/threading.py:1);\
-Log.commit ({stacks.ROOT}/eventctx/stores/sqlite_log.py:81) 7
-thread (2): eventctx-writer a file.db;Mailbox.take ({stacks.ROOT}/eventctx/stores/mailbox.py:1) 900
-thread (3) 5
-""".replace("\\\n", "")
-SPENT = {
-    ADD: Spent(own=0.004, loop=0.001, others=0.002, count=10),
-    PLAIN: Spent(own=0.0, loop=0.001, others=0.001, count=1),
-    COMPACTING: Spent(own=0.0, loop=0.001, others=0.001, count=1),
-}
-
-
-def test_clocks_say_how_long_a_step_takes_and_samples_where() -> None:
-    found = {stack[-1].function: micro for stack, micro in stacks.by_step(SEEN, SPENT)[ADD].items()}
-    assert found == pytest.approx(
-        {"Transcript.add": 300, "loads": 100, stacks.ASYNCIO.function: 100, "Log.commit": 200}
-    )
-
-
-def test_what_a_function_calls_in_a_library_is_its_own_time() -> None:
-    found = stacks.by_step(SEEN, SPENT)[ADD]
-    rooms = {stacks.room(stacks.home(stack)) for stack in found}
-    assert rooms == {"session/", "messages/", "stores/", "asyncio"}
-    assert any(stack[-1].file == "j/x.py" for stack in found)
-
-
-def test_the_flame_graph_draws_a_function_as_wide_as_its_time() -> None:
-    drawn = flame.drawn(stacks.by_step(SEEN, SPENT)[ADD], "a message")
-    widths = {
-        title.partition(" ")[0]: float(width)
-        for width, title in re.findall(r"width='([\d.]+)'[^>]*><title>([^<]+)", drawn)
-    }
-    assert widths["Transcript.add"] == pytest.approx(3 * widths["read_facts"], rel=0.01)
-    assert widths["a"] == pytest.approx(flame.WIDTH - 8, abs=1)
-
-
-def test_the_profile_page_has_a_block_for_each_table() -> None:
-    made = profile_page.blocks(stacks.by_step(SEEN, SPENT), SPENT)
-    text = profile_page.PAGE.read_text("utf-8")
-    assert set(re.findall(r"<!-- profile: ([a-z]+) -->", text)) == set(made)
-    assert "| `session/transcript.py` | loop | 300 µs | 43% | `Transcript.add` |" in made["add"]
-
-
-def test_the_pictures_draw_each_neighbour_and_each_length() -> None:
-    rows = [
-        Row(figure="peers", name="eventctx: append at 1,000", value=2.0, unit="ms"),
-        Row(figure="peers", name="another: append at 1,000", value=20.0, unit="ms"),
-        Row(figure="by length", name="a request: 1,000 messages", value=500.0, unit="µs"),
-        Row(figure="by length", name="a request: 10,000 messages", value=600.0, unit="µs"),
-    ]
-    made = plots.made(Run(at="", quick=True, machine={}, rows=rows))
-    assert "another: 20 ms" in made["bench-peers.svg"]
-    assert "a request, 10,000 messages: 600 µs" in made["bench-growth.svg"]
-    assert (
-        "not measured"
-        in plots.made(Run(at="", quick=True, machine={}, rows=[]))["bench-growth.svg"]
-    )
-
-
 async def test_a_neighbour_takes_steps_in_a_process_of_its_own(tmp_path: Path) -> None:
     with Place(tmp_path, quick=True) as place:
         async with compared.started(place, compared.OURS, length=10) as process:
@@ -295,13 +176,6 @@ async def test_a_neighbour_that_cannot_be_imported_is_missing_with_the_reason(
     with Place(tmp_path, quick=True) as place:
         async with compared.started(place, nobody, length=10) as process:
             assert "nobody" in process.missing
-
-
-def test_growth_is_flat_logarithmic_or_has_a_reason() -> None:
-    assert by_length.growth(1.2, bound=3.0, step=by_length.ADD) == "flat"
-    assert by_length.growth(2.9, bound=3.0, step=by_length.ADD) == "logarithmic"
-    assert by_length.growth(900.0, bound=3.0, step=by_length.COMMON).startswith("every message")
-    assert "not explained" in by_length.growth(900.0, bound=3.0, step=by_length.ADD)
 
 
 @pytest.mark.parametrize("found", [None, b"", b'{"rows": [', b"[]", b'{"rows": 5}'])

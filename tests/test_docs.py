@@ -27,17 +27,16 @@ from click.testing import CliRunner
 import eventctx
 from eventctx import errors
 from eventctx.cli.main import cli
-from eventctx.log import events, plan
+from eventctx.log import events
 from eventctx.log.events import CATALOGUE, EventType
 from eventctx.policies import named
+from eventctx.projections import presence
 from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.projections.view.sendable.sending import RULES as SENDING_RULES
 from eventctx.session import settings
 from eventctx.session.settings import Settings
 from eventctx.testing.strict_provider import RULES
 from tests import examples
-from tests.benchmarks.page import plots
-from tests.benchmarks.profile import page as profiled
 from tests.browser import jaeger_pictures, pictures
 from tests.pages import Reader, blocks_of
 from tests.scripted_apis import answering
@@ -48,7 +47,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 AT_THE_ROOT = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
-PAGES = [*AT_THE_ROOT, ROOT / "tests" / "benchmarks" / "FIGURES.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [*AT_THE_ROOT, *sorted(DOCS.rglob("*.md"))]
 
 NOT_IN_DEV = frozenset(("claude-agent-sdk", "google-adk", "strands"))
 """Extras whose blocks run in an environment of their own alone (``make examples``)."""
@@ -124,7 +123,6 @@ def test_every_picture_is_made_by_a_script_and_says_what_it_shows() -> None:
         assert picture.stat().st_size <= pictures.MOST_BYTES, picture.name
     made = {pictures.FOLDER / one.file for one in pictures.PICTURES}
     made |= {jaeger_pictures.FOLDER / name for name in jaeger_pictures.FILES}
-    made |= {plots.FOLDER / name for name in (*plots.PICTURES, *profiled.PICTURES)}
     assert {picture for *_, picture in shown} == made == set(pictures.FOLDER.iterdir())
 
 
@@ -379,7 +377,7 @@ def test_every_reason_code_is_in_the_policy_reference() -> None:
     text = (REFERENCE / "policies.md").read_text(encoding="utf-8")
     table = text.partition("\n## Reason codes\n")[2]
     rows = re.findall(r"^- `(\w+)`: (.+)$", table, flags=re.MULTILINE)
-    assert dict(rows) == plan.REASONS
+    assert dict(rows) == presence.REASONS
 
 
 def test_every_policy_can_be_chosen() -> None:

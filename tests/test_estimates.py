@@ -13,12 +13,12 @@ from statistics import median
 import pytest
 
 from eventctx.messages.tokens import FAMILIES
-from tests.benchmarks.tokens import sessions_folder
+from tests.browser.stores import recorded_folder
 from tests.estimates.errors import behind_compactions, growth, next_requests
 from tests.estimates.fitting import fitted
 from tests.estimates.recorded import Session, Step, Sums, sessions_in, share_of
 
-FOLDER = sessions_folder()
+FOLDER = recorded_folder()
 
 recorded_only = pytest.mark.skipif(FOLDER is None, reason="the recorded sessions are not here")
 

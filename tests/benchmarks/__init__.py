@@ -1,1 +1,1 @@
-"""The benchmark: ``python -m tests.benchmarks``. What it measures: FIGURES.md."""
+"""The benchmark, ``python -m tests.benchmarks``; docs/reference/benchmarks.md has its modules."""

@@ -18,37 +18,20 @@ from tests.benchmarks.rows import Row, missing
 
 MODULES = (
     "machine",
-    "one_append",
-    "many_sessions",
-    "growth",
-    "growing.by_length",
-    "growing.many_open",
-    "opening",
-    "preparing",
-    "compacting",
-    "replaying",
-    "peers.compared",
-    "disk",
-    "importing",
-    "observing",
-    "hosting",
-    "adapting",
-    "relaying",
-    "whole_transcript",
-    "cycle",
-    "turn_blocks",
     "starting",
-    "tokens",
-    "evidence",
+    "opening",
+    "one_append",
+    "cycle",
     "questions",
-    "inspecting",
+    "importing",
+    "disk",
+    "peers.compared",
     "servers.postgres",
     "servers.jetstream",
-    "servers.turns",
 )
 GROUPS = {
     group: [name for name in MODULES if name.startswith(f"{group}.")]
-    for group in ("growing", "peers", "servers")
+    for group in ("peers", "servers")
 }
 """Names that stand for several modules."""
 

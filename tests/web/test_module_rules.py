@@ -26,6 +26,20 @@ _TOP_NAME = re.compile(
     re.MULTILINE,
 )
 
+FLOORS: tuple[frozenset[str], ...] = (
+    # A folder imports the folders above its line in this table; those of one line do not know each
+    # other. The last line has the entries: modules that a page or a worker begins with.
+    frozenset({"core"}),
+    frozenset({"timeline"}),
+    frozenset({"source", "parts"}),
+    frozenset({"charts"}),
+    frozenset({"panes"}),
+    frozenset({"search"}),
+    frozenset({"compare", "lost", "integrity"}),
+    frozenset({"screens"}),
+    frozenset({""}),
+)
+
 FORBIDDEN = {
     "HTML from a text": r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\.srcdoc\b"
     r"|setHTML|parseFromString|createContextualFragment|createHTMLDocument",
@@ -51,8 +65,8 @@ def top_names(code: str) -> list[str]:
 
 
 def test_the_reader_of_modules_sees_them() -> None:
-    assert {"main.js", "signals.js", "parts/virtual-list.js"} <= set(MODULES)
-    assert {"signal", "computed", "effect", "batch"} <= set(top_names(code_of("signals.js")))
+    assert {"main.js", "core/signals.js", "parts/virtual-list.js"} <= set(MODULES)
+    assert {"signal", "computed", "effect", "batch"} <= set(top_names(code_of("core/signals.js")))
     assert top_names("const { a, b: c } = x;\nconst [d] = y;\n  let inner;\nlet e;") == [
         "a",
         "c",
@@ -83,6 +97,19 @@ def test_imports_have_one_form_and_reach_a_module(module: str) -> None:
         given = set(top_names(code_of(reached)))
         asked = {name.strip() for name in names.split(",") if name.strip()}
         assert asked <= given, f"{module} imports what {reached} does not have"
+
+
+def test_a_folder_of_the_page_imports_lower_floors_only() -> None:
+    floor = {folder: number for number, folders in enumerate(FLOORS) for folder in folders}
+    wrong = []
+    for module in MODULES:
+        for _, target in _IMPORT.findall(code_of(module)):
+            here = posixpath.dirname(module)
+            reached = posixpath.normpath(posixpath.join(here, target))
+            there = posixpath.dirname(reached)
+            if here != there and floor[there] >= floor[here]:
+                wrong.append(f"{module} -> {reached}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize("what", FORBIDDEN)

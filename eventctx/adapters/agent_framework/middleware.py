@@ -33,7 +33,7 @@ from eventctx.adapters.agent_framework.runs import (
     watched,
     within,
 )
-from eventctx.adapters.kit.host_run import Step, ToolEnd
+from eventctx.adapters.kit.host_run import RunStep, ToolEnd
 
 Next = Callable[[], Awaitable[None]]
 
@@ -63,7 +63,7 @@ class AgentRuns(AgentMiddleware):
             else:
                 turn.ends_with(result)
 
-    def _turn(self, run: AgentRun) -> Step[None, Any]:
+    def _turn(self, run: AgentRun) -> RunStep[None, Any]:
         caller, engine = CALLER.get(), self._conversations.given.engine
 
         async def begin(found: Conversation) -> None:

@@ -17,7 +17,7 @@ from agent_framework import HistoryProvider, ResponseStream
 
 from eventctx.adapters.agent_framework.conversation import Conversation
 from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
-from eventctx.adapters.kit.host_run import HostRun, Step
+from eventctx.adapters.kit.host_run import HostRun, RunStep
 from eventctx.adapters.kit.nested import nested_session_id
 from eventctx.errors import InvalidSetting
 
@@ -86,7 +86,7 @@ def within(run: AgentRun | None, caller: Caller | None = None) -> Iterator[None]
 
 
 def watched(
-    stream: ResponseStream[Any, T], step: Step[Any, Any], run: AgentRun | None
+    stream: ResponseStream[Any, T], step: RunStep[Any, Any], run: AgentRun | None
 ) -> ResponseStream[Any, T]:
     """The same stream. Its end is that of ``step``, before its reader sees it.
 

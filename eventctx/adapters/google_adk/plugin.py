@@ -29,7 +29,7 @@ from eventctx.adapters.google_adk.rows import (
     tool_definitions,
 )
 from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
-from eventctx.adapters.kit.host_run import HostRun, Step, ToolEnd, call_failed, turn_failed
+from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd, call_failed, turn_failed
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import (
     ToolAround,
@@ -39,7 +39,7 @@ from eventctx.adapters.kit.nested import (
     tool_left,
 )
 from eventctx.engine import Engine
-from eventctx.log.usage import Usage
+from eventctx.log.usage import GEMINI, read_usage
 from eventctx.session.context import Context
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         self._session_name = session_name
         self._given = GivenEngine(engine, "google-adk")
         self._settings = settings
-        self._open: OpenSessions[AgentSession] = OpenSessions()
+        self._open: OpenSessions[AdkSession] = OpenSessions()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
     def __deepcopy__(self, memo: object) -> EventctxPlugin:
@@ -180,10 +180,10 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
 
     # -- reports ---------------------------------------------------------------------------------
 
-    def _run(self, context: CallbackContext) -> HostRun[AgentSession]:
+    def _run(self, context: CallbackContext) -> HostRun[AdkSession]:
         return HostRun(self._given, lambda: self._session(context))
 
-    def _tool(self, tool: BaseTool, context: ToolContext) -> Step[None, ToolEnd]:
+    def _tool(self, tool: BaseTool, context: ToolContext) -> RunStep[None, ToolEnd]:
         return self._run(context).tool(tool.name, context.function_call_id)
 
     def _name(self, context: CallbackContext) -> str:
@@ -192,14 +192,14 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         session, agent = self._session_name(context.session), context.agent_name
         return session if run is None or agent == run.root else f"{session}.{agent}"
 
-    async def _session(self, context: CallbackContext) -> AgentSession:
+    async def _session(self, context: CallbackContext) -> AdkSession:
         """The session of the agent that calls, in which a turn is begun."""
         engine, name = self._given.engine, self._name(context)
         run = self._runs.get(context.invocation_id)
 
-        async def opened() -> AgentSession:
+        async def opened() -> AdkSession:
             found = await engine.session(name, **self._settings)
-            return AgentSession(found, await found.get_messages())
+            return AdkSession(found, await found.get_messages())
 
         session = await self._open.of(name, opened)
         if run is not None and name not in run.begun:
@@ -224,7 +224,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
                 await turn_failed(session.turns, error)
 
 
-class AgentSession(HostSession):
+class AdkSession(HostSession):
     """The session of one agent."""
 
     def __init__(self, context: Context, transcript: Sequence[Row]) -> None:
@@ -262,7 +262,7 @@ class AgentSession(HostSession):
         reason = response.finish_reason
         await self.turns.model_known(
             model=response.model_version,
-            usage=_usage_of(response.usage_metadata),
+            usage=read_usage(response.usage_metadata, GEMINI),
             finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
         )
         await self.turns.model_answered()
@@ -289,21 +289,3 @@ class AgentSession(HostSession):
         if self._ids.messages != (await self.context.transcript_mark()).messages:
             self._ids = CallIds(await self.messages())
         return [self._ids.named(dict(row)) for row in rows]
-
-
-def _usage_of(metadata: Any) -> Usage | None:
-    """Gemini's counts: what was thought stands beside the answer's tokens, and is output too."""
-    if metadata is None:
-        return None
-
-    def count(name: str) -> int:
-        value = getattr(metadata, name, None)
-        return value if isinstance(value, int) and value > 0 else 0
-
-    thought = count("thoughts_token_count")
-    return Usage(
-        prompt=count("prompt_token_count") + count("tool_use_prompt_token_count"),
-        output=count("candidates_token_count") + thought,
-        cache_read=count("cached_content_token_count"),
-        reasoning=thought,
-    )

@@ -9,7 +9,7 @@ from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
 from eventctx.adapters.kit.host_list import HostList, held_against, plain_identity
 from eventctx.adapters.kit.host_run import (
     HostRun,
-    Step,
+    RunStep,
     ToolEnd,
     call_failed,
     is_cancellation,
@@ -39,7 +39,7 @@ __all__ = [
     "HostRun",
     "HostSession",
     "OpenSessions",
-    "Step",
+    "RunStep",
     "ToolAround",
     "ToolEnd",
     "Usage",

@@ -59,7 +59,7 @@ class HostRun(Generic[S]):
         begin: Callable[[S], Awaitable[Begun]],
         over: Callable[[S, Result], Awaitable[None]],
         failed: Callable[[S, BaseException], Awaitable[None]] | None = None,
-    ) -> Step[Begun, Result]:
+    ) -> RunStep[Begun, Result]:
         """The run as a turn. ``begin`` and ``over`` record it; ``failed``, too, if it is given."""
         return self._step(
             begin, over, failed or (lambda host, error: turn_failed(host.turns, error))
@@ -69,7 +69,7 @@ class HostRun(Generic[S]):
         self,
         decide: Callable[[S], Awaitable[Begun]],
         answered: Callable[[S, Result], Awaitable[None]],
-    ) -> Step[Begun, Result]:
+    ) -> RunStep[Begun, Result]:
         """A model call. ``decide`` records its request and returns what to send in ``begun``.
 
         ``answered`` records the answer before its tools run, whose crash would take it along.
@@ -84,7 +84,7 @@ class HostRun(Generic[S]):
         *,
         first: Callable[[S], Awaitable[None]] | None = None,
         waits: tuple[type[BaseException], ...] = (),
-    ) -> Step[None, ToolEnd]:
+    ) -> RunStep[None, ToolEnd]:
         """A tool call, known by its id. A run in its block is nested in the call ``inside``.
 
         ``first`` is done before the call is recorded. ``waits`` are the errors of a tool that
@@ -114,8 +114,8 @@ class HostRun(Generic[S]):
         end: Callable[[S, Result], Awaitable[None]],
         fail: Callable[[S, BaseException], Awaitable[None]],
         inside: ToolAround | None = None,
-    ) -> Step[Begun, Result]:
-        return Step(
+    ) -> RunStep[Begun, Result]:
+        return RunStep(
             self._loop,
             lambda: self.do(begin),
             lambda result: self.do(lambda host: end(host, result)),
@@ -124,7 +124,7 @@ class HostRun(Generic[S]):
         )
 
 
-class Step(Generic[Begun, Result]):
+class RunStep(Generic[Begun, Result]):
     """A step of a run: ``async with``, or ``with`` in a thread where no loop runs.
 
     A host that only calls back awaits ``begin``, and then ``end`` or ``fail``, of equal steps.
@@ -150,15 +150,15 @@ class Step(Generic[Begun, Result]):
         """Set the result that is recorded when the block is left, also by an exception."""
         self._results.append(result)
 
-    async def __aenter__(self) -> Step[Begun, Result]:
+    async def __aenter__(self) -> RunStep[Begun, Result]:
         self.begun = await self.begin()
         return self._entered()
 
-    def __enter__(self) -> Step[Begun, Result]:
+    def __enter__(self) -> RunStep[Begun, Result]:
         self.begun = self._loop.wait(self.begin())
         return self._entered()
 
-    def _entered(self) -> Step[Begun, Result]:
+    def _entered(self) -> RunStep[Begun, Result]:
         if self._inside is not None:
             self._leave.enter_context(inside_tool(self._inside))
         return self

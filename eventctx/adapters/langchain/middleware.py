@@ -20,13 +20,13 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
 from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
-from eventctx.adapters.kit.host_run import HostRun, Step, ToolEnd
+from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.log.usage import LANGCHAIN, Usage, read_usage
+from eventctx.log.usage import LANGCHAIN, read_usage
 from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
 
@@ -135,7 +135,7 @@ class EventctxMiddleware(Middleware):
 
         return HostRun(self._given, lambda: self._open.of(name, opened))
 
-    def _turn(self, state: Any) -> Step[None, list[AnyMessage]]:
+    def _turn(self, state: Any) -> RunStep[None, list[AnyMessage]]:
         agent, around = agent_name(), tool_around()
 
         async def begin(thread: Thread) -> None:
@@ -144,11 +144,11 @@ class EventctxMiddleware(Middleware):
 
         return self._run(session_of(self._session)).turn(begin, Thread.over)
 
-    def _call(self, request: ModelRequest[Any]) -> Step[list[AnyMessage], list[BaseMessage]]:
+    def _call(self, request: ModelRequest[Any]) -> RunStep[list[AnyMessage], list[BaseMessage]]:
         run = self._run(session_of(self._session))
         return run.call(lambda thread: thread.decide(request), Thread.record_answer)
 
-    def _tool(self, request: ToolCallRequest) -> Step[None, ToolEnd]:
+    def _tool(self, request: ToolCallRequest) -> RunStep[None, ToolEnd]:
         name, call = session_of(self._session), request.tool_call
         return self._run(name).tool(
             call["name"],
@@ -201,7 +201,7 @@ class Thread(HostSession):
                 metadata = one.response_metadata
                 await self.turns.model_known(
                     model=metadata.get("model_name") or metadata.get("model"),
-                    usage=_usage_of(one),
+                    usage=read_usage(one.usage_metadata, LANGCHAIN),
                     finish_reason=metadata.get("finish_reason") or metadata.get("stop_reason"),
                 )
         await self.turns.model_answered()
@@ -229,12 +229,6 @@ def _model_of(model: Any) -> str | None:
         if isinstance(value, str) and value:
             return value
     return None
-
-
-def _usage_of(message: AIMessage) -> Usage | None:
-    """The usage that LangChain reports in one form for all providers."""
-    found: Any = message.usage_metadata
-    return None if found is None else read_usage(found, LANGCHAIN)
 
 
 def session_of(default: str | None) -> str:

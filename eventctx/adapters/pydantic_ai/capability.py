@@ -29,7 +29,7 @@ from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
 from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
-from eventctx.adapters.kit.host_run import HostRun, Step, ToolEnd
+from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
 from eventctx.adapters.pydantic_ai.rows import (
@@ -70,7 +70,7 @@ class Eventctx(AbstractCapability[Any]):
         self._runs = RunSessions(session)
         self._recall = recall
         self._settings = settings
-        self._open: OpenSessions[Conversation] = OpenSessions()
+        self._open: OpenSessions[ConversationSession] = OpenSessions()
 
     def __deepcopy__(self, memo: object) -> Eventctx:
         """Itself: an agent that was copied records with the same adapter."""
@@ -86,7 +86,7 @@ class Eventctx(AbstractCapability[Any]):
         Without the instructions, which the next run gives again, and the program's metadata.
         """
 
-        rows = await self._run(conversation).do(Conversation.messages)
+        rows = await self._run(conversation).do(ConversationSession.messages)
         return messages_of(rows)
 
     # -- Pydantic AI's hooks ---------------------------------------------------------------------
@@ -114,11 +114,11 @@ class Eventctx(AbstractCapability[Any]):
         """Record the run as a turn."""
         agent, around = None if ctx.agent is None else ctx.agent.name, tool_around()
 
-        async def begin(found: Conversation) -> None:
+        async def begin(found: ConversationSession) -> None:
             await begin_turn(self._given.engine, found, agent, around)
 
         with self._runs.under_way(ctx) as name:
-            async with self._run(name).turn(begin, Conversation.over) as turn:
+            async with self._run(name).turn(begin, ConversationSession.over) as turn:
                 result = await handler()
                 turn.ends_with(result.all_messages())
         return result
@@ -168,21 +168,23 @@ class Eventctx(AbstractCapability[Any]):
 
     # -- reports ---------------------------------------------------------------------------------
 
-    def _run(self, name: str) -> HostRun[Conversation]:
-        async def opened() -> Conversation:
-            return Conversation(await self._given.engine.session(name, **self._settings))
+    def _run(self, name: str) -> HostRun[ConversationSession]:
+        async def opened() -> ConversationSession:
+            return ConversationSession(await self._given.engine.session(name, **self._settings))
 
         return HostRun(self._given, lambda: self._open.of(name, opened))
 
     def _call(
         self, ctx: RunContext[Any], request: ModelRequestContext
-    ) -> Step[list[ModelMessage], ModelResponse]:
+    ) -> RunStep[list[ModelMessage], ModelResponse]:
         held = list(ctx.messages)
         run = self._run(self._runs.session_of(ctx))
-        return run.call(lambda found: found.decide(held, request), Conversation.record_answer)
+        return run.call(
+            lambda found: found.decide(held, request), ConversationSession.record_answer
+        )
 
 
-class Conversation(HostSession):
+class ConversationSession(HostSession):
     """A conversation's session, and the rows of the messages that its run holds."""
 
     def __init__(self, context: Context) -> None:

@@ -11,10 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.web.export.bundler import bundle
-from eventctx.web.export.compact import compact_script, compact_style
+from eventctx.web.export.bundler import UnreadableScript, bundle, compact_style
 from eventctx.web.export.contents import packed
-from eventctx.web.export.lexer import UnreadableScript, tokens
 
 PAGE: Final = Path(__file__).parents[1] / "page"
 
@@ -72,7 +70,7 @@ def shell() -> Shell:
     style = "".join(compact_style(_read(path)) for path in styles)
     if "</style" in style.lower():
         raise UnreadableScript("a style that ends its element")
-    loader = compact_script(tokens(_read(LOADER)))
+    loader = bundle(LOADER, _read)
     policy = (
         '<meta http-equiv="Content-Security-Policy" content="'
         f"default-src 'none'; script-src '{_hash(loader)}' '{_hash(script)}'; "

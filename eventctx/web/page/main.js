@@ -7,12 +7,12 @@ import {} from './screens/compare.js';
 import {} from './screens/search.js';
 import {} from './screens/integrity.js';
 import {} from './screens/app.js';
-import { h } from './element.js';
-import { startKeys } from './keys.js';
-import { startPlace } from './place.js';
+import { h } from './core/element.js';
+import { startKeys } from './core/keys.js';
+import { startPlace } from './core/place.js';
 import { embeddedSource } from './source/embedded.js';
 import { serverSource } from './source/server.js';
-import { startState } from './state.js';
+import { startState } from './core/state.js';
 
 // An exported file holds its timeline; a page from the server asks for it.
 const isFile = document.getElementById('timeline') !== null;

@@ -14,10 +14,9 @@ from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM, EventStore
-from tests.benchmarks.many_sessions import SESSIONS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.servers import started
+from tests.benchmarks.servers import SESSIONS, started
 from tests.benchmarks.servers.postgres import SEED, appended, records_of, seed
 from tests.benchmarks.servers.raw_jetstream import RawStream, Stored, stored_append
 from tests.benchmarks.timing import Samples, tail

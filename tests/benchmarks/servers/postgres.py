@@ -10,10 +10,9 @@ from typing import Final
 import eventctx
 from eventctx.log.record import Draft
 from eventctx.log.store import NO_STREAM, EventStore
-from tests.benchmarks.many_sessions import SESSIONS
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row, missing
-from tests.benchmarks.servers import started
+from tests.benchmarks.servers import SESSIONS, started
 from tests.benchmarks.servers.raw_postgres import RawRecords, Rows
 from tests.benchmarks.timing import Samples, tail
 from tests.benchmarks.workload import draft, drafts, message

@@ -3,10 +3,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { nameOfKey, shownKey } from '../../../eventctx/web/page/keys.js';
-import { formatPlace, parsePlace, placeAfter } from '../../../eventctx/web/page/place.js';
+import { nameOfKey, shownKey } from '../../../eventctx/web/page/core/keys.js';
+import { formatPlace, parsePlace, placeAfter } from '../../../eventctx/web/page/core/place.js';
 import { knownAs, listedSessions } from '../../../eventctx/web/page/screens/session-rows.js';
-import { batch, computed, effect, signal, untracked } from '../../../eventctx/web/page/signals.js';
+import { batch, computed, effect, signal, untracked } from '../../../eventctx/web/page/core/signals.js';
 
 test('an effect runs at once, and again after what it read changed', () => {
   const a = signal(1);

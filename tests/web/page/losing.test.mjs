@@ -9,7 +9,7 @@ import { restoreCommand } from '../../../eventctx/web/page/lost/lost-card.js';
 import { demandsOfText, markedPieces } from '../../../eventctx/web/page/lost/demands.js';
 import { lostRows } from '../../../eventctx/web/page/lost/lost-rows.js';
 import { keptInSummary, reasonText } from '../../../eventctx/web/page/lost/lost-words.js';
-import { shellQuoted } from '../../../eventctx/web/page/screens/command-line.js';
+import { shellQuoted } from '../../../eventctx/web/page/parts/command-line.js';
 import { firstRequestWith, requestsOfHits } from '../../../eventctx/web/page/search/hits-in-requests.js';
 import { hitPieces, searchTexts } from '../../../eventctx/web/page/search/text-search.js';
 import { viewDigest, MessageMarks } from '../../../eventctx/web/page/timeline/digest.js';

@@ -1,9 +1,9 @@
 /** What the search found, as ticks on the charts. */
 
-import { signal } from '../signals.js';
+import { signal } from '../core/signals.js';
 
 /**
  * Indexes of requests, ascending: where each hit stood first in view, or was added.
- * @type {import('../signals.js').Signal<readonly number[]>}
+ * @type {import('../core/signals.js').Signal<readonly number[]>}
  */
 export const hits = signal(/** @type {readonly number[]} */ ([]));

@@ -1,6 +1,6 @@
 /** The key to a chart: each pattern beside its word, and its figure where there is one. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { palette } from './palette.js';
 
 /** @typedef {{swatch: HTMLCanvasElement, draw: (context: CanvasRenderingContext2D, width: number, height: number) => void,

@@ -3,11 +3,11 @@
  * the brush that chooses the window of the river.
  */
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { countText, shortTokens } from '../parts/numbers.js';
-import { computed } from '../signals.js';
-import { cursor, marks, timeline, windowed } from '../state.js';
-import { brushPartAt, clampWindow, moveEdge, moveWindow, windowBetween, windowByKey } from './brush.js';
+import { computed } from '../core/signals.js';
+import { cursor, marks, timeline, windowed } from '../core/state.js';
+import { brushPartAt, clampWindow, moveEdge, moveWindow, windowBetween, windowByKey } from '../core/request-window.js';
 import { hits } from './hits.js';
 import { writeText } from './legend.js';
 import { overviewShape, paintOverview, paintOverviewCursor } from './overview-paint.js';
@@ -17,8 +17,8 @@ import { columnAt, columnLeft } from './scales.js';
 import { oncePerFrame } from './slices.js';
 import { freshCanvas, makeSurface } from './surface.js';
 
-/** @typedef {import('./brush.js').BrushPart} BrushPart */
-/** @typedef {import('./brush.js').RequestWindow} RequestWindow */
+/** @typedef {import('../core/request-window.js').BrushPart} BrushPart */
+/** @typedef {import('../core/request-window.js').RequestWindow} RequestWindow */
 /** @typedef {import('./overview-paint.js').OverviewShape} OverviewShape */
 /** @typedef {Exclude<BrushPart, 'new'>} HeldPart */
 
@@ -154,7 +154,7 @@ function overviewWords() {
 
 /**
  * @param {HTMLElement} box
- * @param {import('../signals.js').Computed<OverviewShape | null>} shape
+ * @param {import('../core/signals.js').Computed<OverviewShape | null>} shape
  */
 function dragBrush(box, shape) {
   /** @type {{part: BrushPart, at: number, from: RequestWindow} | null} */

@@ -5,8 +5,8 @@
  * an element that the theme may not repaint.
  */
 
-import { h } from '../element.js';
-import { computed, signal } from '../signals.js';
+import { h } from '../core/element.js';
+import { computed, signal } from '../core/signals.js';
 
 /**
  * `groups` in the order of the five groups of the screens. `forced`: the person chose the few

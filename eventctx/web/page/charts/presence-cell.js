@@ -1,10 +1,10 @@
 /** One cell of the presence map: where keys take it, what it says, what it opens. */
 
-import { go } from '../place.js';
+import { go } from '../core/place.js';
 import { countText } from '../parts/numbers.js';
 import { standingWord } from '../parts/standing.js';
-import { batch } from '../signals.js';
-import { setCursor } from '../state.js';
+import { batch } from '../core/signals.js';
+import { setCursor } from '../core/state.js';
 import { STANDINGS } from '../timeline/standing.js';
 import { cellWords } from './request-words.js';
 

@@ -1,6 +1,6 @@
 /** The key to the presence map. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { standingWord } from '../parts/standing.js';
 import { legendItem } from './legend.js';
 import { palette } from './palette.js';

@@ -1,6 +1,6 @@
 /** Keeps the rectangles of the presence map those of the window, and of the session as it grows. */
 
-import { timeline } from '../state.js';
+import { timeline } from '../core/state.js';
 import { presenceRuns } from './presence-runs.js';
 import { inSlices } from './slices.js';
 
@@ -9,8 +9,8 @@ import { inSlices } from './slices.js';
 /**
  * Makes the rectangles of the window when it or the session has changed. One that is under way comes
  * to its end first: in a session that grows without pause, it would else never.
- * @param {{window: import('../signals.js').Computed<import('./brush.js').RequestWindow>,
- *   runs: import('../signals.js').Signal<readonly PresenceRun[]>}} model
+ * @param {{window: import('../core/signals.js').Computed<import('../core/request-window.js').RequestWindow>,
+ *   runs: import('../core/signals.js').Signal<readonly PresenceRun[]>}} model
  */
 export function runsMaker({ window, runs }) {
   /** @type {import('../timeline/timeline.js').Timeline | null} */

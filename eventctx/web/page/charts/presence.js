@@ -6,11 +6,11 @@
  * the canvas stays in its place and paints the rows that are to be seen.
  */
 
-import { define, h } from '../element.js';
-import { place } from '../place.js';
-import { batch, computed, signal } from '../signals.js';
-import { cursor, timeline, windowed } from '../state.js';
-import { clampWindow, windowWith } from './brush.js';
+import { define, h } from '../core/element.js';
+import { place } from '../core/place.js';
+import { batch, computed, signal } from '../core/signals.js';
+import { cursor, timeline, windowed } from '../core/state.js';
+import { clampWindow, windowWith } from '../core/request-window.js';
 import { cliffsOf } from './cliffs.js';
 import { paintLegend, writeText } from './legend.js';
 import { palette } from './palette.js';
@@ -80,7 +80,7 @@ define('ctx-presence', (host) => {
 
 /**
  * What the map shows, and of what it follows.
- * @param {import('../signals.js').Signal<import('./surface.js').Size>} size
+ * @param {import('../core/signals.js').Signal<import('./surface.js').Size>} size
  */
 function presenceModel(size) {
   const offset = signal(0);

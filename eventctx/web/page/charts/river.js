@@ -5,11 +5,11 @@
  * step of the cursor draws the upper canvas and writes a few words.
  */
 
-import { define, h } from '../element.js';
-import { computed, signal } from '../signals.js';
-import { cursor, marks, setCursor, timeline, windowed } from '../state.js';
+import { define, h } from '../core/element.js';
+import { computed, signal } from '../core/signals.js';
+import { cursor, marks, setCursor, timeline, windowed } from '../core/state.js';
 import { shortTokens } from '../parts/numbers.js';
-import { clampWindow } from './brush.js';
+import { clampWindow } from '../core/request-window.js';
 import { cliffsOf } from './cliffs.js';
 import { hits } from './hits.js';
 import { legendItem, paintLegend, writeText } from './legend.js';
@@ -126,7 +126,7 @@ function shapeNow(size) {
 
 /**
  * Pauses show only by time; by number a busy minute is not squeezed. Hidden where no time is known.
- * @param {import('../element.js').Host} host
+ * @param {import('../core/element.js').Host} host
  */
 function timeButton(host) {
   const button = h('button', {
@@ -146,7 +146,7 @@ function timeButton(host) {
 /**
  * Makes the numbers of the window, a slice at a time.
  * @param {RiverRows | null} rows
- * @param {import('../signals.js').Signal<number>} ready ticks when all are there
+ * @param {import('../core/signals.js').Signal<number>} ready ticks when all are there
  */
 function fillRows(rows, ready) {
   if (rows === null) return undefined;

@@ -3,14 +3,14 @@
  * cursor draws the upper one alone.
  */
 
-import { h } from '../element.js';
-import { signal } from '../signals.js';
+import { h } from '../core/element.js';
+import { signal } from '../core/signals.js';
 import { palette } from './palette.js';
 
 /**
  * @typedef {{width: number, height: number}} Size in CSS pixels
  * @typedef {{box: HTMLElement, chart: CanvasRenderingContext2D, over: CanvasRenderingContext2D,
- *   size: import('../signals.js').Signal<Size>, end: () => void}} Surface
+ *   size: import('../core/signals.js').Signal<Size>, end: () => void}} Surface
  */
 
 /**

@@ -1,6 +1,6 @@
 /** A difference of two texts, as lines with a sign in front: never told by colour alone. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { textDiff, withoutTheSame } from './text-diff.js';

@@ -3,12 +3,12 @@
  * folded; texts are read when a row is opened.
  */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { messageLine } from '../panes/message-line.js';
 import { messageView } from '../panes/message.js';
 import { counted, countText, tokensText } from '../parts/numbers.js';
 import { firstLine } from '../parts/text.js';
-import { linkTo } from '../place.js';
+import { linkTo } from '../core/place.js';
 import { textsOfMessage } from '../search/message-texts.js';
 import { groupOf, SCREEN_GROUPS } from '../timeline/groups.js';
 import { diffView } from './diff-view.js';

@@ -1,8 +1,8 @@
 /** One side of a comparison: a field that names a request, with steps to its neighbours. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { utcText } from '../parts/numbers.js';
-import { notify } from '../state.js';
+import { notify } from '../core/state.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 

@@ -1,6 +1,6 @@
 /** The tokens of two requests by kind, side by side, with bars of one scale. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { countText, tokensText } from '../parts/numbers.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */

@@ -1,11 +1,11 @@
 /** Checks that a person starts on the integrity screen, each with its progress and its result. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { counted, countText, percentText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
-import { linkTo } from '../place.js';
-import { commandLine } from '../screens/command-line.js';
-import { messageOf, source } from '../state.js';
+import { linkTo } from '../core/place.js';
+import { commandLine } from '../parts/command-line.js';
+import { messageOf, source } from '../core/state.js';
 import { checkViews } from './view-check.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */

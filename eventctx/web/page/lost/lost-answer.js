@@ -1,9 +1,9 @@
 /** The engine's answer to `lost`: instructions, files, commands, decisions, results, by state. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { countText, counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
-import { linkTo } from '../place.js';
+import { linkTo } from '../core/place.js';
 
 /** An item of the answer, see `eventctx/queries/lost/answers.py`. @typedef {Record<string, any>} LostItem */
 

@@ -1,10 +1,10 @@
 /** One message of a person that is not in view: its text, why, since when, what stands for it. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { countText, utcText } from '../parts/numbers.js';
 import { isInView, standingMark } from '../parts/standing.js';
-import { linkTo } from '../place.js';
-import { commandLine } from '../screens/command-line.js';
+import { linkTo } from '../core/place.js';
+import { commandLine } from '../parts/command-line.js';
 import { compactionSummary, keptInSummary, reasonText } from './lost-words.js';
 import { demandsOfTexts } from './demands.js';
 import { spokenTexts, spokenView } from './spoken-text.js';
@@ -64,7 +64,7 @@ export function restoreCommand(timeline, number) {
 /**
  * @param {Timeline} timeline
  * @param {LostRow} row
- * @returns {Partial<import('../place.js').Place>}
+ * @returns {Partial<import('../core/place.js').Place>}
  */
 function whereItFell(timeline, { number, fell }) {
   const at = fell < 0 ? null : timeline.requests.position[fell];

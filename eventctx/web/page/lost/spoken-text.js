@@ -1,6 +1,6 @@
 /** What a person wrote, with the sentences marked that demand something. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { readMessageParts } from '../panes/message-parts.js';
 import { countText } from '../parts/numbers.js';
 import { firstLine, shownText } from '../parts/text.js';

@@ -2,8 +2,8 @@
 // is asked for when the row still stands there a moment later, many in one question. So scrolling
 // past ten thousand rows asks for the few where it ends.
 
-import { h } from '../element.js';
-import { messageOf, source } from '../state.js';
+import { h } from '../core/element.js';
+import { messageOf, source } from '../core/state.js';
 
 /** @typedef {{position: number, index: number}} BodyAddress */
 

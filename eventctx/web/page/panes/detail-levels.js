@@ -1,12 +1,12 @@
 // How much is shown of each group of messages: folded, one line, or whole; keys 1 to 5.
 
-import { h } from '../element.js';
-import { onKey } from '../keys.js';
-import { detail, GROUPS } from '../state.js';
+import { h } from '../core/element.js';
+import { onKey } from '../core/keys.js';
+import { detail, GROUPS } from '../core/state.js';
 
-/** @typedef {import('../element.js').Host} Host */
-/** @typedef {import('../state.js').Group} Group */
-/** @typedef {import('../state.js').Detail} Detail */
+/** @typedef {import('../core/element.js').Host} Host */
+/** @typedef {import('../core/state.js').Group} Group */
+/** @typedef {import('../core/state.js').Detail} Detail */
 
 const LEVEL_WORDS = ['folded', 'one line', 'whole'];
 

@@ -1,11 +1,11 @@
 // The tab Compaction: before and after by group, what was decided in runs, and what stands instead.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { counted, countText, durationText, tokensText } from '../parts/numbers.js';
 import { standingMark } from '../parts/standing.js';
 import { shownText } from '../parts/text.js';
-import { linkTo } from '../place.js';
-import { GROUPS } from '../state.js';
+import { linkTo } from '../core/place.js';
+import { GROUPS } from '../core/state.js';
 import { bodyOf } from './bodies.js';
 import { runsText } from './message-head.js';
 import { messageView } from './message.js';

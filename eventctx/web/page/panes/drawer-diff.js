@@ -1,11 +1,11 @@
 // The tab Diff: what changed since the request before of the same agent.
 
 import { kindWord } from '../charts/request-words.js';
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { firstLine } from '../parts/text.js';
-import { linkTo } from '../place.js';
-import { GROUPS } from '../state.js';
+import { linkTo } from '../core/place.js';
+import { GROUPS } from '../core/state.js';
 import { showBody } from './bodies.js';
 import { signedTokens } from './drawer-compaction.js';
 import { messageLink, runsOfNumbers, runsText } from './message-head.js';

@@ -1,8 +1,8 @@
 // The tabs Record and Raw JSON: the log's own records, and a message as it stands in the log.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { shownText, textView } from '../parts/text.js';
-import { notify, source } from '../state.js';
+import { notify, source } from '../core/state.js';
 import { bodyOf } from './bodies.js';
 import { jsonView } from './message.js';
 import { standingAt } from './standing-words.js';

@@ -2,11 +2,11 @@
 // the same. The sentence and the facts need no engine, so they stand in an exported file, too.
 
 import { kindWord } from '../charts/request-words.js';
-import { h } from '../element.js';
-import { commandLine } from '../screens/command-line.js';
+import { h } from '../core/element.js';
+import { commandLine } from '../parts/command-line.js';
 import { firstLine, shownText } from '../parts/text.js';
-import { linkTo } from '../place.js';
-import { source } from '../state.js';
+import { linkTo } from '../core/place.js';
+import { source } from '../core/state.js';
 import { bodyOf } from './bodies.js';
 import { messageLink, runsText } from './message-head.js';
 import { messageLine } from './message-line.js';

@@ -1,9 +1,9 @@
 // `<ctx-drawer>`: what stands behind the message or the request at the cursor, in five tabs.
 
-import { define, h } from '../element.js';
-import { go, place } from '../place.js';
-import { computed, untracked } from '../signals.js';
-import { cursor, messageOf, timeline } from '../state.js';
+import { define, h } from '../core/element.js';
+import { go, place } from '../core/place.js';
+import { computed, untracked } from '../core/signals.js';
+import { cursor, messageOf, timeline } from '../core/state.js';
 import { compactionPanel } from './drawer-compaction.js';
 import { diffPanel } from './drawer-diff.js';
 import { rawPanel, recordPanel } from './drawer-record.js';

@@ -1,8 +1,8 @@
 // A small dialog: to a message (#40), a position (@336) or a request (2.3).
 
-import { h } from '../element.js';
-import { go } from '../place.js';
-import { timeline } from '../state.js';
+import { h } from '../core/element.js';
+import { go } from '../core/place.js';
+import { timeline } from '../core/state.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 

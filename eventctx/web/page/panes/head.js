@@ -1,13 +1,13 @@
 // `<ctx-head>`: the session in a line, and the request at the cursor in another.
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { counted, countText, percentText, tokensText, utcText } from '../parts/numbers.js';
 import { firstLine, shownText } from '../parts/text.js';
-import { linkTo } from '../place.js';
-import { untracked } from '../signals.js';
+import { linkTo } from '../core/place.js';
+import { untracked } from '../core/signals.js';
 import {
   connection, cursor, follow, followEnd, setCursor, source, timeline,
-} from '../state.js';
+} from '../core/state.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 import { bodyOf } from './bodies.js';
 import { messageLine } from './message-line.js';

@@ -1,7 +1,7 @@
 // An image in a message: a placeholder that says what it is, and shows it when asked. It is shown
 // only as a blob of a type that its first bytes prove; one behind an address is never fetched.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { countText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 

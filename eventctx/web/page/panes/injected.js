@@ -1,7 +1,7 @@
 // Texts that a client put into a person's message before it sent it (reminders, environment). They
 // are folded to a line each, so that the person's own words stand out.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { countText } from '../parts/numbers.js';
 import { firstLine, textView } from '../parts/text.js';
 

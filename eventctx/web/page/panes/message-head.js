@@ -1,16 +1,16 @@
 // What is known of a message without its text: who it is of, how large, and what became of it.
 
 import { kindWord } from '../charts/request-words.js';
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { standingMark } from '../parts/standing.js';
 import { tokensText } from '../parts/numbers.js';
-import { linkTo } from '../place.js';
-import { GROUPS } from '../state.js';
+import { linkTo } from '../core/place.js';
+import { GROUPS } from '../core/state.js';
 import { groupOf } from '../timeline/groups.js';
 import { IMPORTED } from './why-words.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
-/** @typedef {import('../state.js').Group} Group */
+/** @typedef {import('../core/state.js').Group} Group */
 
 /**
  * The group of the screen that a group of the log belongs to.

@@ -1,6 +1,6 @@
 // A message as a person reads it: its parts one below the other, each with what it is, never glued.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { countText } from '../parts/numbers.js';
 import { firstLine, shownText, textView } from '../parts/text.js';
 import { imageView } from './image.js';

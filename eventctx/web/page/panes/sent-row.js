@@ -1,11 +1,11 @@
 // One row of what was sent: an entry of the view, a part beside it, or what was added on the way.
 
 import { kindWord } from '../charts/request-words.js';
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { counted, tokensText } from '../parts/numbers.js';
 import { shownText, textView } from '../parts/text.js';
-import { place } from '../place.js';
-import { detail } from '../state.js';
+import { place } from '../core/place.js';
+import { detail } from '../core/state.js';
 import { showBody } from './bodies.js';
 import { estimatedHeight } from './detail-levels.js';
 import { messageLink, runsOfNumbers, runsText, screenGroup, sizeChange } from './message-head.js';

@@ -1,10 +1,10 @@
 // `<ctx-sent>`: what the model was sent at the cursor.
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { counted } from '../parts/numbers.js';
-import { go, place } from '../place.js';
-import { computed, untracked } from '../signals.js';
-import { cursor, detail, source, timeline } from '../state.js';
+import { go, place } from '../core/place.js';
+import { computed, untracked } from '../core/signals.js';
+import { cursor, detail, source, timeline } from '../core/state.js';
 import { markSelected, selectMessage } from './transcript.js';
 import { rowOfMessage, sentRows } from './sent-rows.js';
 import { heightOfSentRow, keyOfSentRow, sentRowView } from './sent-row.js';

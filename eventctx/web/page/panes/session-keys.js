@@ -1,8 +1,8 @@
 // The keys of the session's screen: everything that a pointer can do there.
 
-import { onKey } from '../keys.js';
-import { go, place } from '../place.js';
-import { cursor, follow, followEnd, marks, notify, setCursor, timeline } from '../state.js';
+import { onKey } from '../core/keys.js';
+import { go, place } from '../core/place.js';
+import { cursor, follow, followEnd, marks, notify, setCursor, timeline } from '../core/state.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 import { listenToDetailKeys } from './detail-levels.js';
 import { askWhereTo } from './goto.js';

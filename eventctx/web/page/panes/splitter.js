@@ -1,6 +1,6 @@
 // A border between two panels that can be moved: with the pointer, or with the arrow keys.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 
 /**
  * `vertical`: it stands upright and moves sideways. `grows` is 1 if the panel that it sizes lies

@@ -1,6 +1,6 @@
 // What the drawer explains while nothing is chosen: what a person most likely came for.
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { HUMAN_KIND } from '../timeline/groups.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */

@@ -1,10 +1,10 @@
 // `<ctx-transcript>`: all messages of the session, in or out of view at the cursor.
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { countText } from '../parts/numbers.js';
-import { go, place } from '../place.js';
-import { untracked } from '../signals.js';
-import { cursor, detail, timeline } from '../state.js';
+import { go, place } from '../core/place.js';
+import { untracked } from '../core/signals.js';
+import { cursor, detail, timeline } from '../core/state.js';
 import { showBody } from './bodies.js';
 import { detailSwitches, estimatedHeight } from './detail-levels.js';
 import { messageHead, screenGroup } from './message-head.js';

@@ -1,8 +1,8 @@
 // How a request is known, and whether the view that the browser derives has the digest that was
 // recorded with the request. The marks that a digest covers are asked for once a session.
 
-import { signal } from '../signals.js';
-import { cursor, source } from '../state.js';
+import { signal } from '../core/signals.js';
+import { cursor, source } from '../core/state.js';
 import { MessageMarks, viewHolds } from '../timeline/digest.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
@@ -10,14 +10,14 @@ import { MessageMarks, viewHolds } from '../timeline/digest.js';
 
 const REST_BEFORE_CHECK_MS = 120;
 
-/** @type {WeakMap<Timeline, {results: Map<number, import('../signals.js').Signal<Verification>>,
+/** @type {WeakMap<Timeline, {results: Map<number, import('../core/signals.js').Signal<Verification>>,
  *   marks: Promise<MessageMarks>|null, head: number}>} */
 const checkedRequests = new WeakMap();
 
 /**
  * @param {Timeline} timeline
  * @param {number} request
- * @returns {import('../signals.js').Signal<Verification>}
+ * @returns {import('../core/signals.js').Signal<Verification>}
  */
 export function verification(timeline, request) {
   let known = checkedRequests.get(timeline);
@@ -27,7 +27,7 @@ export function verification(timeline, request) {
   }
   const found = known.results.get(request);
   if (found !== undefined) return found;
-  /** @type {import('../signals.js').Signal<Verification>} */
+  /** @type {import('../core/signals.js').Signal<Verification>} */
   const result = signal(/** @type {Verification} */ ('waiting'));
   known.results.set(request, result);
   // Scrubbing goes past hundreds; they are cheap, but not while the person moves.
@@ -38,7 +38,7 @@ export function verification(timeline, request) {
 /**
  * @param {Timeline} timeline
  * @param {number} request
- * @param {import('../signals.js').Signal<Verification>} result
+ * @param {import('../core/signals.js').Signal<Verification>} result
  */
 async function checkRequest(timeline, request, result) {
   const known = checkedRequests.get(timeline);

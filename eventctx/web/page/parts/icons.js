@@ -1,6 +1,6 @@
 /** Signs that stand for themselves in a line of text: characters, with a word for who hears them. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 
 /** @type {Readonly<Record<string, string>>} */
 const ICONS = {

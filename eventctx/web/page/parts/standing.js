@@ -4,7 +4,7 @@
  * The patterns are in parts.css and, for the canvas, in charts/patterns.js.
  */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 
 /** @typedef {'whole' | 'shortened' | 'stripped' | 'partial' | 'summarised' | 'dropped' | 'merged' | 'replaced' | 'set' | 'cleared' | 'omitted' | 'not_added'} Standing */
 

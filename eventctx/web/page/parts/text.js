@@ -6,7 +6,7 @@
  * terminal's colour codes so read `\x1b[31m`.
  */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 
 const UNSAFE =
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\u{e0000}-\u{e007f}]+/gu;

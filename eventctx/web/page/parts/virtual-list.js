@@ -8,7 +8,7 @@
  * A row must have no outer margin: heights are measured from border to border.
  */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { ListWindow } from './list-window.js';
 
 /**

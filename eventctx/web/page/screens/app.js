@@ -1,14 +1,14 @@
 /** `<ctx-app>`: the header, the screen of the place, and what is said to everybody. */
 
-import { define, h } from '../element.js';
-import { onKey, shownKey } from '../keys.js';
+import { define, h } from '../core/element.js';
+import { onKey, shownKey } from '../core/keys.js';
 import { shownText } from '../parts/text.js';
-import { go, linkTo, openLink, place } from '../place.js';
-import { connection, notice, problem, sessions, timeline } from '../state.js';
+import { go, linkTo, openLink, place } from '../core/place.js';
+import { connection, notice, problem, sessions, timeline } from '../core/state.js';
 import { openHelp } from './help.js';
 
-/** @typedef {import('../place.js').ScreenName} ScreenName */
-/** @typedef {import('../element.js').Host} Host */
+/** @typedef {import('../core/place.js').ScreenName} ScreenName */
+/** @typedef {import('../core/element.js').Host} Host */
 
 /** @type {Readonly<Record<ScreenName, string>>} */
 const ELEMENTS = {

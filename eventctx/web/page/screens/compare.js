@@ -7,15 +7,15 @@ import { changesAround, commonPrefix, pairedViews } from '../compare/view-pairs.
 import { pairList } from '../compare/pair-list.js';
 import { requestPicker } from '../compare/request-picker.js';
 import { tokenTable } from '../compare/token-table.js';
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { sizesText } from '../lost/lost-words.js';
 import { compactionLabel } from '../panes/why-words.js';
 import { counted, countText, percentText, tokensText } from '../parts/numbers.js';
-import { go, linkTo, place } from '../place.js';
-import { listenToSteps } from './cursor-line.js';
-import { jsonTwin } from './json-twin.js';
-import { cursor, marks, setCursor, source, timeline } from '../state.js';
-import { batch, untracked } from '../signals.js';
+import { go, linkTo, place } from '../core/place.js';
+import { listenToSteps } from '../parts/cursor-line.js';
+import { jsonTwin } from '../parts/json-twin.js';
+import { cursor, marks, setCursor, source, timeline } from '../core/state.js';
+import { batch, untracked } from '../core/signals.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -70,7 +70,7 @@ function partnerOf(now, b, position) {
 /**
  * Requests that were marked in the session are compared, unless the address names others.
  *
- * @param {import('../element.js').Host} host
+ * @param {import('../core/element.js').Host} host
  */
 function takeMarks(host) {
   let first = place.peek().partner !== null;

@@ -1,10 +1,10 @@
 /** `<ctx-help>`: all keys, in a dialog. The browser keeps the focus in it and gives it back. */
 
-import { define, h } from '../element.js';
-import { shortcuts, shownKey } from '../keys.js';
-import { place } from '../place.js';
+import { define, h } from '../core/element.js';
+import { shortcuts, shownKey } from '../core/keys.js';
+import { place } from '../core/place.js';
 
-/** @typedef {import('../keys.js').Shortcut} Shortcut */
+/** @typedef {import('../core/keys.js').Shortcut} Shortcut */
 
 /** Keys of lists have no listener of the page: the list that has the focus takes them. @type {readonly (readonly [readonly string[], string])[]} */
 const LIST_KEYS = [

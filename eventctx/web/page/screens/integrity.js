@@ -1,15 +1,15 @@
 /** `<ctx-integrity>`: what of a session is proven, what is derived, and what nobody knows. */
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { checkButton, lossesOfHooks, receiptView, verifiedLog, verifiedViews } from '../integrity/checks.js';
 import {
   breaksByReason, changedOnTheWay, changesOverRequests, KNOWN_MEANINGS, requestsByKnown,
 } from '../integrity/known-requests.js';
 import { counted, countText, tokensText } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
-import { linkTo } from '../place.js';
-import { source, timeline } from '../state.js';
-import { jsonTwin } from './json-twin.js';
+import { linkTo } from '../core/place.js';
+import { source, timeline } from '../core/state.js';
+import { jsonTwin } from '../parts/json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -129,7 +129,7 @@ function aroundValue(value) {
 
 /**
  * @param {string} title
- * @param {...import('../element.js').Children} content
+ * @param {...import('../core/element.js').Children} content
  */
 function section(title, ...content) {
   return h('section', { class: 'integrity-part' }, h('h2', { text: title }), ...content);

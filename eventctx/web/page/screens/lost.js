@@ -5,15 +5,15 @@
  * the engine's own answer where there is an engine to ask.
  */
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { lostAnswer } from '../lost/lost-answer.js';
 import { lostCard } from '../lost/lost-card.js';
 import { lostRows, shortenedWords } from '../lost/lost-rows.js';
 import { counted } from '../parts/numbers.js';
-import { linkTo } from '../place.js';
-import { cursor, messageOf, source, timeline } from '../state.js';
-import { cursorLine, requestTitle } from './cursor-line.js';
-import { jsonTwin } from './json-twin.js';
+import { linkTo } from '../core/place.js';
+import { cursor, messageOf, source, timeline } from '../core/state.js';
+import { cursorLine, requestTitle } from '../parts/cursor-line.js';
+import { jsonTwin } from '../parts/json-twin.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../lost/lost-rows.js').LostRow} LostRow */

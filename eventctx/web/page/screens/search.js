@@ -5,15 +5,15 @@
 
 import { hits } from '../charts/hits.js';
 import {} from '../charts/overview.js';
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { counted, percentText } from '../parts/numbers.js';
-import { go, place } from '../place.js';
+import { go, place } from '../core/place.js';
 import { hitRow } from '../search/hit-row.js';
 import { requestsOfHits } from '../search/hits-in-requests.js';
 import { searchTexts } from '../search/text-search.js';
-import { signal } from '../signals.js';
-import { cursor, messageOf, source, timeline } from '../state.js';
-import { cursorLine } from './cursor-line.js';
+import { signal } from '../core/signals.js';
+import { cursor, messageOf, source, timeline } from '../core/state.js';
+import { cursorLine } from '../parts/cursor-line.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** @typedef {import('../search/text-search.js').SearchHit} SearchHit */
@@ -60,8 +60,8 @@ define('ctx-search', (host) => {
 });
 
 /**
- * @param {import('../element.js').Host} host
- * @param {import('../signals.js').Signal<boolean>} everywhere
+ * @param {import('../core/element.js').Host} host
+ * @param {import('../core/signals.js').Signal<boolean>} everywhere
  */
 function searchForm(host, everywhere) {
   const field = h('input', {

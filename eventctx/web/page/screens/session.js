@@ -8,14 +8,14 @@ import {} from '../panes/head.js';
 import {} from '../panes/sent.js';
 import {} from '../panes/transcript.js';
 import {} from '../parts/virtual-list.js';
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { splitter } from '../panes/splitter.js';
 import { limitTabStops } from '../panes/row-stops.js';
 import { sessionKeys } from '../panes/session-keys.js';
-import { go, place } from '../place.js';
-import { signal } from '../signals.js';
+import { go, place } from '../core/place.js';
+import { signal } from '../core/signals.js';
 
-/** @typedef {import('../element.js').Host} Host */
+/** @typedef {import('../core/element.js').Host} Host */
 /** @typedef {'charts'|'map'|'transcript'|'sent'|'details'} PanelName */
 
 /** @type {readonly (readonly [PanelName, string])[]} */
@@ -121,7 +121,7 @@ function splitters(host) {
   };
 }
 
-/** @param {import('../signals.js').Signal<ReadonlySet<PanelName>>} shown */
+/** @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown */
 function panelButtons(shown) {
   const open = shown.value;
   return h('div', { role: 'group', 'aria-label': 'Panels', class: 'panel-buttons' },
@@ -132,7 +132,7 @@ function panelButtons(shown) {
 }
 
 /**
- * @param {import('../signals.js').Signal<ReadonlySet<PanelName>>} shown
+ * @param {import('../core/signals.js').Signal<ReadonlySet<PanelName>>} shown
  * @param {PanelName} name
  */
 function togglePanel(shown, name) {
@@ -147,7 +147,7 @@ function togglePanel(shown, name) {
 }
 
 /**
- * @param {import('../signals.js').Signal<PanelName>} front
+ * @param {import('../core/signals.js').Signal<PanelName>} front
  * @param {Record<PanelName, HTMLElement>} panels
  */
 function panelTabs(front, panels) {

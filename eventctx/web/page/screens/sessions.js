@@ -3,28 +3,28 @@
  * it was compacted, and whether a person's words are out of view.
  */
 
-import { define, h } from '../element.js';
+import { define, h } from '../core/element.js';
 import { icon } from '../parts/icons.js';
 import { agoText, counted, countText, utcText } from '../parts/numbers.js';
 import { sparkline } from '../parts/sparkline.js';
 import { shownText } from '../parts/text.js';
 import {} from '../parts/virtual-list.js';
-import { go, linkTo, place } from '../place.js';
-import { computed, signal } from '../signals.js';
-import { loadSessions, older, sessions, source } from '../state.js';
+import { go, linkTo, place } from '../core/place.js';
+import { computed, signal } from '../core/signals.js';
+import { loadSessions, older, sessions, source } from '../core/state.js';
 import { knownAs, listedSessions, originOf, timeOf } from './session-rows.js';
 
 /** @typedef {import('../source/source.js').SessionRow} SessionRow */
 /** @typedef {import('../source/source.js').Sparkline} Sparkline */
 /** @typedef {import('./session-rows.js').ListedSession} ListedSession */
-/** @typedef {import('../element.js').Host} Host */
+/** @typedef {import('../core/element.js').Host} Host */
 
 const ROW_HEIGHT = 52;
 const REFRESH_MS = 5000;
 /** A session whose last record is younger is taken for one that runs. */
 const RUNNING_MS = 90_000;
 
-/** Sizes and lost words by session, as far as they are known. @type {import('../signals.js').Signal<Record<string, Sparkline>>} */
+/** Sizes and lost words by session, as far as they are known. @type {import('../core/signals.js').Signal<Record<string, Sparkline>>} */
 const sparklines = signal(/** @type {Record<string, Sparkline>} */ ({}));
 
 /** Which filters are on is in the address, as all of the place. */

@@ -1,9 +1,9 @@
 /** One message that a search found, and whether the model is sent it at the cursor. */
 
-import { h } from '../element.js';
+import { h } from '../core/element.js';
 import { standingMark } from '../parts/standing.js';
 import { firstLine } from '../parts/text.js';
-import { linkTo } from '../place.js';
+import { linkTo } from '../core/place.js';
 import { firstRequestWith } from './hits-in-requests.js';
 import { hitPieces } from './text-search.js';
 

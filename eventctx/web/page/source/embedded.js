@@ -5,7 +5,7 @@
  * A content that the file leaves out is shown as a message that says so, with its size.
  */
 
-import { go, place } from '../place.js';
+import { go, place } from '../core/place.js';
 import { Timeline } from '../timeline/timeline.js';
 import { foundIn, wordsOfQuery } from './searching.js';
 

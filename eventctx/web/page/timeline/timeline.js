@@ -5,7 +5,7 @@
  * no text. Every view, standing and sum is derived here, so looking around asks the server nothing.
  */
 
-import { signal } from '../signals.js';
+import { signal } from '../core/signals.js';
 import { ChangeTable } from './changes.js';
 import { columnOf } from './columns.js';
 import { entryOf } from './entries.js';

@@ -1,0 +1,49 @@
+/** A command that a person may copy, with a button that does it. */
+
+import { h } from '../core/element.js';
+import { shownText } from './text.js';
+import { notify, storeOption } from '../core/state.js';
+
+/**
+ * @param {readonly (string | number)[]} words of the command, not quoted yet; the store is added
+ * @returns {HTMLElement}
+ */
+export function commandLine(words) {
+  const store = storeOption();
+  const whole = store === null ? words : [...words, '--store', store];
+  const text = whole.map((word) => shellQuoted(String(word))).join(' ');
+  // A name may hold characters that reorder what one reads; they are copied, but not shown.
+  const shown = shownText(text);
+  const code = h('code', { text: shown });
+  const copy = h('button', {
+    type: 'button',
+    class: 'quiet',
+    'aria-label': `Copy: ${shown}`,
+    text: 'Copy',
+    on: { click: () => void copied(text, code) },
+  });
+  return h('span', { class: 'command' }, code, copy);
+}
+
+/**
+ * A word as a POSIX shell takes it back.
+ * @param {string} word
+ */
+export function shellQuoted(word) {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`;
+}
+
+/**
+ * @param {string} text
+ * @param {HTMLElement} shown
+ */
+async function copied(text, shown) {
+  try {
+    await navigator.clipboard.writeText(text);
+    notify('Copied.');
+  } catch {
+    // The browser may forbid it: then the person copies what is selected.
+    getSelection()?.selectAllChildren(shown);
+    notify('Selected: copy it with the keyboard.');
+  }
+}

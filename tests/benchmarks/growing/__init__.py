@@ -1,1 +1,0 @@
-"""What grows: the length of a session, and the number of sessions."""

@@ -1,1 +1,0 @@
-"""Where a message's and a request's processor time goes: ``python -m tests.benchmarks.profile``."""

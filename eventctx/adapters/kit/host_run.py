@@ -85,26 +85,28 @@ class HostRun(Generic[S]):
         first: Callable[[S], Awaitable[None]] | None = None,
         waits: tuple[type[BaseException], ...] = (),
     ) -> RunStep[None, ToolEnd]:
-        """A tool call, known by its id. A run in its block is nested in the call ``inside``.
+        """A tool call, known by its id, else its name. Runs in its block are nested in ``inside``.
 
         ``first`` is done before the call is recorded. ``waits`` are the errors of a tool that
         waits for a person, and has not failed.
         """
 
+        key = call_id or name
+
         async def began(host: S) -> None:
             if first is not None:
                 await first(host)
-            await host.turns.tool_began(name, call_id, call_id)
+            await host.turns.tool_began(name, call_id, key)
 
         async def ended(host: S, end: ToolEnd) -> None:
             if end.failure is None:
-                await host.turns.tool_ended(call_id, end.answer, name=name)
+                await host.turns.tool_ended(key, end.answer, name=name)
             else:
-                await host.turns.tool_failed(call_id, end.failure, end.answer or "", name=name)
+                await host.turns.tool_failed(key, end.failure, end.answer or "", name=name)
 
         async def failed(host: S, error: BaseException) -> None:
             left = isinstance(error, waits)
-            await tool_failed(host.turns, call_id, error, name=name, cancelled=left)
+            await tool_failed(host.turns, key, error, name=name, cancelled=left)
 
         return self._step(began, ended, failed, inside)
 

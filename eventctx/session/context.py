@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eventctx.search.recall import Recall, RecallTool
     from eventctx.session.answers.sent_form import SdkObject
     from eventctx.session.host_turns import Following
-    from eventctx.session.observed import ObservedRequests, OwnRequest
+    from eventctx.session.observed import ObservedRequests, SentRequest
     from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
     from eventctx.session.result import CompactionResult
 
@@ -492,7 +492,7 @@ class Context:
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: SentRequest, *, call: ProviderCall | Following | None = None
     ) -> int:
         """Record a request that the program made itself, as it is sent; return its position.
 

@@ -19,7 +19,7 @@ from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.observed import OwnRequest
+from eventctx.session.observed import SentRequest
 
 _RULE: Final = "anthropic-messages-1"
 """The API whose form rows have: blocks, and the instructions beside them."""
@@ -139,7 +139,7 @@ class Conversation(HostSession):
 
     async def _observe(self, asked: ChatCall, rows: Sequence[Row]) -> None:
         self._view = None
-        request = OwnRequest(
+        request = SentRequest(
             rule=_RULE,
             messages=rows,
             system=asked.instructions,

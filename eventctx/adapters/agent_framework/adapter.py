@@ -19,7 +19,7 @@ from agent_framework import (
     MiddlewareBundle,
 )
 
-from eventctx.adapters.agent_framework.conversation import Conversation
+from eventctx.adapters.agent_framework.conversation import AgentConversation
 from eventctx.adapters.agent_framework.middleware import AgentRuns, ChatCalls, FunctionCalls
 from eventctx.adapters.agent_framework.runs import RUN, SOURCE_ID, Conversations
 from eventctx.adapters.kit.given_engine import GivenEngine
@@ -84,7 +84,7 @@ class EventctxHistory(HistoryProvider):
         """The conversation, never compacted. Raises InvalidSetting without a session."""
         name = self._conversations.named(session_id)
 
-        async def transcript(found: Conversation) -> list[Message]:
+        async def transcript(found: AgentConversation) -> list[Message]:
             return [] if found.decides else found.history()
 
         return await self._conversations.reports(name).do(transcript)

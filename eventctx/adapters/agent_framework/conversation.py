@@ -17,9 +17,9 @@ from eventctx.adapters.kit.host_list import held_against
 from eventctx.adapters.kit.host_run import turn_failed
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.observed import SentRequest
+from eventctx.session.host_requests import HostRequest
 
 _RULE: Final = "anthropic-messages-1"
 """The API whose form rows have: blocks, and the instructions beside them."""
@@ -44,7 +44,7 @@ class ChatCall(NamedTuple):
     others_decide: bool = False
 
 
-class Conversation(HostSession):
+class AgentConversation(HostSession):
     """One conversation's session. Its runs follow each other."""
 
     def __init__(self, context: Context, transcript: Sequence[Row]) -> None:
@@ -59,7 +59,7 @@ class Conversation(HostSession):
         self._failed: int | None = None
 
     @classmethod
-    async def opened(cls, context: Context) -> Conversation:
+    async def opened(cls, context: Context) -> AgentConversation:
         """The conversation that a session holds."""
         return cls(context, await context.get_messages())
 
@@ -139,7 +139,7 @@ class Conversation(HostSession):
 
     async def _observe(self, asked: ChatCall, rows: Sequence[Row]) -> None:
         self._view = None
-        request = SentRequest(
+        request = HostRequest(
             rule=_RULE,
             messages=rows,
             system=asked.instructions,

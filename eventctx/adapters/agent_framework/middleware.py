@@ -22,7 +22,7 @@ from agent_framework import (
     included_messages,
 )
 
-from eventctx.adapters.agent_framework.conversation import ChatCall, Conversation
+from eventctx.adapters.agent_framework.conversation import AgentConversation, ChatCall
 from eventctx.adapters.agent_framework.rows import instructions_of, tool_definitions
 from eventctx.adapters.agent_framework.runs import (
     CALLER,
@@ -66,15 +66,15 @@ class AgentRuns(AgentMiddleware):
     def _turn(self, run: AgentRun) -> RunStep[None, Any]:
         caller, engine = CALLER.get(), self._conversations.given.engine
 
-        async def begin(found: Conversation) -> None:
+        async def begin(found: AgentConversation) -> None:
             if await found.begin(run.name) and caller is not None:
                 await engine.link(caller.session, run.session, call_id=caller.call_id)
 
-        async def over(found: Conversation, result: Any) -> None:
+        async def over(found: AgentConversation, result: Any) -> None:
             self._conversations.run_over(run)
             await found.over(result.messages if isinstance(result, AgentResponse) else None)
 
-        async def failed(found: Conversation, error: BaseException) -> None:
+        async def failed(found: AgentConversation, error: BaseException) -> None:
             self._conversations.run_over(run)
             await found.failed(error)
 
@@ -96,7 +96,7 @@ class ChatCalls(ChatMiddleware):
         asked = _asked(run, context)
         given = handed = made = context.messages
 
-        async def answered(found: Conversation, response: ChatResponse[Any] | None) -> None:
+        async def answered(found: AgentConversation, response: ChatResponse[Any] | None) -> None:
             sent = included_messages(list(made))
             if asked.others_decide or [id(one) for one in sent] != [id(one) for one in handed]:
                 await found.record_changed(sent)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from agent_framework import HistoryProvider, ResponseStream
 
-from eventctx.adapters.agent_framework.conversation import Conversation
+from eventctx.adapters.agent_framework.conversation import AgentConversation
 from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
 from eventctx.adapters.kit.host_run import HostRun, RunStep
 from eventctx.adapters.kit.nested import nested_session_id
@@ -123,16 +123,16 @@ class Conversations:
         self.given = given
         self._session = session
         self._settings = settings
-        self._open: OpenSessions[Conversation] = OpenSessions()
+        self._open: OpenSessions[AgentConversation] = OpenSessions()
         self._inside: set[str] = set()
         """The sessions of the runs inside tools that are under way."""
 
-    def reports(self, name: str) -> HostRun[Conversation]:
+    def reports(self, name: str) -> HostRun[AgentConversation]:
         """What takes the reports of a run in this session."""
 
-        async def opened() -> Conversation:
+        async def opened() -> AgentConversation:
             context = await self.given.engine.session(name, **self._settings)
-            return await Conversation.opened(context)
+            return await AgentConversation.opened(context)
 
         return HostRun(self.given, lambda: self._open.of(name, opened))
 

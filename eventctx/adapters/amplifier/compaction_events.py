@@ -14,7 +14,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact
 from eventctx.log.record import Record
 from eventctx.orchestrators.host.compaction_counts import CompactionCounts
-from eventctx.policies.interception import CompactionAsked, Verdict
+from eventctx.policies.advisers import CompactionAsked, Verdict
 from eventctx.projections.flat import dispositions
 from eventctx.session.context import Context
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.log.codec import decode_known
 from eventctx.log.events import RequestPrepared
 from eventctx.log.record import Record
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 from eventctx.messages.parts import SEALED, parts_of_result, read_parts
 
 

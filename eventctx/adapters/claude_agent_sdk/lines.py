@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from eventctx.errors import InvalidMessage, InvalidSessionId
-from eventctx.importers.formats.claude_code import NAME
+from eventctx.importers.formats.table import CLAUDE_CODE
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.recording.packing import pack, raw_of
 from eventctx.log.codec import decode_event, encode_event
@@ -178,7 +178,7 @@ async def imported(
         return []
     with tempfile.TemporaryDirectory(prefix="eventctx-") as folder:
         path = await asyncio.to_thread(_laid_out, Path(folder), session, parts)
-        return await import_file(store, path, format=NAME)
+        return await import_file(store, path, format=CLAUDE_CODE)
 
 
 def _laid_out(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:

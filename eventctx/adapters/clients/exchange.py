@@ -18,15 +18,13 @@ import msgspec
 
 from eventctx.importers.formats.cassettes.rows import plain_form
 from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.provider_answers import answers, finish_of
-from eventctx.importers.source.http_bodies import events_of, is_stream
+from eventctx.importers.formats.provider_answers import answers, finish_of, joined_answer
+from eventctx.importers.source.http_recording import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.encoding import decode_json
-from eventctx.session.answers.sent_form import api_form
-from eventctx.session.observed import SentRequest
+from eventctx.messages.encoding import decode_json, digest_of
+from eventctx.session.host_requests import HostRequest
+from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
 
@@ -53,7 +51,7 @@ class ReadRequest(NamedTuple):
     ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
-    sent: SentRequest
+    sent: HostRequest
     fields: dict[str, msgspec.Raw]
     messages: list[msgspec.Raw]
     partial: bool
@@ -103,7 +101,7 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
             for raw, row in zip(messages, rows, strict=True)
         ]
     model = body.get("model") or next(filter(None, place.groupdict().values()), None)
-    sent = SentRequest(
+    sent = HostRequest(
         rule,
         rows,
         body.get(api.system),

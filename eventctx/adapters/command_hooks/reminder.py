@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.ids import MAX_SESSION_ID
 from eventctx.log.naming import message_name
-from eventctx.messages.notable.sentences import instructions, words_of_person
+from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
 

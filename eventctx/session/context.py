@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
-    from eventctx.session.host_requests import ObservedRequests, OwnRequest
+    from eventctx.session.host_requests import HostRequest, ObservedRequests
     from eventctx.session.host_turns import Following
     from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
     from eventctx.session.result import CompactionResult
@@ -492,7 +492,7 @@ class Context:
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: HostRequest, *, call: ProviderCall | Following | None = None
     ) -> int:
         """Record a request that the program made itself, as it is sent; return its position.
 

@@ -38,7 +38,7 @@ from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
 from eventctx.session.erasure.destruction import ExpiredSession
 from eventctx.session.erasure.erasing import ErasureResult
-from eventctx.session.host_requests import OwnRequest
+from eventctx.session.host_requests import HostRequest
 from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
@@ -265,7 +265,7 @@ class Context:
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None: ...
     def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: HostRequest, *, call: ProviderCall | Following | None = None
     ) -> int: ...
     def emit(self, event: Event) -> None: ...
     def following(self) -> Following: ...

@@ -1,15 +1,19 @@
-"""A host's message as a dict that can be stored.
+"""A host's message as a dict that can be stored, and a stored one as hosts read it.
 
 Hosts put any value into a message: a provider's state, pydantic models, times. A context manager
 that refused such a message would end the turn. So values that JSON cannot hold are converted to
 JSON values, and a warning is logged.
+
+Hosts that replay a transcript at its own speed read ``metadata.timestamp``. The log has the time of
+every record, so nothing is stored: a row gets its time on the way out, in the form that
+context-simple gives it. ``session/reconcile.py`` ignores times when such a row comes back.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import date
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
 from math import isfinite
 from typing import Any, Final
 
@@ -84,3 +88,21 @@ def _text(value: Any) -> str:
 def text_of(text: str) -> str:
     """A text of any class as one that UTF-8 can hold."""
     return text.encode("utf-8", "replace").decode()
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def stamped(timed: Iterable[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+    """The rows, each with the time (UTC nanoseconds) of its record if it has none of its own."""
+    return [_stamped(row, time) for row, time in timed]
+
+
+def _stamped(row: dict[str, Any], time: int) -> dict[str, Any]:
+    metadata = row.get("metadata")
+    if metadata is None:
+        metadata = {}
+    if not isinstance(metadata, dict) or metadata.get("timestamp") or row.get("timestamp"):
+        return row
+    at = (_EPOCH + timedelta(microseconds=time // 1_000)).isoformat(timespec="milliseconds")
+    return {**row, "metadata": {**metadata, "timestamp": at}}

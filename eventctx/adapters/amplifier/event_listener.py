@@ -1,4 +1,4 @@
-"""From the events of Amplifier's hook registry to the turns of a session.
+"""Listens to the events of Amplifier's hook registry, and records them as a session's turns.
 
 Orchestrators emit different events: loop-basic has no ids of tool calls and no ``execution:*``,
 loop-streaming has no ``provider:response``, and none of them emits the end of a failed turn. So
@@ -28,7 +28,7 @@ from eventctx.log.events import SessionEnd, Status
 from eventctx.log.ids import agent_in, is_turn_id
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.log.usage import read_host_usage
-from eventctx.messages.parts import read_parts
+from eventctx.messages.parts import Part, read_parts
 from eventctx.messages.tool_results import (
     answer_of_copy,
     failure_of_copy,
@@ -60,7 +60,7 @@ class Noted(NamedTuple):
     awaited: bool = False
 
 
-class HostTurns:
+class EventListener:
     """Listens to a host's registry for one session.
 
     ``following`` opens the session if necessary. ``owned`` returns, for a turn id, whether its
@@ -84,7 +84,7 @@ class HostTurns:
         self._began = False
         self._noted: deque[Noted] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._idle = Idle(self._rang)
+        self._idle = Idle(self._idle_timeout)
         self._late: set[asyncio.Task[None]] = set()
         self._catching_up = KeyedLock()
         self._awaited = False
@@ -134,7 +134,7 @@ class HostTurns:
 
         return note
 
-    def _rang(self) -> None:
+    def _idle_timeout(self) -> None:
         if self._noted:
             late = asyncio.ensure_future(self._catch_up_late())
             self._late.add(late)
@@ -314,3 +314,39 @@ def _canonical(value: object) -> str:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+class LastCalls:
+    """Calls whose tools have not begun yet, in order."""
+
+    def __init__(self) -> None:
+        self._calls: list[Part] = []
+
+    def noted(self, row: dict[str, Any]) -> None:
+        """Take the calls of an answer in the place of those before; a row without any has none."""
+        calls = [part for part in read_parts(row) if part.kind == "call"]
+        self._calls = calls or self._calls
+
+    def taken(self, name: str, given: object) -> tuple[str | None, int]:
+        """The id of the first call of a tool with these arguments, once, and how many are left.
+
+        The id is None if there is none.
+        """
+        wanted = _canonical_arguments(given)
+        alike = [
+            call
+            for call in self._calls
+            if call.name == name and _canonical_arguments(call.value) == wanted
+        ]
+        if not alike:
+            return None, 0
+        self._calls = [call for call in self._calls if call is not alike[0]]
+        return alike[0].ids[0], len(alike) - 1
+
+
+def _canonical_arguments(arguments: object) -> str:
+    """Arguments in one form; some dialects have them as text."""
+    if isinstance(arguments, str):
+        with suppress(ValueError):
+            arguments = json.loads(arguments)
+    return json.dumps(arguments, sort_keys=True, default=str)

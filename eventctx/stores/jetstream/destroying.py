@@ -21,16 +21,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.errors import EventctxError, StoreUnavailable
-from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.reads.asking import RetryingReads
-from eventctx.stores.jetstream.requirements import Servers
-from eventctx.stores.jetstream.wire.connection import (
+from eventctx.stores.jetstream.connection import (
     DOUBTS,
+    EXPECTED,
     ApiError,
+    Outgoing,
     ServerLink,
     Tries,
+    outgoing,
+    send,
 )
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.layout import (
     DeletionLedger,
     ToDestroy,
     decode_ledger,
@@ -38,6 +39,8 @@ from eventctx.stores.jetstream.wire.layout import (
     encode,
     token,
 )
+from eventctx.stores.jetstream.requirements import Servers
+from eventctx.stores.jetstream.retrying_reads import RetryingReads
 
 _log = logging.getLogger("eventctx.stores")
 

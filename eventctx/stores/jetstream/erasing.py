@@ -16,19 +16,28 @@ from eventctx.log.record import Draft, Record
 from eventctx.log.store import ANY, Address, Erasure
 from eventctx.stores.jetstream.append import (
     AppendLog,
+    Packed,
     QueuedAppend,
     Try,
+    UnitAppend,
     appending,
     made_before,
     maybe_made_before,
+    pack,
+    records_of,
 )
-from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
+    EXPECTED,
+    ApiError,
+    Outgoing,
+    ServerLink,
+    Tries,
+    outgoing,
+    send,
+)
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
-from eventctx.stores.jetstream.packing import Packed, UnitAppend, pack, records_of
-from eventctx.stores.jetstream.reads.owners import Owned, existing
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.layout import (
     BATCH_MESSAGES,
     BodyPlace,
     ErasedBody,
@@ -36,6 +45,8 @@ from eventctx.stores.jetstream.wire.layout import (
     encode,
     places,
 )
+from eventctx.stores.jetstream.owners import Owned, existing
+from eventctx.stores.jetstream.reading import SessionReader
 from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import sizes
 

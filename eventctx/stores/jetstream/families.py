@@ -13,20 +13,22 @@ from typing import Final, Protocol
 from eventctx.errors import InvalidSetting, StreamExists
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended, StreamInfo
-from eventctx.stores.jetstream.append import appended
-from eventctx.stores.jetstream.batch import (
+from eventctx.stores.jetstream.append import UnitAppend, appended, pack, records_of, registered
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
     EXPECTED,
     EXPECTED_SUBJECT,
+    ApiError,
     Outgoing,
+    ServerLink,
+    Tries,
     outgoing,
     send,
 )
 from eventctx.stores.jetstream.destroying import Destroyer
-from eventctx.stores.jetstream.packing import UnitAppend, pack, records_of, registered
-from eventctx.stores.jetstream.reads.owners import existing
-from eventctx.stores.jetstream.reads.reading import SessionReader, Verified
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
-from eventctx.stores.jetstream.wire.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.owners import existing
+from eventctx.stores.jetstream.reading import SessionReader, Verified
 from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import chain, conflict, has_forks
 

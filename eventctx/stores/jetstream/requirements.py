@@ -19,7 +19,7 @@ import msgspec
 from nats.aio.client import Client
 
 from eventctx.errors import InvalidSetting, StoreUnsafe
-from eventctx.stores.jetstream.wire.connection import ServerLink
+from eventctx.stores.jetstream.connection import ServerLink
 
 OLDEST: Final = (2, 15)
 REPLICAS: Final = 3

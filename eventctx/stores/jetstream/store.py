@@ -28,10 +28,10 @@ from eventctx.log.store import (
     StreamInfo,
 )
 from eventctx.stores.ack import Ack
-from eventctx.stores.jetstream.assembly import StoreParts, assemble
-from eventctx.stores.jetstream.reads.inspection import inspect
-from eventctx.stores.jetstream.wire.address import parse
-from eventctx.stores.jetstream.wire.connection import ServerLink
+from eventctx.stores.jetstream.address import parse
+from eventctx.stores.jetstream.connection import ServerLink
+from eventctx.stores.jetstream.creating import StoreParts, assemble
+from eventctx.stores.jetstream.registry import inspect
 from eventctx.stores.location import cache_base
 
 _log = logging.getLogger("eventctx.stores")

@@ -25,31 +25,35 @@ from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.jetstream.append import (
+    BATCH_BYTES,
     NOTHING,
     AppendLog,
+    EarlyBodies,
+    Packed,
     QueuedAppend,
     Tip,
     Try,
     Undecided,
+    UnitAppend,
     appended,
     appending,
     behind,
     made_before,
     maybe_made_before,
-)
-from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, send
-from eventctx.stores.jetstream.early_bodies import EarlyBodies
-from eventctx.stores.jetstream.packing import (
-    BATCH_BYTES,
-    Packed,
-    UnitAppend,
     pack,
     pack_without_bodies,
     records_of,
     registered,
 )
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink
-from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
+    EXPECTED,
+    ApiError,
+    Outgoing,
+    ServerLink,
+    send,
+)
+from eventctx.stores.jetstream.layout import BATCH_MESSAGES
 from eventctx.stores.rules import sizes
 
 QUEUE_BYTES: Final = 64 * 2**20

@@ -15,20 +15,18 @@ from typing import NamedTuple
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, StreamInfo
-from eventctx.stores.jetstream.reads.asking import PAGE_MESSAGES, RetryingReads
-from eventctx.stores.jetstream.reads.owners import Owned, Owners, existing
-from eventctx.stores.jetstream.reads.positions import Positions
-from eventctx.stores.jetstream.reads.scanning import Scan
-from eventctx.stores.jetstream.reads.units import (
+from eventctx.stores.jetstream.layout import SessionOrigin, Unit, token
+from eventctx.stores.jetstream.owners import Owned, Owners, Positions, Scan, existing
+from eventctx.stores.jetstream.retrying_reads import PAGE_MESSAGES, RetryingReads, StoredMessage
+from eventctx.stores.jetstream.verifying import (
     Erased,
     Gathered,
     Incomplete,
     PlacedUnit,
+    ReadTries,
+    SessionEnds,
     records_of,
 )
-from eventctx.stores.jetstream.reads.verifying import ReadTries, SessionEnds
-from eventctx.stores.jetstream.wire.collecting import StoredMessage
-from eventctx.stores.jetstream.wire.layout import SessionOrigin, Unit, token
 
 _NEAR_RECORDS = 16
 _NEAR_SEQUENCES = 256

@@ -13,9 +13,11 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import msgspec
 import nats.errors
@@ -23,9 +25,9 @@ from nats.aio.msg import Msg
 
 from eventctx.errors import EventctxError, StoreFull, StoreUnavailable
 from eventctx.stores.ack import Ack, settle
-from eventctx.stores.jetstream.wire.address import ServerAddress
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
-from eventctx.stores.jetstream.wire.layout import Names, WireMessage
+from eventctx.stores.jetstream.address import ServerAddress
+from eventctx.stores.jetstream.layout import Names, WireMessage
+from eventctx.stores.jetstream.retrying_reads import CollectingClient
 
 T = TypeVar("T")
 
@@ -310,3 +312,57 @@ def _in_words(error: BaseException | None) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return f"{type(error).__name__}"
+
+
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+"""The last sequence of the message's own subject, before this batch."""
+
+EXPECTED_SUBJECT: Final = EXPECTED + "-Subject"
+"""Of another subject, instead."""
+
+_BATCH: Final = "Nats-Batch-Id"
+_NUMBER: Final = "Nats-Batch-Sequence"
+_COMMIT: Final = "Nats-Batch-Commit"
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A message to store. ``headers`` may still be added to."""
+
+    subject: str
+    headers: dict[str, str]
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        """About its bytes on the way."""
+        return len(self.payload) + sum(map(len, self.headers.values())) + 256
+
+
+def outgoing(subject: str, headers: Mapping[str, str], payload: bytes) -> Outgoing:
+    """A message whose headers are its own."""
+    return Outgoing(subject, dict(headers), payload)
+
+
+async def send(link: ServerLink, messages: Sequence[Outgoing]) -> int:
+    """Store all the messages in one step; the sequence of the first one.
+
+    Raises ApiError if the servers refuse, so that nothing is stored, and one of ``DOUBTS`` when
+    nobody knows. A message that expects a sequence makes it safe to send them again.
+    """
+    client = link.client
+    last = messages[-1]
+    if len(messages) == 1:
+        answer = await client.request(
+            last.subject, last.payload, timeout=ATTEMPT_SECONDS, headers=last.headers or None
+        )
+        return int(checked(answer)["seq"])
+    batch = uuid4().hex
+    for number, message in enumerate(messages[:-1], 1):
+        headers = {_BATCH: batch, _NUMBER: str(number), **message.headers}
+        await client.publish(message.subject, message.payload, headers=headers)
+    headers = {_BATCH: batch, _NUMBER: str(len(messages)), _COMMIT: "1", **last.headers}
+    answer = await client.request(
+        last.subject, last.payload, timeout=ATTEMPT_SECONDS, headers=headers
+    )
+    return int(checked(answer)["seq"]) - len(messages) + 1

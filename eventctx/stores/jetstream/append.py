@@ -1,9 +1,14 @@
-"""One append: what it becomes behind the end of its session, and whether it was made before.
+"""One append: its messages after the end of the session, and whether it is stored already.
 
-An append that was sent and not answered may be stored, now or a moment later. It was sent behind
-one certain end of the session, so it lies directly there or nowhere: its places are kept, and the
-event ids found there decide. While nothing is found behind that end, nothing is decided: a leader
-that was deposed, or is cut off, may be behind the log.
+An append that was sent and not answered may be stored, now or a moment later. It was sent with one
+certain end of the session, so its records follow that end directly or are nowhere: the places are
+kept (``Try``), and the event ids found there decide. While nothing follows that end, nothing is
+decided: a leader that was deposed or is cut off may lag.
+
+The bodies of an append that is too long for an atomic batch are written before its records
+(``EarlyBodies``). They mean nothing until a unit names their places, so the append stays all or
+nothing. If it fails in the end they are destroyed; those of a process that died meanwhile are
+destroyed with the next erasure in their session, or its deletion.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ BATCH_BYTES: Final = 16 * 2**20
 """About the most bytes of one atomic batch: the servers keep it in memory until it ends."""
 
 _ROOM: Final = 8
-"""Messages of a batch that are left for what stands beside the units."""
+"""Messages of a batch that are left for entries of registry, family and ledger."""
 
 
 class PackedUnit(NamedTuple):
@@ -179,7 +184,7 @@ def records_of(
 
 
 def _groups(drafts: Sequence[Draft]) -> Iterator[tuple[int, int]]:
-    """Which drafts go into one unit: from, and up to but without."""
+    """The drafts of each unit, as half-open ranges."""
     if len(drafts) == 1:
         yield 0, 1
         return
@@ -226,7 +231,7 @@ NOTHING: Final = Tip(-1, None, None, 0)
 
 
 class AppendLog(Protocol):
-    """The reads that a writer needs. All see what the leader of the session's stream has."""
+    """The reads of a writer; all are answered by the leader of the session's stream."""
 
     async def tip(self, session: str) -> Tip:
         """The end of a session."""
@@ -237,14 +242,14 @@ class AppendLog(Protocol):
         ...
 
     async def current(self, session: str) -> bool:
-        """Whether the leader of the session's stream hears of the others, so that none else is."""
+        """Whether the leader of the session's stream hears of a majority: no other leads."""
         ...
 
 
 class Try(NamedTuple):
-    """A place where an append may be stored: it was sent with what lies ``behind`` this end.
+    """A place where an append may be stored: its batch was to follow the position ``behind``.
 
-    Its own first record is at ``first``; those between are of appends of the same batch.
+    Its own first record is at ``first``; those between belong to appends of the same batch.
     """
 
     behind: int
@@ -252,7 +257,7 @@ class Try(NamedTuple):
 
 
 class Undecided(Exception):
-    """What the leader has does not tell whether an append is stored, or may be."""
+    """The leader's messages do not tell whether an append is stored, or may be stored yet."""
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +272,7 @@ class QueuedAppend:
     since: float = field(default_factory=time.monotonic)
     tried: list[Try] = field(default_factory=list)
     written: dict[BodyKey, StoredBody] | None = None
-    """Where its bodies lie already, if it is too long for one batch."""
+    """The places of its bodies, if they were written before."""
 
     @property
     def starts(self) -> bool:
@@ -276,21 +281,21 @@ class QueuedAppend:
 
 
 def maybe_made_before(append: QueuedAppend, tip: Tip) -> bool:
-    """Whether it takes a look at the stored records to know what to do."""
+    """Whether only the stored records tell what to do with this append."""
     if append.tried or not accepts(append.expected, tip.position, tip.event):
         return True
     return bool(append.drafts) and tip.event == append.drafts[-1].id
 
 
 def appending(append: QueuedAppend, tip: Tip) -> UnitAppend:
-    """The records of an append behind ``tip``. Raises InvalidSetting for drafts that cannot be."""
+    """The records of an append after ``tip``. Raises InvalidSetting for unfit drafts."""
     digests = chain(append.session, tip.digest, tip.position + 1, append.drafts)
     origin = SessionOrigin(append.drafts[0].time) if tip.position < 0 else None
     return UnitAppend(append.session, tip.position + 1, append.drafts, digests, origin)
 
 
 def behind(appending: UnitAppend, sequence: int) -> Tip:
-    """The end of the session behind an append whose last unit ends at ``sequence``."""
+    """The end of the session after an append whose last unit ends at ``sequence``."""
     last = appending.first + len(appending.drafts) - 1
     return Tip(last, appending.digests[-1], appending.drafts[-1].id, sequence)
 
@@ -298,7 +303,8 @@ def behind(appending: UnitAppend, sequence: int) -> Tip:
 def may_come_yet(append: QueuedAppend, tip: Tip) -> bool:
     """Whether a try of this append may still be stored, for all that ``tip`` tells.
 
-    Only another record behind the same end keeps it out.
+    Only another record after the same end rules it out: the servers accept one message with that
+    expectation.
     """
     return any(tip.position <= one.behind for one in append.tried)
 
@@ -335,7 +341,7 @@ async def made_before(log: AppendLog, append: QueuedAppend, tip: Tip) -> Appende
     behind = f"its leader has it end at {tip.position}, and may be behind the others"
     if may_come_yet(append, tip):
         raise Undecided(behind)
-    # The caller may have sent it before, or have seen the end that the leader does not know.
+    # The caller may have sent it before, or have seen an end that this leader does not know.
     if ends_before(append.expected, tip) and not await log.current(append.session):
         raise Undecided(behind)
     raise conflict(append.session, append.expected, tip.position)
@@ -352,22 +358,22 @@ _SEND_BYTES: Final = BATCH_BYTES // 2
 
 
 class Destroys(Protocol):
-    """Who can destroy messages of a session."""
+    """Destroys messages of a session."""
 
     async def waste(self, session: str, sequences: list[int]) -> None:
-        """Destroy messages that nothing names."""
+        """Destroy messages that no unit names."""
         ...
 
 
 class EarlyBodies:
-    """Writes bodies before their records; in the store's loop."""
+    """Writes bodies before their records; for the store's loop."""
 
     def __init__(self, link: ServerLink, destroys: Destroys) -> None:
         self._link = link
         self._destroys = destroys
 
     async def write(self, place: UnitAppend) -> dict[BodyKey, StoredBody]:
-        """Store all bodies of an append; where each of them lies."""
+        """Store all bodies of an append, and return their places."""
         written: dict[BodyKey, StoredBody] = {}
         waiting: list[tuple[BodyKey, StoredBody, int]] = []
         messages: list[Outgoing] = []

@@ -1,10 +1,11 @@
-"""The one connection of a store: a thread with its own event loop, requests, and their retries.
+"""The one connection of a store: a thread with its own event loop, requests, batches, retries.
 
-All that speaks to the servers runs in that loop. Other threads hand it coroutines (``run``) and get
+All requests to the servers run in that loop. Other threads hand it coroutines (``run``) and get
 acks, so a store can be used from several event loops.
 
 A request that is lost, or that meets a cluster without a leader, is sent again until ``patience``
-seconds have passed; so it must be one that may be done twice.
+seconds have passed; so every request must be safe to do twice. A batch of messages is (``send``),
+because its messages state which message they expect before them.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from eventctx.stores.jetstream.retrying_reads import CollectingClient
 T = TypeVar("T")
 
 ATTEMPT_SECONDS: Final = 5.0
-"""How long one try of a request waits for its answer."""
+"""The longest wait of one try for an answer."""
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
-"""What the session ends with is another message; the second number, while that is on its way."""
+"""The session ends with another message; the second number, while that one is being stored."""
 
 STREAM_NOT_FOUND: Final = 10059
 
@@ -56,7 +57,7 @@ DOUBTS: Final = (
     TimeoutError,
     OSError,
 )
-"""Errors after which nobody knows whether the servers did what they were asked."""
+"""Errors after which a request may have been carried out or not."""
 
 
 class ApiError(Exception):
@@ -70,12 +71,12 @@ class ApiError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether it may be gone at the next try: there is no leader, or too much under way."""
+        """Whether the next try may succeed: there is no leader now, or the servers are busy."""
         return self.code in (429, 503) or self.number in (10008, 10009, 10176, 10210)
 
     @property
     def conflict(self) -> bool:
-        """Whether a message was not stored since it expected another end of a subject."""
+        """Whether nothing was stored because a message expected another end of its subject."""
         return self.number in _WRONG_LAST_SEQUENCE
 
     @property
@@ -94,7 +95,7 @@ class Tries:
         self._number = 0
 
     async def after(self, error: Exception) -> None:
-        """Pause behind a try that failed with ``error``.
+        """Pause after a try that failed with ``error``.
 
         Raises StoreUnavailable, caused by it, if the store was closed or its patience is over.
         """
@@ -318,7 +319,7 @@ EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
 """The last sequence of the message's own subject, before this batch."""
 
 EXPECTED_SUBJECT: Final = EXPECTED + "-Subject"
-"""Of another subject, instead."""
+"""The subject that EXPECTED is about, where it is not the message's own."""
 
 _BATCH: Final = "Nats-Batch-Id"
 _NUMBER: Final = "Nats-Batch-Sequence"
@@ -345,10 +346,10 @@ def outgoing(subject: str, headers: Mapping[str, str], payload: bytes) -> Outgoi
 
 
 async def send(link: ServerLink, messages: Sequence[Outgoing]) -> int:
-    """Store all the messages in one step; the sequence of the first one.
+    """Store all messages or none, and return the sequence of the first.
 
-    Raises ApiError if the servers refuse, so that nothing is stored, and one of ``DOUBTS`` when
-    nobody knows. A message that expects a sequence makes it safe to send them again.
+    Raises ApiError if the servers refuse, so that nothing is stored, and one of ``DOUBTS`` when the
+    outcome is unknown. A message that expects a sequence makes it safe to send them again.
     """
     client = link.client
     last = messages[-1]

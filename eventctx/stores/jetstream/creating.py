@@ -1,4 +1,8 @@
-"""The streams of a store: made once, found again, and checked whenever a store is opened."""
+"""Opens a store: finds or makes its streams, checks them, and puts its parts together.
+
+The streams are made once and checked at every opening. Nothing is written before the servers were
+found to be safe.
+"""
 
 from __future__ import annotations
 
@@ -169,8 +173,8 @@ async def _make(link: ServerLink, name: str, settings: Mapping[str, Any]) -> dic
 
 
 async def _meta(link: ServerLink) -> Meta | None:
-    asking = RetryingReads(link.client, link.names, link.patience)
-    last = await asking.last_of(link.names.meta, link.names.meta_subject)
+    reads = RetryingReads(link.client, link.names, link.patience)
+    last = await reads.last_of(link.names.meta, link.names.meta_subject)
     if last is None:
         return None
     place = link.address.place
@@ -238,13 +242,13 @@ class LeadersLog:
 
 @dataclass(slots=True)
 class StoreParts:
-    """What a store consists of; all for use in the store's loop, but for ``writer.append``."""
+    """The parts of an open store; all for the store's loop, but for ``writer.append``."""
 
     link: ServerLink
     meta: Meta
     checked: tuple[Server, ...]
     reader: SessionReader
-    whole: GlobalScan
+    global_scan: GlobalScan
     registry: Registry
     caches: Caches
     writer: JetStreamWriter
@@ -285,8 +289,8 @@ async def assemble(link: ServerLink, *, create: bool, read_only: bool) -> StoreP
     servers = Servers(link)
     checked = await servers.check()
     meta = await find_or_make(link, create=create and not read_only)
-    asking = RetryingReads(link.client, link.names, link.patience)
-    reader = SessionReader(asking)
+    reads = RetryingReads(link.client, link.names, link.patience)
+    reader = SessionReader(reads)
     registry = Registry(reader)
     caches = Caches(link, reader)
 
@@ -299,26 +303,26 @@ async def assemble(link: ServerLink, *, create: bool, read_only: bool) -> StoreP
                 continue
         return await caches.drop(heirs)
 
-    destroyer = Destroyer(link, asking, servers, drop_snapshots)
+    destroyer = Destroyer(link, reads, servers, drop_snapshots)
     early = EarlyBodies(link, destroyer)
     log = LeadersLog(reader)
     writer = JetStreamWriter(link, log, early)
     eraser = Eraser(link, log, reader, writer, destroyer)
     families = Families(link, reader, writer, destroyer, registry)
-    whole = GlobalScan(reader, None if read_only else Pusher(link).fill)
+    global_scan = GlobalScan(reader, None if read_only else Pusher(link).fill)
     parts = StoreParts(
         link=link,
         meta=meta,
         checked=checked,
         reader=reader,
-        whole=whole,
+        global_scan=global_scan,
         registry=registry,
         caches=caches,
         writer=writer,
         eraser=eraser,
         families=families,
         destroyer=destroyer,
-        following=Subscriptions(link, whole),
+        following=Subscriptions(link, global_scan),
     )
     if not read_only:
         link.keep(_finish(destroyer, meta.shards))
@@ -327,23 +331,23 @@ async def assemble(link: ServerLink, *, create: bool, read_only: bool) -> StoreP
 
 
 async def _watch(parts: StoreParts, servers: Servers) -> None:
-    """Look now and then at the servers' settings: one that was down was not checked yet."""
+    """Check the servers' settings now and then: a server that was down was not checked yet."""
     while True:
         await asyncio.sleep(WATCH_SECONDS)
         try:
             parts.unsafe = await servers.changed()
         except (OSError, TimeoutError, NatsError):
-            continue  # nobody tells now, and what was found before still holds
+            continue  # no answer now; the last finding still holds
 
 
 async def _finish(destroyer: Destroyer, shards: int) -> None:
-    """Finish what another process left when it ended in the middle of an erasure."""
+    """Finish the erasures that another process began and did not finish."""
     for shard in range(shards):
         await destroyer.carry_out(shard)
 
 
 class Pusher:
-    """Lets the sequences of a shard rise to those of others, see ``whole``."""
+    """Raises the sequences of a shard to those of the others; see ``global_scan``."""
 
     def __init__(self, link: ServerLink) -> None:
         self._link = link

@@ -1,6 +1,9 @@
-"""Whose records a session's are: its own, and by reference those of the sessions it is a fork of.
+"""The parts of a session's read: its owners, their erasures, places in JetStream, and the pages.
 
-And which bodies of an owner were erased. What a session was made of never changes, so it is kept.
+A fork's records are its own and, by reference, those of its parents. Where a session begins never
+changes, so it is cached. No server can be asked for a position, but positions and sequences rise
+together, so any unit seen narrows the search for another (``Positions``). All of this is a cache:
+what was forgotten is found again with some more questions.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ class _Session:
 
 
 class Positions:
-    """The units of many sessions; the sessions that were not asked for lately go first."""
+    """Places of units of many sessions; the least recently used session is dropped first."""
 
     def __init__(self, most: int = MOST_UNITS) -> None:
         self._most = most
@@ -81,7 +84,7 @@ class Positions:
         return UnitPlace(found.firsts[place - 1], found.sequences[place - 1]) if place else None
 
     def after(self, session: str, position: int) -> UnitPlace | None:
-        """The first unit seen that begins behind ``position``; None if there is none."""
+        """The first unit seen that begins after ``position``; None if there is none."""
         found = self._sessions.get(session)
         if found is None:
             return None
@@ -91,7 +94,7 @@ class Positions:
         return UnitPlace(found.firsts[place], found.sequences[place])
 
     def forget(self, session: str) -> None:
-        """Drop what is known of a session."""
+        """Drop the places of a session."""
         found = self._sessions.pop(session, None)
         if found is not None:
             self._count -= len(found.firsts)
@@ -120,10 +123,10 @@ class Beginning(NamedTuple):
 class Owners:
     """The origins of sessions, and their erasures, with a bounded memory of both."""
 
-    def __init__(self, asking: RetryingReads, heads: SessionEnds) -> None:
-        self._asking = asking
+    def __init__(self, reads: RetryingReads, heads: SessionEnds) -> None:
+        self._reads = reads
         self._heads = heads
-        self._names = asking.names
+        self._names = reads.names
         self._beginnings: OrderedDict[str, Beginning] = OrderedDict()
         self._erased: OrderedDict[str, tuple[int, dict[tuple[int, int], bytes]]] = OrderedDict()
 
@@ -146,12 +149,12 @@ class Owners:
             gathered = Gathered()
             try:
                 if number < _TRIES - 1:
-                    page = await self._asking.page(shard, subject, 1, messages=_FIRST_MESSAGES)
+                    page = await self._reads.page(shard, subject, 1, messages=_FIRST_MESSAGES)
                     gathered.add(page.messages)
                 else:
                     sequence = 1
                     while not gathered.units and (
-                        one := await self._asking.next(shard, subject, sequence)
+                        one := await self._reads.next(shard, subject, sequence)
                     ):
                         gathered.add([one])
                         sequence = one.sequence + 1
@@ -193,7 +196,7 @@ class Owners:
     async def erased(self, owner: str) -> Erased:
         """The bodies that were erased of the records that ``owner`` owns. Raises LogCorrupted."""
         shard, subject = self._names.shard(owner), self._names.of_session("e", owner)
-        last = await self._asking.last(shard, subject)
+        last = await self._reads.last(shard, subject)
         if last is None:
             return {}
         upto, bodies = self._erased.get(owner, (0, {}))
@@ -219,12 +222,12 @@ class Owners:
             return [last]
         found: list[StoredMessage] = []
         while not found or found[-1].sequence < last.sequence:
-            page = await self._asking.page(
+            page = await self._reads.page(
                 shard, subject, found[-1].sequence + 1 if found else first
             )
             if not page.messages:
                 # A replica that lags, or is damaged: the leader has them, one by one.
-                step = await self._asking.next(
+                step = await self._reads.next(
                     shard, subject, found[-1].sequence + 1 if found else first
                 )
                 page = page._replace(messages=[last if step is None else step])
@@ -232,13 +235,13 @@ class Owners:
         return found
 
     def forget(self, session: str) -> None:
-        """Drop what is kept of a session that was deleted."""
+        """Drop the cached facts of a deleted session."""
         self._beginnings.pop(session, None)
         self._erased.pop(session, None)
 
 
 async def existing(heads: SessionEnds, session: str) -> SessionHead:
-    """The end of a session that must be there. Raises StreamNotFound."""
+    """The end of an existing session. Raises StreamNotFound."""
     head = await heads.head(session)
     if head is None:
         raise StreamNotFound(session)
@@ -249,7 +252,7 @@ PAGE_RECORDS: Final = 1000
 
 
 class _Parts(Protocol):
-    """Where the pages of a read come from: the ``SessionReader``."""
+    """The source of the pages of a read: the ``SessionReader``."""
 
     heads: SessionEnds
     owners: Owners
@@ -258,12 +261,12 @@ class _Parts(Protocol):
     async def part(
         self, stream: str, owned: Owned, low: int, high: int, erased: Erased, data: bool
     ) -> list[Record]:
-        """Some records of ``owned`` from ``low`` on, at least one, and none behind ``high``."""
+        """Some records of ``owned`` from ``low`` on, at least one, and none after ``high``."""
         ...
 
 
 class Scan:
-    """One read of a session, page by page."""
+    """One read of a session, page by page; each page must chain to the one before."""
 
     def __init__(
         self,
@@ -326,7 +329,7 @@ class Scan:
         erased = self._erased.get(owned.owner)
         if erased is None:
             erased = self._erased[owned.owner] = await self._reader.owners.erased(owned.owner)
-            # Where its records end narrows the search for those that are wanted.
+            # A known end narrows the search for the wanted records.
             head = await existing(self._reader.heads, owned.owner)
             self._reader.positions.add(owned.owner, head.unit.first, head.begins)
         return await self._reader.part(self._stream, owned, low, high, erased, self._data)

@@ -1,6 +1,9 @@
-"""The sessions of a store in order of their creation, page by page, and the forks of a session.
+"""The store apart from its records: list of sessions, snapshots and checkpoints, inspection.
 
 Every shard has a subject with an entry for each session, stored in one batch with its first record.
+Snapshots and checkpoints have a stream of their own; to lose it loses nothing. A replaced snapshot
+is destroyed, since it may hold what is erased later. One that is too large for a message is not
+kept.
 """
 
 from __future__ import annotations
@@ -42,10 +45,10 @@ class Registry:
 
     def __init__(self, reader: SessionReader) -> None:
         self._reader = reader
-        self._asking = reader.asking
+        self._reads = reader.reads
         self._names = reader.names
         self._places: OrderedDict[str, Place] = OrderedDict()
-        """Where pages ended: the next one is asked for by the last name."""
+        """The places of the last sessions of pages: the next page is asked for by that name."""
 
     async def page(self, after: str | None, limit: int | None = None) -> list[StreamInfo]:
         """Some sessions created after the session ``after``; none at the end.
@@ -72,7 +75,7 @@ class Registry:
         return infos
 
     async def _entries(self, place: Place, count: int) -> list[tuple[Place, Registered]]:
-        """The next entries behind ``place`` of all shards, in order."""
+        """The next entries of all shards after ``place``, in order."""
         found: list[tuple[Place, Registered]] = []
         for shard in range(self._names.shards):
             # In this shard, an entry at the same sequence comes later only with a higher shard.
@@ -89,10 +92,10 @@ class Registry:
         last = await self._reader.heads.last(shard, subject)
         found: list[tuple[Place, Registered]] = []
         while last is not None and sequence <= last.sequence and len(found) < count:
-            page = await self._asking.page(shard, subject, sequence, messages=count)
+            page = await self._reads.page(shard, subject, sequence, messages=count)
             messages = page.messages
             if not messages:  # a replica that lags: the leader knows of one more
-                messages = [await self._asking.next(shard, subject, sequence) or last]
+                messages = [await self._reads.next(shard, subject, sequence) or last]
             for message in messages:
                 entry = self._entry(shard, message)
                 if not entry.deleted:
@@ -117,7 +120,7 @@ class Registry:
         shard = self._names.shard(session)
         near = 1
         if not head.deleted:  # else its first record is gone, and tells nothing of the entry
-            first = await self._reader.asking.page(
+            first = await self._reader.reads.page(
                 shard, self._names.of_session("r", session), 1, messages=1
             )
             # One batch holds both.
@@ -133,7 +136,7 @@ class Registry:
     async def _search(self, shard: int, session: str, sequence: int) -> Place | None:
         subject = self._names.of_shard("n", shard)
         while True:
-            page = await self._asking.page(shard, subject, sequence)
+            page = await self._reads.page(shard, subject, sequence)
             for message in page.messages:
                 entry = self._entry(shard, message)
                 if entry.session == session and not entry.deleted:
@@ -155,8 +158,8 @@ class Registry:
         names: list[str] = []
         sequence = 1
         while last is not None and sequence <= last.sequence:
-            page = await self._asking.page(shard, subject, sequence)
-            messages = page.messages or [await self._asking.next(shard, subject, sequence) or last]
+            page = await self._reads.page(shard, subject, sequence)
+            messages = page.messages or [await self._reads.next(shard, subject, sequence) or last]
             for message in messages:
                 try:
                     fork = decode_relative(message.data).fork
@@ -207,7 +210,7 @@ class Caches:
         """See ``EventStore.load_snapshot``."""
         subject = self._names.snapshot(session, name)
         async with self._lock(subject):
-            found = await self._reader.asking.last_of(self._names.caches, subject)
+            found = await self._reader.reads.last_of(self._names.caches, subject)
         if found is None:
             return None
         try:
@@ -253,7 +256,7 @@ class Caches:
     async def load_checkpoint(self, name: str) -> int | None:
         """See ``EventStore.load_checkpoint``."""
         subject = self._names.checkpoint(name)
-        found = await self._reader.asking.last_of(self._names.caches, subject)
+        found = await self._reader.reads.last_of(self._names.caches, subject)
         if found is None:
             return None
         try:
@@ -284,7 +287,7 @@ class Caches:
         found: list[StoredMessage] = []
         sequence = 1
         while (
-            one := await self._reader.asking.next_of(self._names.caches, subject, sequence)
+            one := await self._reader.reads.next_of(self._names.caches, subject, sequence)
         ) is not None:
             found.append(one)
             sequence = one.sequence + 1
@@ -314,7 +317,7 @@ async def inspect(reader: SessionReader) -> Inspection:
         listed: set[str] = set()
         sequence = 1
         while True:
-            page = await reader.asking.page(shard, subject, sequence)
+            page = await reader.reads.page(shard, subject, sequence)
             for message in page.messages:
                 try:
                     entry = decode_registered(message.data)
@@ -353,7 +356,7 @@ async def _unlisted(reader: SessionReader, shard: int, listed: set[str]) -> list
     findings: list[str] = []
     stream = reader.names.stream(shard)
     prefix = f"{reader.names.prefix}.{shard}."
-    async for subject in reader.asking.subjects(shard):
+    async for subject in reader.reads.subjects(shard):
         kind, _, written = subject.removeprefix(prefix).partition(".")
         if (kind in _OF_SESSIONS) is not bool(written) or kind not in _OF_SESSIONS + _OF_SHARDS:
             findings.append(f"{stream}: {subject!r} is a subject that no store writes")

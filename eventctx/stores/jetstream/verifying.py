@@ -1,16 +1,19 @@
-"""The last unit of a session, from a leader whose own files are whole.
+"""The last unit of a session, from a leader whose own files are complete.
 
 A server that was stopped, and whose files were damaged before it started again, comes back without
 the messages of the damaged blocks. It is not repaired, it may be elected the leader, and then it
-answers as if what it has were all. Measured with nats-server 2.15.1: a session of 4,000 messages
-ended at 2,000, or did not exist. So no leader is believed unseen:
+answers as if it had everything. Measured with nats-server 2.15.1: a session of 4,000 messages
+ended at 2,000, or did not exist. So every leader is checked:
 
-- It must have every message that was ever stored but those that were deleted, and every deletion
-  was entered in the ledger of the shard before it was carried out.
-- It must know what this process has seen of the session before.
+- It must have every message that was ever stored, except the deleted ones. The ledger of the shard
+  counts each deletion before it is carried out, so more gaps than that are a loss.
+- It must know every message of the session that this process has seen.
 
-A leader that was just elected, or deposed, or that starts again after all servers died, may have an
-append in part, or not yet. So what it lacks is a doubt while it is not settled, not damage.
+A leader that was just elected or deposed, or that starts again after all servers died, may have an
+append in part, or not yet. So a missing message is a doubt until the leader is settled
+(``ReadTries``), and damage only then.
+
+A unit and its bodies are put together from messages here, too (``Gathered``).
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ _BODIES: Final = ("b", "p")
 
 
 class Incomplete(Exception):
-    """Messages are missing that were stored: those of ``position``, as ``problem`` says.
+    """Stored messages are missing: those of ``position``, as ``problem`` says.
 
     ``sequence`` is the first that is missing, if that is known.
     """
@@ -192,12 +195,12 @@ def _body(
 
 
 SOUND_SECONDS: Final = 1.0
-"""Seconds for which a leader that was found whole is believed to lead, and to be whole."""
+"""Seconds for which the result of a check of a leader is trusted."""
 
 _MOST_SEEN = 100_000
 _PAUSE_SECONDS = 0.1
 _SETTLED_SECONDS = 1.0
-"""Seconds in which one server leads, and hears of the others, until what it lacks is damage."""
+"""Seconds for which one server must lead and hear of the others before a gap counts as damage."""
 
 _REPLICAS_PAUSES: Final = (0.0, 0.002, 0.01, 0.03, 0.1, 0.2)
 """Seconds before a replica is asked again; then the leader is asked."""
@@ -234,9 +237,9 @@ class SessionHead(NamedTuple):
 class SessionEnds:
     """Asks the leaders for the ends of sessions, and checks the leaders."""
 
-    def __init__(self, asking: RetryingReads) -> None:
-        self._asking = asking
-        self._names = asking.names
+    def __init__(self, reads: RetryingReads) -> None:
+        self._reads = reads
+        self._names = reads.names
         self._seen: OrderedDict[str, int] = OrderedDict()
         self._sound: dict[int, float] = {}
         self._reached: dict[int, int] = {}
@@ -258,14 +261,14 @@ class SessionEnds:
         shard = self._names.shard(session)
         subject = self._names.of_session("r", session)
         known = self._seen.get(session, 0)
-        until = time.monotonic() + self._asking.patience
+        until = time.monotonic() + self._reads.patience
         while True:
             found = await self.last(shard, subject)
             sequence = 0 if found is None else found.sequence
             await self.check(shard, not known or sequence < known)
             if sequence >= known:
                 break
-            # It has all of its messages, and not this one: it was deposed, and has not heard of it.
+            # Its files are complete and this message is missing: it was deposed without knowing it.
             if time.monotonic() > until:
                 raise StoreUnavailable(
                     f"session {session!r}: the leader of {self._names.stream(shard)} is at message "
@@ -282,10 +285,10 @@ class SessionEnds:
 
         Raises LogCorrupted when the leader cannot read it.
         """
-        found = await self._asking.last(shard, subject)
-        # It says "no message found" of one whose checksum is wrong, too, but counts it.
-        if found is None and await self._asking.count(shard, subject):
-            found = await self._asking.last(shard, subject)  # unless it came in between
+        found = await self._reads.last(shard, subject)
+        # The server says "no message found" of a message with a wrong checksum, too, but counts it.
+        if found is None and await self._reads.count(shard, subject):
+            found = await self._reads.last(shard, subject)  # unless it came in between
             if found is None:
                 raise LogCorrupted(
                     name_of(subject.rpartition(".")[2]),
@@ -303,7 +306,7 @@ class SessionEnds:
             number, count = part_of(last.ours)
             begins = last.sequence - count + 1
             for sequence in range(begins, last.sequence):
-                part = await self._asking.next(shard, subject, sequence)
+                part = await self._reads.next(shard, subject, sequence)
                 if part is None or part.sequence != sequence:
                     raise ValueError(f"expected {count} parts, found {number}")
                 messages.insert(-1, part)
@@ -322,22 +325,23 @@ class SessionEnds:
             await self.state(shard)
 
     async def state(self, shard: int) -> StreamState:
-        """What the leader of a shard has, after the check that this is all.
+        """The state of a shard's leader, after the check that nothing is missing.
 
         Raises LogCorrupted, and StoreUnavailable when every leader is behind what one had before.
         """
         return (await self.status(shard)).state
 
     async def current(self, shard: int) -> bool:
-        """Whether the leader of a shard hears of the others, so that none can lead in its place."""
+        """Whether the leader of a shard hears of a majority, so that no other can lead."""
         return (await self.status(shard)).cluster.current
 
     async def status(self, shard: int) -> StreamStatus:
-        """The same, with who leads and whom it hears of."""
-        until = time.monotonic() + self._asking.patience
+        """The same, with the leader's name and its contact to the others."""
+        until = time.monotonic() + self._reads.patience
         while True:
-            # In this order: a deletion is entered in the ledger before it is carried out.
-            status = await self._asking.status(shard)
+            # The state first, the ledger second: a deletion between the two reads is then in the
+            # ledger and not yet a gap. The other order would report it as a loss.
+            status = await self._reads.status(shard)
             lacks = status.state.gaps and status.state.gaps - await self.deletions(shard)
             known, last = self._reached.get(shard, 0), status.state.last_seq
             if lacks > 0:
@@ -362,8 +366,8 @@ class SessionEnds:
         return status
 
     async def deletions(self, shard: int) -> int:
-        """How many messages of a shard were ever deleted, or are about to be."""
-        found = await self._asking.last(shard, self._names.of_shard("d", shard))
+        """How many messages of a shard were ever ordered to be deleted."""
+        found = await self._reads.last(shard, self._names.of_shard("d", shard))
         try:
             return 0 if found is None else decode_ledger(found.data).total
         except msgspec.MsgspecError as error:
@@ -372,10 +376,10 @@ class SessionEnds:
 
 
 class ReadTries:
-    """Tries of one read whose messages did not all come: from replicas, then from the leader.
+    """Tries of one read with missing messages: first from replicas, then from the leader.
 
-    What the leader lacks is asked for again until it is settled: one server has led for a while,
-    hears of the others, and is as far as the message that is missing.
+    A message that the leader lacks is asked for again until the leader is settled: one server has
+    led for a while, hears of the others, and has later messages than the missing one.
     """
 
     def __init__(self, heads: SessionEnds, shard: int, patience: float) -> None:
@@ -391,7 +395,7 @@ class ReadTries:
         return not self._pauses
 
     async def after(self, damage: Incomplete, stream: str, position: int) -> None:
-        """Pause behind a try in which something was missing.
+        """Pause after a try with missing messages.
 
         Raises LogCorrupted if it is lost, and StoreUnavailable if that cannot be known in time.
         """
@@ -400,6 +404,7 @@ class ReadTries:
             return
         status = await self._heads.status(self._shard)
         now, leader = time.monotonic(), status.cluster.leader
+        # A leader without a majority, or one that has not come so far, may still get the message.
         if not status.cluster.current or status.state.last_seq < damage.sequence:
             self._settled = None
         elif self._settled is None or self._settled[0] != leader:

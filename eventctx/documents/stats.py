@@ -228,7 +228,7 @@ async def stats_of(
 
 async def _losses(engine: Engine, unread: ReadErrors) -> tuple[LossRow, ...] | None:
     try:
-        found = await engine.losses()
+        found = await engine.hook_failures()
     except StoreError as error:
         unread.asides.append(str(error))
         return None

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import is_text, shown
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import EventStore
 from eventctx.safe_text import without_password
+from eventctx.stores.receipt_book import ReceiptBook
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""
@@ -77,6 +79,22 @@ def default_book(store: Path) -> Path:
     return folder / "receipts" / f"{named}.jsonl"
 
 
+def book_of(
+    store: EventStore, receipts: bool | str | os.PathLike[str], *, read_only: bool
+) -> ReceiptBook | None:
+    """A store's book of receipts: True names its own, a path another; None for none.
+
+    Raises InvalidSetting for a path in the folder of a user that there is not.
+    """
+    kept = store.cache_path
+    if receipts is False or kept is None:
+        return None
+    if receipts is True:
+        return ReceiptBook(default_book(kept), read_only=read_only)
+    path = Path(in_users_folder(os.fspath(receipts), "receipts"))
+    return ReceiptBook(path, read_only=read_only)
+
+
 def default_store() -> str:
     """The store that the environment names, else the one in the user's data folder.
 
@@ -118,6 +136,14 @@ def _server_caches() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_path("eventctx", appauthor=False)) / "stores"
+
+
+def path_or_url(url: object) -> str:
+    """The name of a store, as a text. Raises InvalidSetting for what names none."""
+    path = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if not isinstance(path, str) or not is_text(path) or "\0" in path:
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {shown(url)}")
+    return path
 
 
 async def open_store(url: str, **options: Any) -> EventStore:

@@ -43,7 +43,7 @@ from eventctx.search.documents import words
 from eventctx.search.index import Document, Gone, Mark, Place, Term
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
-from eventctx.session.evidence.unfinished import ERASING
+from eventctx.session.erasure import ERASING
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 

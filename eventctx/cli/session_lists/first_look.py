@@ -19,9 +19,9 @@ from eventctx.documents.sessions import ListedSession
 from eventctx.documents.short_names import short_names
 from eventctx.documents.unread import ReadErrors
 from eventctx.importers.detect import passed_over
+from eventctx.importers.formats.table import known_folders
 from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
-from eventctx.importers.known_folders import known_folders
 from eventctx.importers.many import import_paths
 
 _READ: Final = 50

@@ -41,8 +41,8 @@ from eventctx.reader import Reader
 from eventctx.safe_text import without_password
 from eventctx.session.context import Context
 from eventctx.session.erasure.destruction import Destruction
-from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, Residents
-from eventctx.session.pending import Listener, flush_all, riding_to
+from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, SessionCache
+from eventctx.session.pending import Listener, deferring_to, flush_all
 from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
 from eventctx.session.settings import SessionSettings, Settings, check_advised, choose
 from eventctx.stores.location import book_of, open_store, path_or_url
@@ -114,7 +114,7 @@ class Engine(Reader):
                 lambda session: partial(self._remembered, session),
                 self._catch_up,
             ),
-            Residents(most_open_sessions, open_session_bytes),
+            SessionCache(most_open_sessions, open_session_bytes),
         )
         self._destruction = Destruction(
             store,
@@ -297,7 +297,7 @@ class Engine(Reader):
         # may take a lock: what is to be written is written in a thread of its own.
         if self._opened is None:
             store = getattr(self, "store", None)
-            if store is not None and riding_to(store):
+            if store is not None and deferring_to(store):
                 run_apart(partial(flush_all, store), "eventctx-flush")
         else:
             run_apart(partial(_release, self.hooks, self._failures, self.store), "eventctx-release")

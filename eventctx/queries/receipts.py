@@ -1,4 +1,4 @@
-"""Notes receipts of an engine's sessions in the book, and compares what is opened with them."""
+"""Notes receipts of sessions in the book, and compares a store with the receipts in it."""
 
 from __future__ import annotations
 

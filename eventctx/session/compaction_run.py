@@ -27,7 +27,14 @@ from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
 from eventctx.policies import interception
-from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
+from eventctx.policies.decision.deciding import (
+    Bodies,
+    Deciding,
+    Decision,
+    DecisionIO,
+    Reply,
+    Situation,
+)
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import AskTexts, Budget, Policy
@@ -115,10 +122,10 @@ class CompactionRun:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins), frame.thinking)
         scene = Situation(view, visible, goal, self._aim(frame), frame.thinking)
-        rim = Rim(
+        io = DecisionIO(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)
         )
-        steps = self._deciding.steps(scene, rim)
+        steps = self._deciding.steps(scene, io)
         try:
             question = next(steps)
             while True:

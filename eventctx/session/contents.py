@@ -1,12 +1,18 @@
-"""The places of a session's messages in the log, folded from its records on demand, and their rows.
+"""A session's contents in memory: bodies by their addresses, and the lines of the transcript.
 
-The *rows* are the stored bytes of the whole transcript, in its order. They are held while somebody
-asks for them often: a host may ask for the transcript after every tool. From the store that costs a
-read of every body and the check of its digest; from memory only the decoding for the caller.
+``BodyCache`` serves requests. Invariant: the bytes that it holds never exceed ``MAX_BYTES``. The
+next request shows a body that was just appended, so an appended body replaces the oldest ones; a
+fetched body is kept only where there is room. A view larger than the bound reads the rest from the
+store for each request, and the memory does not grow. Bodies that were appended since the last
+request have a smaller bound of their own, ``MAX_NEW``: a program that adds a long history may never
+make a request of it.
 
-While rows are held, the fold follows the drafts that this process appends. So it is ahead of the
-disk, and is forgotten when one of them was not written. What others append is read from the store,
-behind the last record that was folded.
+``TranscriptLines`` folds the places of messages from the records on demand. Its *rows* are the
+stored bytes of the whole transcript, in its order, held while a host asks for them often, perhaps
+after every tool. From the store that costs a read of every body and the check of its digest; from
+memory only the decoding for the caller. While rows are held, the fold follows the drafts that this
+process appends. So it is ahead of the disk, and is forgotten when one of them was not written. It
+reads the records of other writers from the store, after the last record that it folded.
 """
 
 from __future__ import annotations
@@ -233,7 +239,7 @@ class TranscriptLines:
         rows = self._rows
         return 0 if rows is None else rows.bytes_held
 
-    def let_go(self) -> None:
+    def evict(self) -> None:
         """Forget the lines and rows; the next call folds them from the beginning."""
         with self._lock:
             self._state, self._times, self._rows = transcript.initial(), {}, None
@@ -366,7 +372,7 @@ class TranscriptLines:
     def failed(self) -> None:
         """Forget what was folded ahead of the disk: some of it was not written."""
         if self._ahead:
-            self.let_go()
+            self.evict()
 
 
 def _note_time(times: dict[int, int], record: Record) -> None:

@@ -38,9 +38,9 @@ from eventctx.session.turns import ProviderCall, Turn
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall, RecallTool
-    from eventctx.session.host_requests import ObservedRequests, OwnRequest
-    from eventctx.session.host_turns import Following
-    from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
+    from eventctx.session.host_requests import ObservedRequest, RequestObserver
+    from eventctx.session.host_turns import HostReporter
+    from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult
     from eventctx.session.sdk_objects import SdkObject
 
@@ -96,11 +96,11 @@ class Context:
         )
 
     @cached_property
-    def _observed(self) -> ObservedRequests:
+    def _observed(self) -> RequestObserver:
         """Made by the first request that the program made itself."""
-        from eventctx.session.host_requests import ObservedRequests
+        from eventctx.session.host_requests import RequestObserver
 
-        return ObservedRequests(self._session, self._emitter)
+        return RequestObserver(self._session, self._emitter)
 
     @property
     def session_id(self) -> str:
@@ -170,7 +170,7 @@ class Context:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
-        call: ProviderCall | Following | None = None,
+        call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
@@ -191,7 +191,7 @@ class Context:
 
         The rows are plain dicts and lists, decoded for this caller.
         """
-        from eventctx.session.requests import Wanted
+        from eventctx.session.requests import RequestOptions
 
         _check_messages(adding)
         if model is not None:
@@ -205,9 +205,9 @@ class Context:
         mode, generation = said_by_request(thinking)
         reserve = self.settings.reserve_tokens
         by_default = await model_of(provider) if provider is not None and model is None else None
-        wanted = Wanted(limit, reserve, model, encoded, mode, generation, by_default)
+        options = RequestOptions(limit, reserve, model, encoded, mode, generation, by_default)
         try:
-            prepared = await self._prepared(wanted, call, adding)
+            prepared = await self._prepared(options, call, adding)
             if prepared.compacted is not None:
                 await self._exported(prepared.compacted)
             return await self._requests.rows(prepared)
@@ -217,20 +217,23 @@ class Context:
             raise
 
     async def _prepared(
-        self, wanted: Wanted, call: ProviderCall | Following | None, messages: Sequence[Any]
+        self,
+        options: RequestOptions,
+        call: ProviderCall | HostReporter | None,
+        messages: Sequence[Any],
     ) -> PreparedRequest:
         sends = None if call is None else call.sends
         if not messages:
-            return await self._requests.prepare(wanted, sends)
+            return await self._requests.prepare(options, sends)
         scope = None if call is None else call.came_in
         adding = partial(self._transcript.additions, scope=scope)
         try:
-            return await self._requests.prepare(wanted, sends, partial(adding, messages=messages))
+            return await self._requests.prepare(options, sends, partial(adding, messages=messages))
         except InvalidMessage as refused:
             from eventctx.session.sdk_objects import plain
 
             rows = plain(messages, refused)
-            return await self._requests.prepare(wanted, sends, partial(adding, messages=rows))
+            return await self._requests.prepare(options, sends, partial(adding, messages=rows))
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -492,7 +495,7 @@ class Context:
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: ObservedRequest, *, call: ProviderCall | HostReporter | None = None
     ) -> int:
         """Record a request that the program made itself, as it is sent; return its position.
 
@@ -511,17 +514,17 @@ class Context:
         """
         await self._emitter.emit(event, self._session.drafts.scope)
 
-    def following(self) -> Following:
+    def following(self) -> HostReporter:
         """Record the turns of a host that reports them instead of entering blocks.
 
         Records made outside of blocks then belong to the turn that the host is in.
         """
-        from eventctx.session.host_turns import Following
+        from eventctx.session.host_turns import HostReporter
 
         def hold(scope: Scope | None) -> None:
             self._session.drafts.held = scope
 
-        return Following(self._emitter, hold, self._session.random)
+        return HostReporter(self._emitter, hold, self._session.random)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that stops it.

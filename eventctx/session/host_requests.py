@@ -1,4 +1,13 @@
-"""Command handlers of a host's additions: system prompt, memory, messages for one request."""
+"""Command handlers of hosts that take part in requests: additions to ours, and requests of theirs.
+
+``HostAdditions`` records the system prompt, the memory and the messages that a host adds to the
+requests that we prepare. ``RequestObserver`` records the requests that a program sent itself, as
+they were sent.
+
+Invariant: the record of an observed request does not grow with the conversation. It names what it
+repeats of the request before it and the messages of the transcript that were sent unchanged, and
+holds every other content once (``log/wire.py``).
+"""
 
 from __future__ import annotations
 
@@ -190,7 +199,7 @@ _ASIDE: Final = 8
 """Messages at the end of the transcript that are compared beyond those that a request adds."""
 
 
-class OwnRequest(NamedTuple):
+class ObservedRequest(NamedTuple):
     """A request as it is sent: its ``messages``, and what stands beside them.
 
     ``rule`` is one of ``log.wire.APIS``. No part holds a ``cache_control``: these are
@@ -220,7 +229,7 @@ class _Content(NamedTuple):
     salted: bytes
 
 
-class ObservedRequests:
+class RequestObserver:
     """Records the requests of one live session that its program sent."""
 
     def __init__(self, session: OpenSession, emitter: SessionEmitter) -> None:
@@ -229,7 +238,7 @@ class ObservedRequests:
         self._last: tuple[int, list[_Sent]] | None = None
         self._contents: dict[str, _Content] | None = None
 
-    async def record(self, sent: OwnRequest, call: TurnSpan[ModelRequest] | None) -> int:
+    async def record(self, sent: ObservedRequest, call: TurnSpan[ModelRequest] | None) -> int:
         """Record a request; return its position. ``call`` sends it, and begins with it.
 
         Raises InvalidMessage and what the store raises.
@@ -280,7 +289,7 @@ class ObservedRequests:
                     found[f"{event.kind} {event.digest}"] = known
         return found
 
-    async def _rows(self, sent: OwnRequest, view: ViewState, made: _Making) -> list[_Sent]:
+    async def _rows(self, sent: ObservedRequest, view: ViewState, made: _Making) -> list[_Sent]:
         """The messages of a request, each with its place in the log."""
         before = [] if self._last is None else self._last[1]
         kept = 0
@@ -306,7 +315,7 @@ class ObservedRequests:
 
     def _form(
         self,
-        sent: OwnRequest,
+        sent: ObservedRequest,
         view: ViewState,
         rows: list[_Sent],
         parts: list[_Content | None],

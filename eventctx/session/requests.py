@@ -52,13 +52,13 @@ from eventctx.session.result import (
     refusal,
 )
 from eventctx.session.settings import Settings
-from eventctx.session.transcript import Additions
+from eventctx.session.transcript import DraftedMessages
 
 MAX_CONFLICTS = 8
 """Conflicts with other processes after which a request raises instead of deciding again."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RequestOptions(msgspec.Struct, frozen=True):
     """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
 
     ``reserve`` is in tokens, for all else that is sent beside the messages. ``thinking`` is the
@@ -86,7 +86,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return self.reserve + estimator.tokens_of_json(len(self.tools.decode()))
 
 
-Adding = Callable[[ViewState], Additions]
+Adding = Callable[[ViewState], DraftedMessages]
 """Drafts the messages that come with a request, behind the view. Raises InvalidMessage."""
 
 
@@ -123,7 +123,7 @@ class RequestHandler:
 
     async def prepare(
         self,
-        wanted: Wanted,
+        options: RequestOptions,
         call: TurnSpan[ModelRequest] | None = None,
         adding: Adding | None = None,
     ) -> PreparedRequest:
@@ -132,18 +132,18 @@ class RequestHandler:
         ``call`` will send it: its beginning is recorded in the same append. So are the messages
         of ``adding``, unless there is more to decide than the request.
         """
-        budget = self.budget(wanted.limit)
+        budget = self.budget(options.limit)
         underway: CompactionRun | None = None
         conflicts = 0
         try:
             while True:
                 known, version = await self._session.appends.settled()
-                added = Additions((), known) if adding is None else adding(known)
-                thinking = self._thinking(wanted, added.view)
-                unbound = _unreadable(wanted, added.view, thinking)
+                added = DraftedMessages((), known) if adding is None else adding(known)
+                thinking = self._thinking(options, added.view)
+                unbound = _unreadable(options, added.view, thinking)
                 view = request_view.without_thinking_of(added.view, unbound)
-                view = request_view.with_model(view, wanted.model)
-                reserve = wanted.reserve_under(view.estimator)
+                view = request_view.with_model(view, options.model)
+                reserve = options.reserve_under(view.estimator)
                 scale = calibration.scale(view.calibration, reserve)
                 frame = judged(Frame(view, version, budget, scale, thinking), reserve)
                 if added.drafts and not self._sent_as_it_is(frame):
@@ -168,7 +168,7 @@ class RequestHandler:
                     counted_anew = view.estimator != added.view.estimator
                     before = added.drafts if decided is None else decided.drafts
                     done = await self._append(
-                        frame, wanted, decided, before, counted_anew, call, unbound
+                        frame, options, decided, before, counted_anew, call, unbound
                     )
                 except WrongExpectedVersion:
                     # Nothing was appended: decide again, on the other process's records too.
@@ -258,11 +258,11 @@ class RequestHandler:
             return None
         return CompactionRun(self._session, self._policy, CompactionCause(trigger), self._questions)
 
-    def _thinking(self, wanted: Wanted, view: ViewState) -> ThinkingRule:
+    def _thinking(self, options: RequestOptions, view: ViewState) -> ThinkingRule:
         """The rule for the model that the request is for."""
-        setting = wanted.thinking or self._settings.thinking
-        model = wanted.model or view.calibration.model or wanted.by_default
-        return ThinkingRule(setting, model, wanted.generation)
+        setting = options.thinking or self._settings.thinking
+        model = options.model or view.calibration.model or options.by_default
+        return ThinkingRule(setting, model, options.generation)
 
     def _due(self, frame: Frame) -> Trigger | None:
         view, budget = frame.view, frame.goal
@@ -276,7 +276,7 @@ class RequestHandler:
     async def _append(
         self,
         frame: Frame,
-        wanted: Wanted,
+        options: RequestOptions,
         decided: Decided | None,
         before: Sequence[Draft],
         counted_anew: bool,
@@ -291,13 +291,13 @@ class RequestHandler:
         event = request_view.prepared(
             after,
             scale=frame.scale,
-            budget=wanted.limit,
-            model=wanted.model,
-            tools_digest=wanted.tools_digest,
-            floor_sent=frame.tokens_of(after) > wanted.limit,
+            budget=options.limit,
+            model=options.model,
+            tools_digest=options.tools_digest,
+            floor_sent=frame.tokens_of(after) > options.limit,
             unbound=unbound,
         )
-        drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
+        drafts = [*self._tools(after, options), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
         position = at + len(drafts) - 1
         if call is not None and (call.began or call.beginning):
@@ -324,13 +324,13 @@ class RequestHandler:
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(position, after, at - 1 if applied else None)
 
-    def _tools(self, view: ViewState, wanted: Wanted) -> list[Draft]:
+    def _tools(self, view: ViewState, options: RequestOptions) -> list[Draft]:
         """The record of the tool definitions, for the first request that is sent with them."""
-        digest = wanted.tools_digest
-        if wanted.tools is None or digest is None or digest in view.tools:
+        digest = options.tools_digest
+        if options.tools is None or digest is None or digest in view.tools:
             return []
         event = RequestContent(kind="tools", digest=digest)
-        body = make_body(wanted.tools, b"", self._session.random)
+        body = make_body(options.tools, b"", self._session.random)
         return [self._session.drafts.make(event, (body,))]
 
     # -- overflow and errors ---------------------------------------------------------------------
@@ -389,13 +389,13 @@ class RequestHandler:
 
 
 def _unreadable(
-    wanted: Wanted, view: ViewState, thinking: ThinkingRule
+    options: RequestOptions, view: ViewState, thinking: ThinkingRule
 ) -> tuple[tuple[int, int], ...]:
     """Runs of messages whose thinking another model made, which the one called cannot read."""
     before = view.calibration.model
-    if wanted.model in (None, before) or thinking.setting == "keep":
+    if options.model in (None, before) or thinking.setting == "keep":
         return ()
-    if reads_thinking_of(wanted.model, before):
+    if reads_thinking_of(options.model, before):
         return ()
     return planned.foreign_in(view.layout, thinking.generation)
 

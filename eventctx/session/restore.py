@@ -1,4 +1,4 @@
-"""Command handlers that bring messages back into view, pin them, and unpin them."""
+"""Command handlers of a person's choices: restore, pin and unpin messages, withdraw a demand."""
 
 from __future__ import annotations
 

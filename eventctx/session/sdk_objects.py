@@ -1,7 +1,13 @@
-"""The answer of an API: the message in it, and what the API says about it.
+"""Objects of SDKs, read as plain dicts: the message in an answer, and the API's report about it.
 
-``id``, ``usage``, ``stop_reason`` and the like are the API's words about a message. They are no
-part of it: an API refuses them in a message that is sent back.
+An object is one that has ``model_dump`` (pydantic, and so the SDKs of Anthropic and OpenAI) or
+``to_dict``; no SDK is imported. Its *sent form* is what its SDK would send back. The ``anthropic``
+and ``openai`` clients dump a model in a request's messages as it is dumped here: with the fields
+that the API named, under the API's names, without those in ``__api_exclude__``. Fields that are
+null are left out as well, since both APIs refuse some of their own nulls in what is sent back.
+
+``id``, ``usage``, ``stop_reason`` and the like are the API's words about a message, and no part of
+it: an API refuses them in a message that is sent back.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import Usage, UsageForm, read_usage
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.host_requests import OwnRequest
+from eventctx.session.host_requests import ObservedRequest
 
 _USAGE: Final = UsageForm(
     prompt=("input_token_count",),
@@ -152,7 +152,7 @@ class Conversation:
 
     async def _observe(self, asked: ChatCall, rows: Sequence[Row]) -> None:
         self._view = None
-        request = OwnRequest(
+        request = ObservedRequest(
             rule=_RULE,
             messages=rows,
             system=asked.instructions,

@@ -41,7 +41,7 @@ from eventctx.log.events import SetIgnored
 from eventctx.log.ids import chosen_turn_id, random_bytes
 from eventctx.log.session_id import agent_in, check_session_id
 from eventctx.session.context import Context
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import scope_of
@@ -76,7 +76,7 @@ class AmplifierContext:
         self._opening = KeyedLock()
         self._engine: Engine | None = None
         self._context: Context | None = None
-        self._follow: Following | None = None
+        self._follow: HostReporter | None = None
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
@@ -358,7 +358,7 @@ class AmplifierContext:
         ]
         self._context = context
 
-    async def _following(self) -> Following:
+    async def _following(self) -> HostReporter:
         await self._open_once()
         assert self._follow is not None  # noqa: S101 - opened above
         return self._follow

@@ -23,7 +23,7 @@ from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.canonical import digest_of
 from eventctx.messages.encoding import decode_json
-from eventctx.session.host_requests import OwnRequest
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
@@ -51,7 +51,7 @@ class ReadRequest(NamedTuple):
     ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
-    sent: OwnRequest
+    sent: ObservedRequest
     fields: dict[str, msgspec.Raw]
     messages: list[msgspec.Raw]
     partial: bool
@@ -101,7 +101,7 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
             for raw, row in zip(messages, rows, strict=True)
         ]
     model = body.get("model") or next(filter(None, place.groupdict().values()), None)
-    sent = OwnRequest(
+    sent = ObservedRequest(
         rule,
         rows,
         body.get(api.system),

@@ -22,12 +22,12 @@ from eventctx.adapters.kit.nested import (
 from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.kit.recordable import recordable
 from eventctx.log.usage import Usage
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 __all__ = [
-    "Following",
     "GivenEngine",
     "HostList",
+    "HostReporter",
     "HostSession",
     "OpenSessions",
     "ToolAround",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 
 def is_cancellation(error: BaseException) -> bool:
@@ -12,13 +12,13 @@ def is_cancellation(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
 
 
-async def call_failed(turns: Following, error: BaseException) -> None:
+async def call_failed(turns: HostReporter, error: BaseException) -> None:
     """The model call failed, or was cancelled. Raises what the store raises."""
     await turns.model_failed(type(error).__name__, str(error), cancelled=is_cancellation(error))
 
 
 async def tool_failed(
-    turns: Following,
+    turns: HostReporter,
     key: object,
     error: BaseException,
     *,
@@ -36,7 +36,7 @@ async def tool_failed(
     await turns.tool_failed(key, kind, message, cancelled=gave_up, answer=answer, name=name)
 
 
-async def turn_failed(turns: Following, error: BaseException) -> None:
+async def turn_failed(turns: HostReporter, error: BaseException) -> None:
     """The turn failed, or was cancelled, and all calls in it with it. Raises as above."""
     if is_cancellation(error):
         await turns.turn_ended("cancelled")

@@ -1,5 +1,11 @@
 """Erasure: destroys contents of messages and all that was made of them, wherever it is reachable.
 
+A plan says what goes along. By the records: the whole tool round of a message (inputs and outputs
+of one call), its shortened copies, the summaries that stand for it, the indexes that quote or name
+it. By the words: raw parts of an imported file, contents that a host was sent, hints, recalled
+memories that share a long enough part with it. Other messages never go along; those that repeat the
+words are named, so that a person can decide.
+
 The order makes a cut at any point harmless. ``ERASING`` is set in the store first; bodies, facts
 and snapshots go in one transaction with the ``context:erased`` records of every stream that reaches
 them; then the log is emptied and the search index forgets the words. ``ERASING`` is taken back

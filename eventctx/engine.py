@@ -20,16 +20,14 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from eventctx.aio import Opening, awaited_first, run_apart
 from eventctx.errors import NotOpened
+from eventctx.hooks.hook_failures import HookFailures
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log.arguments import check_callable, check_optional_text, check_text
-from eventctx.log.hook_failures import HookFailures
-from eventctx.log.ids import CurrentSpan, random_bytes
-from eventctx.log.receipt_book import ReceiptBook
+from eventctx.log.ids import CurrentSpan, check_session_id, random_bytes
+from eventctx.log.integrity import Signer
 from eventctx.log.record import CheckedClock, Record
-from eventctx.log.session_id import check_session_id
-from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, Receipt
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
@@ -46,6 +44,7 @@ from eventctx.session.pending import Listener, deferring_to, flush_all
 from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
 from eventctx.session.settings import SessionSettings, Settings, check_advised, choose
 from eventctx.stores.location import book_of, open_store, path_or_url
+from eventctx.stores.receipt_book import ReceiptBook
 
 if TYPE_CHECKING:
     from eventctx.queries.copying.copy import CopyTarget

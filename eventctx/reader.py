@@ -25,12 +25,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, Unpack, cast
 from eventctx.aio import Opening
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.errors import InvalidSetting, NotOpened
+from eventctx.hooks.hook_failures import HookFailures, Loss, LossListener
 from eventctx.log.arguments import shown
-from eventctx.log.hook_failures import HookFailures, Loss, LossListener
-from eventctx.log.ids import random_bytes
-from eventctx.log.receipt_book import ReceiptBook
+from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import Record
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
@@ -38,6 +36,7 @@ from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.stores.location import book_of, open_store, path_or_url
 from eventctx.stores.read_only import ReadOnlyStore
+from eventctx.stores.receipt_book import ReceiptBook
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison

@@ -118,10 +118,10 @@ def initial() -> AuditState:
 def evolve(state: AuditState, record: Record) -> AuditState:
     """The audit after ``record``."""
     view = request_view.evolve(state.view, record)
-    return advanced(state, record, view, numbering.evolve(state.time, record))
+    return advance(state, record, view, numbering.evolve(state.time, record))
 
 
-def advanced(
+def advance(
     state: AuditState, record: Record, view: request_view.ViewState, time: numbering.Numbering
 ) -> AuditState:
     """The audit after ``record``, whose view and numbering the caller has folded already."""

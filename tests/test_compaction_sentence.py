@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from eventctx.log.events import Outcome, PostCompact, PreCompact, Trigger
-from eventctx.log.plan import REASONS, Insertion, Plan, Run
-from eventctx.projections.explain.wording import TRIGGERS
-from eventctx.projections.trace.compaction_sentence import beginning, sentence
+from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.projections.presence import REASONS, TRIGGERS
+from eventctx.projections.trace.compaction import beginning, sentence
 
 OLD, LONG = REASONS["old_round"], REASONS["oversize"]
 

@@ -27,9 +27,10 @@ from click.testing import CliRunner
 import eventctx
 from eventctx import errors
 from eventctx.cli.main import cli
-from eventctx.log import events, plan
+from eventctx.log import events
 from eventctx.log.events import CATALOGUE, EventType
 from eventctx.policies import named
+from eventctx.projections import presence
 from eventctx.projections.metrics.names import INSTRUMENTS
 from eventctx.projections.view.sendable.sending import RULES as SENDING_RULES
 from eventctx.session import settings
@@ -376,7 +377,7 @@ def test_every_reason_code_is_in_the_policy_reference() -> None:
     text = (REFERENCE / "policies.md").read_text(encoding="utf-8")
     table = text.partition("\n## Reason codes\n")[2]
     rows = re.findall(r"^- `(\w+)`: (.+)$", table, flags=re.MULTILINE)
-    assert dict(rows) == plan.REASONS
+    assert dict(rows) == presence.REASONS
 
 
 def test_every_policy_can_be_chosen() -> None:

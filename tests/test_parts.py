@@ -27,7 +27,7 @@ from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.orchestrators.providers.amplifier_rows import converted
-from eventctx.projections.trace.genai_messages import genai_message
+from eventctx.projections.trace.texts import genai_message
 from eventctx.stores.memory import MemoryStore
 
 Message = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 import eventctx
 from eventctx.errors import InvalidPlan
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS, Plan, expand, find, runs_of
+from eventctx.log.plan import Plan, expand, find, runs_of
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, cut, shorten
@@ -20,6 +20,7 @@ from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal
 from eventctx.policies.rules import check
 from eventctx.policies.simple import Simple
 from eventctx.policies.trigger import due, make_budget
+from eventctx.projections.presence import REASONS
 from tests.policies.given import ROOMY, Row, asks, model, staying, system, tells, user, view
 
 

@@ -20,7 +20,7 @@ from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND
-from eventctx.projections.trace.genai_messages import genai_message
+from eventctx.projections.trace.texts import genai_message
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef

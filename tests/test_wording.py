@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.log.plan import REASONS
 from eventctx.messages.facts import Facts, as_observation
 from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.custom import Custom
@@ -20,7 +19,7 @@ from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.policies.truncate import Truncate
 from eventctx.policies.workset import Workset
-from eventctx.projections.explain.wording import worded
+from eventctx.projections.presence import REASONS, describe_reason
 from eventctx.testing.policies import Answers, decide
 from tests.policies.given import (
     DUE,
@@ -54,7 +53,11 @@ def sentences(
         for row in group.rows
     }
     return [
-        (ref.facts, worded(proposal.dispositions[ref.number][1], ref.facts), row in with_tools)
+        (
+            ref.facts,
+            describe_reason(proposal.dispositions[ref.number][1], ref.facts),
+            row in with_tools,
+        )
         for row, ref in enumerate(visible.messages)
     ]
 
@@ -139,8 +142,8 @@ FACTS = {
 def test_a_run_of_messages_of_one_kind_is_named_by_it_and_a_mixed_one_by_none(
     reason: str, kinds: tuple[str, ...], sentence: str
 ) -> None:
-    assert worded(reason, *[FACTS[kind] for kind in kinds]) == sentence
+    assert describe_reason(reason, *[FACTS[kind] for kind in kinds]) == sentence
 
 
 def test_every_code_has_words_for_every_kind_of_message() -> None:
-    assert all(worded(reason, facts) for reason in REASONS for facts in FACTS.values())
+    assert all(describe_reason(reason, facts) for reason in REASONS for facts in FACTS.values())

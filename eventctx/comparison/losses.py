@@ -10,7 +10,7 @@ from eventctx.comparison.drive import Compaction, Played
 from eventctx.comparison.figures import judgements_of
 from eventctx.comparison.recording import Recording
 from eventctx.projections.evidence import Span
-from eventctx.projections.explain.wording import worded
+from eventctx.projections.presence import describe_reason
 
 _LEFT = ("summarised", "dropped", "merged")
 
@@ -95,7 +95,7 @@ def needed_again(
             weight=missed.weight,
             disposition=missed.rule[0],
             reason=missed.rule[1],
-            why=worded(missed.rule[1], recording.facts[message]),
+            why=describe_reason(missed.rule[1], recording.facts[message]),
             kind="" if missed.heaviest is None else missed.heaviest.kind,
             text="" if missed.heaviest is None else missed.heaviest.text,
         )

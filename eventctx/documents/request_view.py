@@ -20,7 +20,7 @@ from eventctx.queries.requests import Besides, RequestView, sent_besides
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.projections.explain.left_out import LeftOut
+    from eventctx.projections.explain.why import LeftOut
     from eventctx.projections.figures import Figures
     from eventctx.queries.sent import SentForm
 

@@ -75,6 +75,6 @@ def _audit(session: str, now: TimelineState) -> Audit:
         found.requests,
         found.compactions,
         tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
-        dict(now.beside.usage.models),
+        dict(now.extras.usage.models),
         found.errors,
     )

@@ -6,9 +6,9 @@ import asyncio
 from typing import Final
 
 from eventctx.errors import LogCorrupted, StoreError
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Receipt
+from eventctx.stores.receipt_book import ReceiptBook
 
 _MOST_UNNOTED: Final = 1_000
 """Sessions without a turn's end whose newest record is remembered."""

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.log.integrity import check, damaged, is_sound
 from eventctx.log.record import Body
-from eventctx.log.soundness import check, damaged, is_sound
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
     APIS,
@@ -113,9 +113,9 @@ class Sources(NamedTuple):
 
 def sources_of(state: TimelineState) -> Sources:
     """The sources of the requests up to the position of ``state``."""
-    contents = {one.place: one for one in state.beside.contents if one.kind == "message"}
-    tools = {one.digest: one.place for one in state.beside.contents if one.kind == "tools"}
-    return Sources(dict(state.beside.forms), contents, tools, state.changes.origins)
+    contents = {one.place: one for one in state.extras.contents if one.kind == "message"}
+    tools = {one.digest: one.place for one in state.extras.contents if one.kind == "tools"}
+    return Sources(dict(state.extras.forms), contents, tools, state.changes.origins)
 
 
 def _place(origin: Origin) -> BodyAt:

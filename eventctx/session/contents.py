@@ -22,8 +22,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Body, Draft, Record, place
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import collector_paused, encode_message
 from eventctx.projections import transcript

@@ -10,9 +10,9 @@ from eventctx.errors import AlreadyTakenBack, InvalidSetting, LogCorrupted, NoSu
 from eventctx.log import events
 from eventctx.log.arguments import shown
 from eventctx.log.events import Event, InstructionWithdrawn, Located
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import demand_name, message_name
 from eventctx.log.record import Body, Record
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body

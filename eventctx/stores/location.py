@@ -11,9 +11,9 @@ from typing import Any, Final, NamedTuple, cast
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import is_text, shown
 from eventctx.log.private_files import make_folder
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.store import EventStore
 from eventctx.safe_text import without_password
+from eventctx.stores.receipt_book import ReceiptBook
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""

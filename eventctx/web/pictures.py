@@ -42,7 +42,7 @@ def _peaks(totals: list[int]) -> list[int]:
 
 def _lost_words(state: TimelineState, position: int) -> int:
     """How many messages of a person are not in the last request, which is at ``position``."""
-    entries = views.expanded(state.views, len(state.views.shown) - 1)
+    entries = views.expand(state.views, len(state.views.shown) - 1)
     extras = state.views.extras
     shown = {entry if entry >= 0 else extras[-1 - entry].number for entry in entries}
     return sum(

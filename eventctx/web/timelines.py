@@ -12,8 +12,8 @@ from typing import Final
 from eventctx.aio import KeyedLock
 from eventctx.errors import StreamNotFound
 from eventctx.log.store import EventStore
+from eventctx.projections.timeline.columns import Document
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.units import Document
 from eventctx.queries.timelines.columns import timeline_document
 from eventctx.queries.timelines.key_frames import key_frames
 

@@ -142,10 +142,10 @@ def initial() -> ChangesState:
 def evolve(state: ChangesState, record: Record) -> ChangesState:
     """The changes after ``record``."""
     view = request_view.evolve(state.view, record)
-    return advanced(state, record, view, numbering.evolve(state.time, record))
+    return advance(state, record, view, numbering.evolve(state.time, record))
 
 
-def advanced(state: ChangesState, record: Record, view: ViewState, time: Numbering) -> ChangesState:
+def advance(state: ChangesState, record: Record, view: ViewState, time: Numbering) -> ChangesState:
     """The changes after ``record``, whose view and numbering the caller has folded already."""
     before = state.view
     # Written out, since this runs for every record and _replace costs 1 µs.

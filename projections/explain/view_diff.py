@@ -103,7 +103,7 @@ def token_groups(history: ViewHistory, tokens: int) -> dict[str, int]:
 def _left(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     for number in before.shown.keys() - after.shown.keys():
         why = after.why(number)
-        kind: Kind = why.standing  # type: ignore[assignment]  # one that left is none of the others
+        kind: Kind = why.standing.value  # type: ignore[assignment]  # one that left is none of the others
         yield Difference(number, kind, why.ruling, after.state.origins[number].ref)
 
 

@@ -23,7 +23,7 @@ from eventctx.projections.metrics import names, prefix
 from eventctx.projections.metrics.names import Instrument
 from eventctx.projections.metrics.prefix import Erased, RequestPrefix
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.error_types import error_of
+from eventctx.projections.trace.attributes import error_of
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 

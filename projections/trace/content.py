@@ -25,15 +25,27 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.flat import read
-from eventctx.projections.trace import bodies as trace_bodies
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
-from eventctx.projections.trace.bodies import Texts
-from eventctx.projections.trace.compaction_content import contents
-from eventctx.projections.trace.genai_messages import Clean, genai_message
-from eventctx.projections.trace.message_lists import MAX_CONTENT, NOT_KEPT, array, newest, to_json
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.trace.title import Title, title_of
+from eventctx.projections.trace.texts import (
+    MAX_CONTENT,
+    NOT_KEPT,
+    Clean,
+    Texts,
+    Title,
+    array,
+    compaction_contents,
+    erase_bodies,
+    forget_bodies,
+    genai_message,
+    keep_bodies,
+    message_of_entry,
+    newest,
+    no_texts,
+    title_of,
+    to_json,
+)
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.state import ViewState
 
@@ -75,7 +87,7 @@ class ContentState(msgspec.Struct, frozen=True):
 
 def initial(clean: Clean) -> ContentState:
     """The state before a stream's first record. ``clean`` redacts a text."""
-    return ContentState(clean, request_view.initial(), trace_bodies.none_yet())
+    return ContentState(clean, request_view.initial(), no_texts())
 
 
 def evolve(
@@ -88,7 +100,7 @@ def evolve(
     out: list[Span] = []
     # A plan takes messages out of the view, so look at what they are before it does.
     compacted = record.type == "context:post_compact"
-    told = contents(state.view, state.texts, record, state.clean) if compacted else {}
+    told = compaction_contents(state.view, state.texts, record, state.clean) if compacted else {}
     state = _absorbed(state, record)
     if record.type == "session:fork":  # the view goes on; spans that wait are the parent's
         state = ContentState(state.clean, state.view, state.texts, title=state.title)
@@ -124,13 +136,13 @@ def _absorbed(state: ContentState, record: Record) -> ContentState:
     title = title_of(state.title, record, state.clean)
     if title is not state.title:
         state = replace(state, title=title)
-    texts = trace_bodies.keep(state.texts, record)
+    texts = keep_bodies(state.texts, record)
     try:
         view = request_view.evolve(state.view, record)
     except EventctxError:
         # A damaged record has no content to show; ``verify`` reports what is wrong with it.
         return replace(state, texts=texts)
-    return replace(state, view=view, texts=trace_bodies.forget(texts, view))
+    return replace(state, view=view, texts=forget_bodies(texts, view))
 
 
 def _erased(state: ContentState, record: Record) -> ContentState:
@@ -147,7 +159,7 @@ def _erased(state: ContentState, record: Record) -> ContentState:
         )
         for span in state.waiting
     ]
-    texts = trace_bodies.erase(state.texts, event)
+    texts = erase_bodies(state.texts, event)
     return ContentState(
         state.clean,
         state.view,
@@ -165,7 +177,7 @@ def _request(state: ContentState, record: Record) -> Attributes:
         return {}
     view = planned.with_insertions(state.view, event.insertions, record)
     entries = list(view.layout.entries())
-    found = [trace_bodies.shown(state.texts, entry, state.clean) for entry in entries]
+    found = [message_of_entry(state.texts, entry, state.clean) for entry in entries]
     if entries and not any(found):
         return {}  # read without bodies
     texts = [text or NOT_KEPT for text in found]
@@ -285,7 +297,7 @@ def _waits(span: Span, record: Record) -> bool:
 
 
 def _with_content(state: ContentState, span: Span) -> Span:
-    """The span with the contents that have come so far."""
+    """The span with the compaction_contents that have come so far."""
     known = span.attributes
     found: Attributes = {}
     operation = known.get(conv.OPERATION)

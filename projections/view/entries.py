@@ -182,7 +182,7 @@ def with_opening(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]
     return entries, False
 
 
-class Fed(Protocol):
+class ByteSink(Protocol):
     """What takes the bytes that a view digest covers: a hash, above all."""
 
     def update(self, data: bytes, /) -> None:
@@ -190,7 +190,7 @@ class Fed(Protocol):
         ...
 
 
-def feed(digest: Fed, entries: Iterable[Entry]) -> None:
+def update_digest(digest: ByteSink, entries: Iterable[Entry]) -> None:
     """Add entries to a view digest: body digests and dispositions, not texts."""
     parts: list[bytes] = []
     for kind, ref, call_id, omit, end in entries:
@@ -222,12 +222,12 @@ def _sized(text: str) -> bytes:
 
 
 def begun_digest() -> _Hash:
-    """The digest of no entries, to ``feed``."""
+    """The digest of no entries, to ``update_digest``."""
     return hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
     """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
     digest = begun_digest()
-    feed(digest, entries)
+    update_digest(digest, entries)
     return digest.hexdigest()

@@ -28,7 +28,7 @@ from eventctx.projections.view.entries import (
     Entry,
     begun_digest,
     entries_of,
-    feed,
+    update_digest,
     with_inserted,
     with_opening,
 )
@@ -93,7 +93,7 @@ class Layout(NamedTuple):
         """Digest (hex), number of entries, and tokens of the view, in time of the region's size."""
         tail = self.tail()
         digest = self.sealed_digest.copy()
-        feed(digest, tail)
+        update_digest(digest, tail)
         tokens = self.sealed_tokens + sum([entry.tokens for entry in tail])
         return digest.hexdigest(), len(self.sealed) + len(tail), tokens
 
@@ -113,7 +113,7 @@ def build(
     entries = with_inserted([*settled, *entries], insertions, [rows[i] for i in region_rows])
     opened_entries, opened = with_opening(entries, False)
     digest = begun_digest()
-    feed(digest, opened_entries)
+    update_digest(digest, opened_entries)
     region = tuple([rows[i] for i in region_rows])
     return Layout(
         series,
@@ -269,7 +269,7 @@ def _with_sealed(
     """The layout with ``entries`` appended to the sealed part, and an empty region."""
     entries, opened = with_opening(entries, layout.opened)
     digest = layout.sealed_digest.copy()
-    feed(digest, entries)
+    update_digest(digest, entries)
     return Layout(
         refs,
         layout.insertions,

@@ -84,7 +84,7 @@ async def test_a_state_on_a_shelf_is_equal_to_the_one_in_memory(
         plain = request_view.evolve(plain, record)
         held = shelf.kept(request_view.evolve(held, record))
         assert _parts(held) == _parts(plain)
-    assert held.layout.refs.is_held
+    assert held.layout.refs.is_backed
     shelf.close()
 
 
@@ -96,7 +96,7 @@ def test_a_shelved_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(long_view, "CHUNK", 3)
     shelf = Shelf()
     encode, decode = (lambda items: json.dumps(items).encode()), json.loads
-    series: Series[int] = Series.held_in(Shelved(shelf, encode, decode, range(7)))
+    series: Series[int] = Series.backed_by(Shelved(shelf, encode, decode, range(7)))
     older = series
     for number in range(7, 20):
         series = series.append(number)
@@ -107,7 +107,7 @@ def test_a_shelved_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch)
     # An older version goes on without changing the newer one.
     assert list(older.append(100)) == [*range(7), 100]
     assert list(series) == list(range(22))
-    assert series.is_held
+    assert series.is_backed
     shelf.close()
     with pytest.raises(IndexError):
         shelf.get(0)

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
-from eventctx.log.plan import REASONS
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import (
@@ -22,6 +21,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.trigger import make_budget
 from eventctx.policies.working_set import kept_whole
+from eventctx.projections.presence import REASONS
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from tests.how_much import some

@@ -15,7 +15,6 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
@@ -32,6 +31,7 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some

@@ -14,7 +14,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS, numbers_in
+from eventctx.log.plan import numbers_in
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
@@ -32,6 +32,7 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.summary_text import UnfitSummary
+from eventctx.projections.presence import REASONS
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.stores.memory import MemoryStore

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.policies.advisers import Advisers
@@ -26,6 +25,7 @@ from eventctx.policies.token_budget import (
     four_characters_a_token,
 )
 from eventctx.policies.token_budget_policy import TokenBudgetPolicy
+from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.session.context import Context
 from eventctx.session.settings import Settings

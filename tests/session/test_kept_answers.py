@@ -270,7 +270,7 @@ async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
     for record in await records_of(store):
         plain = request_view.evolve(plain, record)
         held = shelf.kept(request_view.evolve(held, record))
-    assert held.layout.refs.is_held
+    assert held.layout.refs.is_backed
     assert held.layout.entries() == plain.layout.entries()
     shelf.close()
 

@@ -50,7 +50,7 @@ def shown(state: TimelineState) -> dict[str, Any]:
         "document": document(state, "s"),
         "view": view | {"entries": layout.entries(), "digest": layout.measure()},
         "changes": state.changes._replace(view=None),  # type: ignore[arg-type]
-        "beside": state.beside._replace(usage=state.beside.usage.models),  # type: ignore[arg-type]
+        "extras": state.extras._replace(usage=state.extras.usage.models),  # type: ignore[arg-type]
     }
 
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,8 @@ from eventctx.log.record import Record
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.explain.view_diff import token_groups
-from eventctx.projections.explain.why import Status, ViewHistory, Why
+from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.presence import Presence
 from eventctx.projections.timeline import fold as timeline
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
@@ -39,7 +40,7 @@ from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.stores.memory import MemoryStore
 
-STANDINGS: tuple[str, ...] = get_args(Status)
+STANDINGS = [one for one in Presence if one not in (Presence.SUMMARY, Presence.GONE)]
 PIECES = 7
 
 Agreement = dict[str, Any]

@@ -18,8 +18,8 @@ from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
-from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import ImportedFile
+from eventctx.projections.presence import describe_trigger
 
 if TYPE_CHECKING:
     from eventctx.queries.audit import Audit
@@ -221,7 +221,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     words: list[str | tuple[str, str]] = [
         head,
-        (f"{triggered(row.trigger)}: ", "red"),
+        (f"{describe_trigger(row.trigger).short}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}",
     ]

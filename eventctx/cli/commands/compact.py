@@ -36,7 +36,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.projections import figures as projection
-from eventctx.projections.explain.wording import worded
+from eventctx.projections.presence import describe_reason
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.session.result import CompactionResult, named_insertions
@@ -323,7 +323,7 @@ def _as_json(made: _Made) -> dict[str, Any]:
                 "messages": len(facts),
                 "disposition": one.disposition,
                 "reason": one.reason,
-                "rule": worded(one.reason, *facts),
+                "rule": describe_reason(one.reason, *facts),
             }
             for one, facts in _in_view(made.before, plan)
         ],

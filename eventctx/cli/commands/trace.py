@@ -17,8 +17,8 @@ from eventctx.cli.output.trace_tree import show
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.log.store import StreamInfo
-from eventctx.projections.trace.genai_messages import Clean
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
 from eventctx.queries.figures import figures_of
 

@@ -31,7 +31,7 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.sendable.sending import WORDS
 
 if TYPE_CHECKING:
-    from eventctx.projections.explain.left_out import LeftOut
+    from eventctx.projections.explain.why import LeftOut
     from eventctx.projections.figures import ImportedFile, RequestFigures
     from eventctx.projections.view.entries import Entry
     from eventctx.queries.requests import Besides, RequestView

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from typing import Final
 
 import click
 
-from eventctx.cli.explaining.facts import BEGINNING, facts_of, verdict_of
+from eventctx.cli.explaining.facts import BEGINNING, facts_of, presence_in_words
 from eventctx.cli.output import opening
 from eventctx.cli.output.known import show_known
 from eventctx.cli.output.messages import role_of, role_style, snippet
@@ -24,11 +23,9 @@ from eventctx.cli.output.screen import Screen, put_document
 from eventctx.documents.why import why_document
 from eventctx.log.naming import RequestName, message_name
 from eventctx.projections.figures import Figures
+from eventctx.projections.presence import Presence
 from eventctx.queries.explain.answers import Explanation
 from eventctx.queries.figures import figures_of
-
-_COME_BACK: Final = ("summarised", "dropped", "merged", "shortened")
-"""Standings of messages that ``restore`` brings back."""
 
 
 @click.command("why", short_help="Why a message was in a view, or was not.")
@@ -80,7 +77,7 @@ async def _why(
     async with opening.existing(store) as engine:
         info = await opening.find_session(engine, session)
         answer = await engine.why(info.stream, message, **name._asdict())
-        comes_back = answer.standing in _COME_BACK
+        comes_back = answer.standing.restorable
         mirror = await engine.mirror_of(info.stream) if comes_back else None
         return answer, mirror, await figures_of(engine.store, info.stream)
 
@@ -90,13 +87,13 @@ def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
     where = request_in_words(answer.turn, answer.iteration, answer.position)
     screen.line(
         (f"{message_name(answer.number)} of {answer.session}: ", "bold"),
-        (verdict_of(answer), colour),
+        (presence_in_words(answer), colour),
         (f" · {where}", "dim"),
     )
     message = answer.message
     role = "erased" if message is None else role_of(message)
     width = max(20, screen.width - len(role) - 2) if screen.live else BEGINNING
-    if answer.standing != "not_added":
+    if answer.standing is not Presence.NOT_ADDED:
         screen.line((role, role_style(role)), f"  {snippet(message, width)}")
     screen.blank()
     for one in facts_of(answer, undated):
@@ -106,7 +103,7 @@ def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
 def _show_way_back(
     screen: Screen, answer: Explanation, store: str | None, mirror: str | None
 ) -> None:
-    if answer.standing not in _COME_BACK:
+    if not answer.standing.restorable:
         return
     screen.blank()
     command = f"{spelling()} restore {shlex.quote(answer.session)} {answer.number}"

@@ -17,34 +17,21 @@ from eventctx.cli.output.rulings import (
 from eventctx.log.naming import message_name, position_name, ranges_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.explain.why import Reason
+from eventctx.projections.presence import Presence
 from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.explain.answers import Explanation, StandIn
 
 BEGINNING: Final = 400
 """Characters of a summary or notice that are shown, in a pipe or on a terminal of any width."""
 
-_VERDICTS: Final = {
-    "whole": "in view, whole",
-    "shortened": "in view, shortened",
-    "summarised": "not in view: summarised by a compaction",
-    "dropped": "not in view: dropped by a compaction",
-    "merged": "not in view: merged by a compaction with a message that says the same",
-    "omitted": "not in view: a tool result that answers no call in view",
-    "replaced": "not in view: the host's own system prompt takes its place",
-    "set": "not in view: a set took it out of the transcript",
-    "cleared": "not in view: the transcript was cleared",
-    "not_added": "not in view: it was added only later",
-}
-"""How a message stands in a view, by ``Explanation.standing``."""
 
-
-def verdict_of(answer: Explanation) -> str:
-    """How the message stands in the view, in words."""
+def presence_in_words(answer: Explanation) -> str:
+    """Whether the view has the message, and what took it out."""
     if answer.left_out:
         return "in view, but not sent: its provider would refuse it"
     if answer.ruling is not None and answer.ruling.reason == TAKEN_BACK:
         return "not in view: taken back"
-    return _VERDICTS[answer.standing]
+    return answer.standing.sentence
 
 
 class LabelledFact(NamedTuple):
@@ -59,7 +46,7 @@ def facts_of(answer: Explanation, undated: int | None = None) -> Iterator[Labell
 
     ``undated`` is the time of records of an imported file that has none.
     """
-    if answer.standing not in ("whole", "not_added"):
+    if answer.standing not in (Presence.WHOLE, Presence.NOT_ADDED):
         yield from _out_of_view(answer, undated)
     yield from _in_view(answer)
     yield from _history(answer, undated)
@@ -72,13 +59,13 @@ def _fact(label: str, *parts: str | tuple[str, str]) -> LabelledFact:
 def _out_of_view(answer: Explanation, undated: int | None) -> Iterator[LabelledFact]:
     """The record that took a message out or shortened it, and its replacement."""
     ruling = answer.ruling
-    if answer.standing == "omitted":
+    if answer.standing is Presence.OMITTED:
         yield _fact("because", _uncalled(answer))
     if ruling is not None:
         yield _fact("by", cause_in_words(ruling.cause, undated))
         if ruling.cause.compaction is not None:
             yield from _rule(ruling)
-    if answer.standing == "shortened":
+    if answer.standing is Presence.SHORTENED:
         yield _fact("instead", *_shortened(answer))
         return
     for stand_in in answer.stands_in:
@@ -128,9 +115,9 @@ def _standing_for(one: StandIn) -> list[str | tuple[str, str]]:
 
 
 def _nothing(answer: Explanation) -> str:
-    if answer.standing == "summarised":
+    if answer.standing is Presence.SUMMARISED:
         return "nothing: the summary that stood for it has left the view, too"
-    if answer.standing == "replaced":
+    if answer.standing is Presence.REPLACED:
         return "the host's own system prompt, which leads the view"
     return "nothing"
 
@@ -169,7 +156,7 @@ def _stay(answer: Explanation) -> Iterator[LabelledFact]:
 def _history(answer: Explanation, undated: int | None) -> Iterator[LabelledFact]:
     if answer.added is not None:
         yield _fact("added", _cause_place(answer, undated))
-    if answer.standing == "not_added":
+    if answer.standing is Presence.NOT_ADDED:
         return
     if answer.restored is not None:
         again = "" if answer.in_view else ", and was taken out again since"

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from eventctx.cli.output.lost_summary import BY_IN_WORDS, IN_WORDS
+from eventctx.cli.output.lost_summary import BY_IN_WORDS
 from eventctx.cli.output.plain import number, one_line
-from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, ItemState, Lost, ViewItem
+from eventctx.projections.presence import Presence
+from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
@@ -23,13 +24,12 @@ _TITLES: Final[dict[ItemKind, str]] = {
     "decision": "Decisions of the model",
     "result": "Results that were used again",
 }
-_STYLES: Final[dict[ItemState, str]] = {
-    "gone": "red",
-    "summary": "yellow",
-    "shortened": "yellow",
-    "whole": "green",
+_STYLES: Final = {
+    Presence.GONE: "red",
+    Presence.SUMMARY: "yellow",
+    Presence.SHORTENED: "yellow",
+    Presence.WHOLE: "green",
 }
-_SHORT: Final[dict[ItemState, str]] = {**IN_WORDS, "summary": "summary"}
 _LEAST_TEXT: Final = 24
 _MOST_QUOTED: Final = 3
 
@@ -41,7 +41,7 @@ def show_items(screen: Screen, found: Lost, *, everything: bool, limit: int) -> 
         listed = [
             item
             for item in found.items
-            if item.kind == kind and (everything or item.state != "whole")
+            if item.kind == kind and (everything or item.state is not Presence.WHOLE)
         ]
         if not listed:
             continue
@@ -54,7 +54,7 @@ def show_items(screen: Screen, found: Lost, *, everything: bool, limit: int) -> 
 
 
 def _show(screen: Screen, item: ViewItem, root: str) -> None:
-    head = f"  {_SHORT[item.state]:<9} {item.name:<6} "
+    head = f"  {item.state.value:<9} {item.name:<6} "
     note = "; ".join(_notes(item))
     width = (screen.width if screen.live else PIPE_WIDTH) - len(head)
     beside = width - len(note) - 2
@@ -102,7 +102,7 @@ def _notes(item: ViewItem) -> list[str]:
         notes.append("failed" if status is None else f"failed ({status})")
     if item.command is not None and item.command.runs > 1:
         notes.append(f"ran {number(item.command.runs)}×")
-    if 0 < item.in_view < item.messages and item.state != "gone":
+    if 0 < item.in_view < item.messages and item.state is not Presence.GONE:
         notes.append(f"{number(item.in_view)} of {number(item.messages)} in view")
     if item.left is not None and item.left.by != "compaction":
         notes.append(BY_IN_WORDS[item.left.by])
@@ -126,7 +126,7 @@ def _show_rest(screen: Screen, rest: Sequence[ViewItem]) -> None:
     if not rest:
         return
     states = Counter(item.state for item in rest)
-    parts = [f"{number(states[state])} {IN_WORDS[state]}" for state in STATES if states[state]]
+    parts = [f"{number(states[state])} {state.short}" for state in STATES if states[state]]
     screen.line((f"… and {number(len(rest))} more: {', '.join(parts)} (--limit)", "dim"), indent=2)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from eventctx.cli.output.plain import number, plural
+from eventctx.queries.lost.answers import STATES
 
 if TYPE_CHECKING:
-    from eventctx.queries.lost.answers import ItemKind, ItemState, LeftBy, Lost, StateCounts
+    from eventctx.queries.lost.answers import ItemKind, LeftBy, Lost, StateCounts
 
 NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {
     "instruction": ("instruction", "instructions"),
@@ -15,12 +16,6 @@ NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {
     "command": ("command", "commands"),
     "decision": ("decision", "decisions"),
     "result": ("result that was used again", "results that were used again"),
-}
-IN_WORDS: Final[dict[ItemState, str]] = {
-    "whole": "whole",
-    "shortened": "shortened",
-    "summary": "in the summary",
-    "gone": "gone",
 }
 BY_IN_WORDS: Final[dict[LeftBy, str]] = {
     "compaction": "by a compaction",
@@ -88,16 +83,11 @@ def _items(found: Lost) -> str:
 def _kind(counts: StateCounts) -> str:
     """``31 files 9 are whole, 2 in the summary, 20 gone``."""
     one, many = NOUNS[counts.kind]
-    states = {
-        "whole": counts.whole,
-        "shortened": counts.shortened,
-        "in the summary": counts.summary,
-        "gone": counts.gone,
-    }
-    shown = [(count, state) for state, count in states.items() if count]
-    parts = [f"{number(count)} {state}" for count, state in shown]
-    first, state = shown[0]
-    parts[0] = f"{number(first)} {_are(first)} {state}"
+    found = {one: getattr(counts, one.value) for one in reversed(STATES)}
+    shown = [(count, presence.short) for presence, count in found.items() if count]
+    parts = [f"{number(count)} {words}" for count, words in shown]
+    first, words = shown[0]
+    parts[0] = f"{number(first)} {_are(first)} {words}"
     return f"{plural(counts.total, one, many)} {', '.join(parts)}"
 
 

@@ -15,9 +15,9 @@ from eventctx.log.naming import position_name
 from eventctx.log.plan import Plan
 from eventctx.log.record import Body, Record
 from eventctx.messages.facts import Facts
-from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.flat import dispositions, read, scalars
+from eventctx.projections.presence import describe_reason
 
 _FAMILY_STYLES: Final = {
     "context": "cyan",
@@ -119,7 +119,7 @@ def reason_in_words(reason: str, *facts: Facts) -> str:
 
     They are true of all messages with these ``facts``.
     """
-    return worded(reason, *facts) or reason
+    return describe_reason(reason, *facts) or reason
 
 
 def plan_in_words(plan: Plan | None) -> str:

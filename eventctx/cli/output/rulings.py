@@ -14,6 +14,7 @@ from eventctx.cli.output.plain import minute_or, number
 from eventctx.cli.output.screen import Screen, styled
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.explain.why import SIZES, Reason
+from eventctx.projections.presence import describe_trigger
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.changes import Cause, CompactionFacts
@@ -22,13 +23,6 @@ Parts = list[str | tuple[str, str]]
 
 LABEL: Final = 10
 """Characters of a label before a fact."""
-
-_TRIGGERS: Final = {
-    "threshold": "the threshold was reached",
-    "budget": "the budget was exceeded",
-    "max_messages": "there were too many messages",
-    "manual": "made on demand",
-}
 
 _RECORDS: Final = {
     "context:messages_set": "a set of the transcript",
@@ -78,7 +72,7 @@ def compaction_in_words(one: CompactionFacts) -> str:
         program, _, how = (one.requested_by or "the program whose file was imported").partition(":")
         text = f"made by {program}{f' ({how})' if how else ''}"
         return f"{text}; {figures.compaction_tokens(one.figures)}"
-    text = _TRIGGERS.get(one.trigger, one.trigger)
+    text = describe_trigger(one.trigger).clause
     if one.requested_by is not None:
         text += f", asked for by {one.requested_by}"
     if one.asked_because:

@@ -12,8 +12,8 @@ from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import position_name, request_name
 from eventctx.messages.notable.calls import deed_of
 from eventctx.messages.parts import Part
-from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import Figures
+from eventctx.projections.presence import describe_trigger
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
 
@@ -210,7 +210,7 @@ def _compaction(span: Span, figures: Figures) -> str:
         if name.startswith(conv.COMPACTION)
     }
     trigger = str(attributes.get("trigger"))
-    words = [triggered(trigger)]
+    words = [describe_trigger(trigger).short]
     sizes = figures.compactions.get(_position(span, conv.COMPACTION_ID))
     if sizes is not None:
         words.append(compaction_tokens(sizes))

@@ -133,11 +133,11 @@ class LongView:
     def kept(self, view: ViewState) -> ViewState:
         """An equal state, whose long parts lie on the shelf; most often the very same one."""
         refs, sealed = view.layout.refs, view.layout.sealed
-        if len(refs) < 2 * CHUNK or refs.is_held:
+        if len(refs) < 2 * CHUNK or refs.is_backed:
             return view
         layout = view.layout._replace(
-            refs=Series.held_in(Shelved(self._shelf, _encode, _decode_refs, refs)),
-            sealed=Series.held_in(Shelved(self._shelf, _of_entries, _entries_of, sealed)),
+            refs=Series.backed_by(Shelved(self._shelf, _encode, _decode_refs, refs)),
+            sealed=Series.backed_by(Shelved(self._shelf, _of_entries, _entries_of, sealed)),
         )
         return view._replace(layout=layout)
 

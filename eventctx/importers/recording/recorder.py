@@ -53,10 +53,11 @@ from eventctx.importers.source.naming import event_id
 from eventctx.importers.source.values import encode
 from eventctx.log import events
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.record import Record
 from eventctx.log.turn_recorder import (
+    OK,
     ModelRequest,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,
@@ -67,7 +68,7 @@ from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.observations import observes
 from eventctx.messages.part_queries import call_names, failed_results
-from eventctx.projections.trace.call_spans import SpanIds
+from eventctx.projections.trace.identity import SpanIds
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.version import __version__

@@ -9,12 +9,12 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.events import known_as
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import message_name
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
-from eventctx.projections.explain.left_out import LeftOut, left_out
 from eventctx.projections.explain.view_diff import compare, token_groups
-from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.explain.why import LeftOut, ViewHistory, Why, left_out
+from eventctx.projections.presence import Presence
 from eventctx.projections.view.entries import RENDERER, Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses
@@ -37,7 +37,7 @@ from eventctx.queries.explain.selectors import NOW, RequestSelector, Seen, state
 async def why(
     store: EventStore, stream: str, number: int, selector: RequestSelector = NOW
 ) -> Explanation:
-    """The status of message ``number`` in a view, and its reason.
+    """The presence of message ``number`` in a view, and its reason.
 
     Raises StreamNotFound, InvalidSetting.
     """
@@ -48,7 +48,7 @@ async def why(
         raise InvalidSetting(_no_message(stream, number, known))
     history = ViewHistory(seen.state, seen.figures)
     found = history.why(number)
-    if found.standing == "not_added":
+    if found.standing is Presence.NOT_ADDED:
         found = msgspec.structs.replace(found, added=ViewHistory(now).added(number))
     [answer] = await _explained(store, stream, seen, [found])
     if not answer.in_view:

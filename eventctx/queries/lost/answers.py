@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from eventctx.log import notebook
+from eventctx.projections.presence import Presence
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 """- ``instruction``: a sentence of a person: the first one of a message, or one with a demand;
@@ -15,18 +16,13 @@ ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 - ``decision``: a sentence in which the model states what it will do instead of something else;
 - ``result``: a tool result that holds names or lines which the model used again later."""
 
-ItemState = Literal["whole", "shortened", "summary", "gone"]
-"""- ``whole``: a message with it is in view as it was added;
-- ``shortened``: its message is in view cut, and the item itself is still in what is left;
-- ``summary``: no message in view has it, but the text of a summary in view mentions it;
-- ``gone``: neither."""
-
 LeftBy = Literal["compaction", "taken_back", "set", "clear", "replaced", "erased", "unanswered"]
 """``taken_back``: the imported file says that it was undone. ``replaced``: the host's own system
 prompt takes its place. ``unanswered``: it holds results of calls that are not in view."""
 
 KINDS: tuple[ItemKind, ...] = ("instruction", "file", "command", "decision", "result")
-STATES: tuple[ItemState, ...] = ("gone", "summary", "shortened", "whole")
+STATES: Final = (Presence.GONE, Presence.SUMMARY, Presence.SHORTENED, Presence.WHOLE)
+"""The presences of an item, the worst first."""
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -77,7 +73,7 @@ class ViewItem(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: ItemKind
-    state: ItemState
+    state: Presence
     text: str
     name: str
     number: int
@@ -149,7 +145,7 @@ class Lost(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"
-        gone = [one for one in self.items if one.state == "gone"]
+        gone = [one for one in self.items if one.state is Presence.GONE]
         return notebook.line(
             f"Lost {self.session} {about}:",
             f"{self.messages.left:,} of {notebook.counted(self.messages.total, 'message')} out of "

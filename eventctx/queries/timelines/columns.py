@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from eventctx.errors import InvalidSetting
+from eventctx.projections.timeline.columns import Document
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.units import Document
 
 StateAt = Callable[[str, int | None], Awaitable[TimelineState]]
 """The timeline of a session after the record at a position, or after the last one (None)."""
@@ -22,7 +22,7 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
     state = await state_at(session, None)
     if after is None:
         return await asyncio.to_thread(document, state, session)
-    parent = state.beside.about.parent
+    parent = state.extras.provenance.parent
     # The records up to there are the parent's: a document of the fork has its own first one.
     first = 0 if parent is None else parent[1] + 1
     if not first <= after <= state.position:

@@ -228,7 +228,7 @@ class KeyFrames:
         # Another task may have taken the same frames meanwhile.
         if made and frames.last() is last:
             frames.grown(made, state.position)
-            if self._cache is not None and state.beside.about.parent is None:
+            if self._cache is not None and state.extras.provenance.parent is None:
                 await self._cache.save(stream, last, made)
         frames.known = max(frames.known, state.position)
         # A short session is read as the store holds it now, each time.

@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.documents.discretion import Discretion
 from eventctx.log.store import Address, EventStore
-from eventctx.projections.timeline.units import Document
+from eventctx.projections.timeline.columns import Document
 from eventctx.web.bodies import messages_at
 from eventctx.web.export.cut import HeldContents
 

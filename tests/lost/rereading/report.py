@@ -10,13 +10,13 @@ from eventctx.log.naming import message_name, position_name
 from eventctx.messages.notable.mentions import Mentions
 from eventctx.messages.overlap import normal
 from eventctx.projections import numbering
+from eventctx.projections.presence import Presence
 from eventctx.queries.lost.answers import (
     KINDS,
     STATES,
     CommandUse,
     FileUse,
     ItemKind,
-    ItemState,
     Left,
     Lost,
     MessageCounts,
@@ -37,7 +37,7 @@ class Scene(NamedTuple):
     shortened: Mapping[int, str]
     mentions: Mentions
 
-    def holds(self, found: Gathered, one: Occurrence) -> ItemState | None:
+    def holds(self, found: Gathered, one: Occurrence) -> Presence | None:
         """Whether the messages of one occurrence are in view; None where they are not."""
         ref = self.view.shown.get(one.number)
         if ref is None:
@@ -45,13 +45,15 @@ class Scene(NamedTuple):
         result = None if one.result is None else self.view.shown.get(one.result)
         cut = result is not None and result.shortened
         if not ref.shortened and not cut:
-            return "whole" if one.result is None or result is not None else "shortened"
+            return (
+                Presence.SHORTENED if one.result is not None and result is None else Presence.WHOLE
+            )
         if ref.shortened and normal(found.text) not in self.shortened.get(one.number, ""):
             return None
         error = "" if found.outcome is None else normal(found.outcome.error)
         if cut and one.result is not None and error not in self.shortened.get(one.result, ""):
             return None
-        return "shortened"
+        return Presence.SHORTENED
 
     def mentioned(self, found: Gathered, alone: bool) -> bool:
         """Whether a summary in view mentions an item; ``alone``: no other file has its name."""
@@ -135,7 +137,9 @@ class Report:
         """The item; none where it came later than the view, or was gone before the compaction."""
         known = self._asked.after.known
         held = [one for one in found.occurrences if one.number < known]
-        if not held or (self._before is not None and self._state(self._before, found) == "gone"):
+        if not held or (
+            self._before is not None and self._state(self._before, found) == Presence.GONE
+        ):
             return
         state = self._state(self._after, found)
         last = held[0]
@@ -155,14 +159,14 @@ class Report:
             command=_command_use(found, held) if found.kind == "command" else None,
         )
 
-    def _state(self, scene: Scene, found: Gathered) -> ItemState:
+    def _state(self, scene: Scene, found: Gathered) -> Presence:
         held = [scene.holds(found, o) for o in found.occurrences if o.number < scene.view.known]
-        if "whole" in held:
-            return "whole"
-        if "shortened" in held:
-            return "shortened"
+        if Presence.WHOLE in held:
+            return Presence.WHOLE
+        if Presence.SHORTENED in held:
+            return Presence.SHORTENED
         alone = _file_name(found.text) in self._alone
-        return "summary" if scene.mentioned(found, alone) else "gone"
+        return Presence.SUMMARY if scene.mentioned(found, alone) else Presence.GONE
 
     def _used_again(self, found: Gathered, held: list[Occurrence]) -> int:
         """How many later messages have the item, or for a sentence a name in it."""
@@ -198,7 +202,7 @@ class Report:
         shown = self._after.view.shown
         found = [self._result(number, needles) for number, needles in sorted(held.items())]
         # Of a result that left, nothing is lost if all that was used again is in view elsewhere.
-        return [one for one in found if one.state != "whole" or one.number in shown]
+        return [one for one in found if one.state != Presence.WHOLE or one.number in shown]
 
     def _result(self, number: int, needles: dict[str, Needle]) -> ViewItem:
         states = {text: self._state_of_needle(text, one, number) for text, one in needles.items()}
@@ -226,15 +230,15 @@ class Report:
             quoted=tuple([needles[text].text for text in best[:MOST_QUOTED]]),
         )
 
-    def _state_of_needle(self, text: str, needle: Needle, number: int) -> ItemState:
+    def _state_of_needle(self, text: str, needle: Needle, number: int) -> Presence:
         ref = self._after.view.shown.get(number)
         if needle.in_view:
-            return "whole"
+            return Presence.WHOLE
         if ref is not None and ref.shortened and normal(text) in self._after.shortened[number]:
-            return "shortened"
+            return Presence.SHORTENED
         mentions = self._after.mentions
         found = mentions.line(text) if " " in text else mentions.name(text)
-        return "summary" if not mentions.empty and found else "gone"
+        return Presence.SUMMARY if not mentions.empty and found else Presence.GONE
 
 
 def _order(item: ViewItem) -> tuple[int, int, int, bool, int]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-import eventctx
 from eventctx.cli.demo.command import BUDGET, SAMPLE
 from eventctx.cli.demo.killing import run_and_kill
+from eventctx.errors import TurnError
 from eventctx.messages.facts_reader import read_facts
 
 pytestmark = pytest.mark.slow
@@ -190,7 +190,7 @@ def test_of_the_turn_it_died_in_the_view_is_verified_and_the_trace_says_lost(run
 def test_a_process_that_ends_before_it_can_be_killed_is_an_error(tmp_path, capfd):
     # A file where a folder would have to be: the process cannot open its store.
     (tmp_path / "file").write_text("")
-    with pytest.raises(eventctx.TurnError, match="ended by itself with exit code 1"):
+    with pytest.raises(TurnError, match="ended by itself with exit code 1"):
         run_and_kill(str(tmp_path / "file" / "agent.db"), "agent", lambda record: None)
     assert "StoreUnavailable" in capfd.readouterr().err
 

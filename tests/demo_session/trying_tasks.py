@@ -25,6 +25,7 @@ asyncio.run(main())
 
 _HOOKS = """\
 import asyncio, logging, eventctx
+from eventctx.errors import UnknownEventName
 logging.disable(logging.CRITICAL)
 async def main():
     async with eventctx.open("memory://") as engine:
@@ -40,7 +41,7 @@ async def main():
         print("errors:", list(engine.hooks.stats().errors.values()))
         try:
             engine.on("context:message_aded", broken)
-        except eventctx.UnknownEventName as error:
+        except UnknownEventName as error:
             print(error)
 asyncio.run(main())
 """

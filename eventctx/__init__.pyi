@@ -21,12 +21,12 @@ from eventctx.log.record import Record as Record
 from eventctx.log.store import MessageReceipt as MessageReceipt
 from eventctx.log.store import Receipt as Receipt
 from eventctx.log.store import StreamInfo as StreamInfo
-from eventctx.messages.visibility import for_audience as for_audience
+from eventctx.messages.speaker import for_audience as for_audience
+from eventctx.policies.advisers import CompactionAsked as CompactionAsked
 from eventctx.policies.advisers import ModelAnswer as ModelAnswer
 from eventctx.policies.advisers import ScoreRequest as ScoreRequest
 from eventctx.policies.advisers import SummaryRequest as SummaryRequest
-from eventctx.policies.interception import CompactionAsked as CompactionAsked
-from eventctx.policies.interception import Verdict as Verdict
+from eventctx.policies.advisers import Verdict as Verdict
 from eventctx.queries.requests import RequestView as RequestView
 from eventctx.queries.transcript import Message as Message
 from eventctx.reader import Reader as Reader

@@ -29,10 +29,9 @@ from eventctx.log.ids import CurrentSpan, check_session_id, random_bytes
 from eventctx.log.integrity import Signer
 from eventctx.log.record import CheckedClock, Record
 from eventctx.log.store import EventStore, Receipt
-from eventctx.messages.tokenizers import Tokenizer
-from eventctx.policies.advisers import Scorer, Summarizer
+from eventctx.messages.tokens import Tokenizer
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Summarizer, Verdict
 from eventctx.policies.constraints import Position, WaitSeconds, checked
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.reader import Reader
@@ -88,7 +87,7 @@ class Engine(Reader):
         self.store = store  # to write to, where a reader only reads it
         self.hooks = hooks if hooks is not None else Hooks()
         self.on = self.hooks.on
-        self._failures: HookFailures = HookFailures(store.beside, self.hooks.on_loss)
+        self._failures: HookFailures = HookFailures(store.cache_path, self.hooks.on_loss)
         self._sinks = Sinks(sinks, self.hooks)
         self.interceptors = Interceptors(failed=partial(self._failures.note, kind="error"))
         self.intercept = self.interceptors.on

@@ -551,7 +551,7 @@ class Reader:
         The counts are sums over all processes that used the store; those of other processes are at
         most about a second old. Raises StoreError.
         """
-        failures = self._failures or HookFailures(self.store.beside, _no_hooks)
+        failures = self._failures or HookFailures(self.store.cache_path, _no_hooks)
         return await asyncio.to_thread(failures.read)
 
     async def close(self) -> None:

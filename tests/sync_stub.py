@@ -18,7 +18,8 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "session/context.py": ("Context",),
     "session/turns.py": ("Turn", "Iteration", "PlanPhase", "ProviderCall", "ToolCall"),
     "session/host_turns.py": ("HostReporter",),
-    "search/recall.py": ("Recall", "RecallTool"),
+    "search/recall.py": ("Recall",),
+    "search/tool.py": ("RecallTool",),
 }
 _SYNC: Final = {
     "AsyncIterator": "Iterator",

@@ -22,9 +22,8 @@ from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
-from eventctx.policies.advisers import Advisers
+from eventctx.policies.advisers import Advisers, Intercept
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
-from eventctx.policies.interception import Intercept
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
@@ -37,7 +36,8 @@ from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
-    from eventctx.search.recall import Recall, RecallTool
+    from eventctx.search.recall import Recall
+    from eventctx.search.tool import RecallTool
     from eventctx.session.host_requests import ObservedRequest, RequestObserver
     from eventctx.session.host_turns import HostReporter
     from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
@@ -448,7 +448,7 @@ class Context:
         an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
         InvalidSetting for a context that was made without an engine.
         """
-        from eventctx.search.recall import RecallTool
+        from eventctx.search.tool import RecallTool
 
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")

@@ -27,11 +27,10 @@ from eventctx.log.store import Address
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.log.wire import BodyAt, CacheMark, WireForm, hash_of, request_digest
 from eventctx.messages import calibration
-from eventctx.messages.canonical import canonical, digest_of
-from eventctx.messages.encoding import decode_body, encode_message
+from eventctx.messages.encoding import canonical, decode_body, digest_of, encode_message
 from eventctx.messages.facts import Facts, decode_facts
 from eventctx.messages.facts_reader import is_from_hook, read_facts
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import SessionEmitter, own

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.constraints import AtLeastOne, checked
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue

@@ -30,7 +30,7 @@ from eventctx.log.events import Event
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
 from eventctx.messages.encoding import collector_paused
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState

@@ -32,11 +32,10 @@ from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, check_session_id
 from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
-from eventctx.messages.tokenizers import Tokenizer
-from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
-from eventctx.policies.interception import Intercept
+from eventctx.messages.tokens import Tokenizer
+from eventctx.policies.advisers import Advisers, Intercept, Rememberer, Scorer, Summarizer
+from eventctx.policies.named import recorded_settings
 from eventctx.policies.policy import Policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.context import Context, Observe
 from eventctx.session.open_session import OpenSession, SessionCache

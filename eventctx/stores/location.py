@@ -65,7 +65,7 @@ def default_path() -> Path:
 
 
 def default_book(store: Path) -> Path:
-    """The path of a store's receipts in the user's state folder; ``store`` is its ``beside``.
+    """The path of a store's receipts in the user's state folder; ``store`` is its ``cache_path``.
 
     A file has its receipts by its own path, a store on a server by the id that lies in it.
     """
@@ -86,7 +86,7 @@ def book_of(
 
     Raises InvalidSetting for a path in the folder of a user that there is not.
     """
-    kept = store.beside
+    kept = store.cache_path
     if receipts is False or kept is None:
         return None
     if receipts is True:

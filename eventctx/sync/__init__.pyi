@@ -21,7 +21,7 @@ from eventctx.log.store import EventStore, MessageReceipt, Receipt, StreamInfo
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan
 from eventctx.log.usage import Usage
 from eventctx.messages.thinking import ThinkingSetting
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.audit import Audit

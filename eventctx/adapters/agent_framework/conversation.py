@@ -17,7 +17,7 @@ from eventctx.adapters.kit.failures import call_failed, turn_failed
 from eventctx.adapters.kit.host_list import held_against
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
 from eventctx.session.host_requests import ObservedRequest
 

@@ -33,12 +33,11 @@ from eventctx.log.events import (
 from eventctx.log.plan import Insertion
 from eventctx.log.record import Body, Draft, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
-from eventctx.messages.canonical import message_digest, sent_digest
-from eventctx.messages.encoding import decode_body
+from eventctx.messages.encoding import decode_body, message_digest, sent_digest
 from eventctx.messages.facts import Facts, decode_facts, encode_facts, outline_facts
 from eventctx.messages.overlap import Overlap, texts_in, words_in
 from eventctx.messages.thinking import generation_of
-from eventctx.policies.index.text import messages_behind
+from eventctx.policies.index import messages_behind
 from eventctx.projections.view import planned
 from eventctx.session.erasure import ERASING
 from eventctx.session.pending import Clock

@@ -27,13 +27,12 @@ from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log.arguments import check_callable, check_optional_text, check_text
 from eventctx.log.ids import CurrentSpan, check_session_id, random_bytes
 from eventctx.log.integrity import Signer
-from eventctx.log.record import CheckedClock, Record
+from eventctx.log.record import CheckedClock
 from eventctx.log.store import EventStore, Receipt
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Summarizer, Verdict
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.policy import Policy, PolicyFunction
-from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.reader import Reader
 from eventctx.safe_text import without_password
 from eventctx.session.context import Context
@@ -99,7 +98,7 @@ class Engine(Reader):
                 store,
                 # Not a method of the engine: appends under way would keep a dropped one alive.
                 Listener(
-                    partial(_stored, self._receipts, self.hooks),
+                    self._receipts.before(self.hooks.publish),
                     self._sinks.appended if sinks else None,
                     self._sinks.lend if self._sinks.borrow else None,
                 ),
@@ -306,11 +305,6 @@ class Engine(Reader):
                 stacklevel=2,
                 source=self,
             )
-
-
-def _stored(receipts: ReceiptKeeper, hooks: Hooks, record: Record) -> None:
-    receipts.stored(record)
-    hooks.publish(record)
 
 
 async def _release(hooks: Hooks, failures: HookFailures, store: EventStore) -> None:

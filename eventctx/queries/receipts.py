@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from eventctx.errors import LogCorrupted, StoreError
@@ -21,6 +22,17 @@ class ReceiptKeeper:
         self.book = book
         self._store = store
         self._unnoted: dict[str, Record] = {}
+
+    def before(self, publish: Callable[[Record], None]) -> Callable[[Record], None]:
+        """``publish``, after the note of each record, where there is a book."""
+        if self.book is None:
+            return publish
+
+        def noted(record: Record) -> None:
+            self.stored(record)
+            publish(record)
+
+        return noted
 
     def stored(self, record: Record) -> None:
         """Note where a session stands if the record ends a turn, else at the end."""

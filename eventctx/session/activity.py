@@ -17,15 +17,12 @@ from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.unended import presumed_end
-from eventctx.session.open_session import LeftOpen, OpenSession
+from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
 if TYPE_CHECKING:
     from eventctx.session.sdk_objects import ApiReport
-
-MAX_REMEMBERED = 256
-"""Turns and iterations for which the position of the last request is kept in memory."""
 
 
 class Emitter(Protocol):
@@ -174,14 +171,6 @@ class SessionEmitter:
         ends = [presumed_end(one) for one in ours]
         return [(end.event, place.at(end.ids)) for end in ends]
 
-    def remember(self, scope: Scope, position: int) -> None:
-        """Note the position of the request that was prepared in a turn's iteration."""
-        prepared = self._session.memory.prepared
-        prepared.pop((scope.turn_id, scope.iteration), None)
-        prepared[scope.turn_id, scope.iteration] = position
-        if len(prepared) > MAX_REMEMBERED:
-            del prepared[next(iter(prepared))]
-
     def prepared_in(self, scope: Scope) -> int | None:
         """Position of the request last prepared in a turn's iteration; None if there is none.
 
@@ -260,10 +249,10 @@ class SessionEmitter:
 
 
 def _noted(known: dict[int | str, None], key: int | str) -> bool:
-    """Note a key among the last ``MAX_REMEMBERED``; return whether it is new."""
+    """Note a key among the last ``MAX_NOTED``; return whether it is new."""
     new = key not in known
     known[key] = None
-    if len(known) > MAX_REMEMBERED:
+    if len(known) > MAX_NOTED:
         del known[next(iter(known))]
     return new
 

@@ -27,7 +27,7 @@ from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, c
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
-from eventctx.session.host_requests import HostAdditions
+from eventctx.session.host_requests import HostAdditions, ObservedRequest, RequestObserver
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
-    from eventctx.session.host_requests import ObservedRequest, RequestObserver
     from eventctx.session.host_turns import HostReporter
     from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult
@@ -91,16 +90,11 @@ class Context:
         from eventctx.session.requests import RequestHandler
 
         questions = PolicyQuestions(self._session, self._emitter, self._advisers)
-        return RequestHandler(
-            self._session, self.policy, self.settings, questions, self._emitter, self._intercept
-        )
+        return RequestHandler(self._session, self.policy, self.settings, questions, self._intercept)
 
     @cached_property
     def _observed(self) -> RequestObserver:
-        """Made by the first request that the program made itself."""
-        from eventctx.session.host_requests import RequestObserver
-
-        return RequestObserver(self._session, self._emitter)
+        return RequestObserver(self._session)
 
     @property
     def session_id(self) -> str:

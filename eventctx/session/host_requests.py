@@ -33,7 +33,7 @@ from eventctx.messages.facts_reader import is_from_hook, read_facts
 from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.activity import SessionEmitter, own
+from eventctx.session.activity import own
 from eventctx.session.open_session import OpenSession
 from eventctx.session.transcript import body_of, stripped_by
 
@@ -231,9 +231,8 @@ class _Content(NamedTuple):
 class RequestObserver:
     """Records the requests of one live session that its program sent."""
 
-    def __init__(self, session: OpenSession, emitter: SessionEmitter) -> None:
+    def __init__(self, session: OpenSession) -> None:
         self._session = session
-        self._emitter = emitter
         self._last: tuple[int, list[_Sent]] | None = None
         self._contents: dict[str, _Content] | None = None
 
@@ -273,7 +272,7 @@ class RequestObserver:
                 if await append(version, *drafts, then=enter) is not None:
                     self._contents.update(made.contents)
                     self._last = position, rows
-                    self._emitter.remember(self._session.drafts.scope, position)
+                    self._session.note_request(position)
                     return position
 
     async def _stored_contents(self, head: int) -> dict[str, _Content]:

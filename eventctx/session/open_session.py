@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
+from weakref import ref
 
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
@@ -31,6 +32,10 @@ from eventctx.session.scope import Drafts
 
 EMPTY_BYTES = 6_000
 """Memory of a session that holds no view; measured on CPython 3.11."""
+
+
+MAX_NOTED: Final = 256
+"""Iterations whose last request is noted, and requests and answers whose usage is."""
 
 
 class LeftOpen(NamedTuple):
@@ -103,6 +108,14 @@ class OpenSession:
             or memory.ending
             or memory.left_open.spans
         )
+
+    def note_request(self, position: int) -> None:
+        """Note the position of the request that was prepared last in the present iteration."""
+        scope, prepared = self.drafts.scope, self.memory.prepared
+        prepared.pop((scope.turn_id, scope.iteration), None)
+        prepared[scope.turn_id, scope.iteration] = position
+        if len(prepared) > MAX_NOTED:
+            del prepared[next(iter(prepared))]
 
     def grown(self) -> None:
         """Note that bodies or lines were read from the store, and take memory now."""
@@ -179,6 +192,17 @@ class SessionCache:
         self._kept: OrderedDict[OpenSession, _Measured] = OrderedDict()
         self._total = 0
         self._remembering: set[OpenSession] = set()
+
+    def usage_of(self, session: OpenSession) -> Callable[[], None]:
+        """The usage callback of ``session``, which does not keep it alive."""
+        weak = ref(session)
+
+        def used() -> None:
+            found = weak()
+            if found is not None:
+                self.used(found)
+
+        return used
 
     def used(self, session: OpenSession) -> None:
         """Note a use of ``session``, and evict others where the bounds ask for it."""

@@ -39,7 +39,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.sendable.sending import sent_rows
-from eventctx.session.activity import SessionEmitter, own
+from eventctx.session.activity import own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
@@ -107,14 +107,12 @@ class RequestHandler:
         policy: Policy,
         settings: Settings,
         questions: PolicyQuestions,
-        emitter: SessionEmitter,
         intercept: Intercept | None,
     ) -> None:
         self._session = session
         self._policy = policy
         self._settings = settings
         self._questions = questions
-        self._emitter = emitter
         self._intercept = intercept
 
     def budget(self, limit: int) -> Budget:
@@ -319,7 +317,7 @@ class RequestHandler:
             )
         if records is None:
             return None
-        self._emitter.remember(self._session.drafts.scope, position)
+        self._session.note_request(position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(position, after, at - 1 if applied else None)

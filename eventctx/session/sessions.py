@@ -11,9 +11,8 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -165,7 +164,7 @@ class Sessions:
     def _keep(self, found: OpenSession) -> None:
         self._found[found.stream] = found
         # Weak, so that a session which nobody needs is freed at once, without a collection.
-        found.appends.used = partial(_used, self._cache, ref(found))
+        found.appends.used = self._cache.usage_of(found)
 
     def _context(self, found: OpenSession, opening: SessionOpening) -> Context:
         env = self._environment
@@ -251,12 +250,6 @@ class Sessions:
                     failed = failed or error
         if failed is not None:
             raise failed
-
-
-def _used(cache: SessionCache, session: ref[OpenSession]) -> None:
-    found = session()
-    if found is not None:
-        cache.used(found)
 
 
 def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) -> None:
@@ -467,7 +460,6 @@ async def dry_run(
         raise StreamNotFound(stream)
     unheard = Listener(lambda record: None)
     session = make_session(store, stream, loaded, unheard, clock, random)
-    emitter = SessionEmitter(session, None)
-    questions = PolicyQuestions(session, emitter, Advisers())
-    requests = RequestHandler(session, policy, settings, questions, emitter, None)
+    questions = PolicyQuestions(session, SessionEmitter(session, None), Advisers())
+    requests = RequestHandler(session, policy, settings, questions, None)
     return await requests.compact(policy, cause, limit=limit, dry_run=True, force=force)

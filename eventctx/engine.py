@@ -57,13 +57,13 @@ class Engine(Reader):
     (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler that
     may veto or change an operation before it happens; without a handler it is a decorator, as
     ``on`` is.
-    ``receipts`` is the book in which it notes where each session stands at the end of its turns.
+    ``receipts`` is the book in which it notes the head of each session at the end of its turns.
     ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones
     (``eventctx.testing``). Durations are the process's own, unless the clock has a ``stopwatch``.
     A clock that gives no time raises InvalidSetting in every call that would write, which then
     writes nothing.
     ``most_open_sessions`` and ``open_session_bytes`` bound what sessions hold in memory: the least
-    recently used ones are let go, and loaded again when they are next used. Raises InvalidSetting.
+    recently used ones are evicted, and loaded again for their next use. Raises InvalidSetting.
     """
 
     _opened: str | None = None
@@ -289,7 +289,7 @@ class Engine(Reader):
                     await self.store.close()
 
     def __del__(self) -> None:
-        """Write what is queued, and end the threads, of an engine that nobody closed."""
+        """Write what is queued, and end the threads, of an engine that was not closed."""
         # A collection of garbage may run this in the middle of the store's code, so nothing here
         # may take a lock: what is to be written is written in a thread of its own.
         if self._opened is None:

@@ -35,7 +35,7 @@ class ReceiptKeeper:
         return noted
 
     def stored(self, record: Record) -> None:
-        """Note where a session stands if the record ends a turn, else at the end."""
+        """Note a session's head now if the record ends a turn, else at the end."""
         if self.book is None:
             return
         if record.type == "prompt:complete":
@@ -47,14 +47,14 @@ class ReceiptKeeper:
             self.note_all()
 
     def note_all(self) -> None:
-        """Note where all other sessions stand."""
+        """Note the heads of all other sessions."""
         if self.book is not None:
             for record in self._unnoted.values():
                 self.book.note(_receipt(record))
             self._unnoted.clear()
 
     def copied(self, receipt: Receipt) -> None:
-        """Note where a session stands that was copied from another store, and read back."""
+        """Note the head of a session that was copied from another store, and read back."""
         self._unnoted.pop(receipt.stream, None)
         if self.book is not None:
             self.book.note(receipt)
@@ -101,7 +101,7 @@ def _receipt(record: Record) -> Receipt:
 
 
 async def mismatch(store: EventStore, receipt: Receipt) -> str | None:
-    """What stands in the store instead of what a receipt says, in words; None if that holds."""
+    """The record in the place of a receipt, in words; None if the receipt holds."""
     try:
         info = await store.head(receipt.stream)
         if info is None:

@@ -105,7 +105,7 @@ def _open_call(scope: Scope) -> TurnSpan[ModelRequest] | None:
 
 
 def left_open_in(view: ViewState) -> LeftOpen:
-    """What is open in a session as it is first loaded, and nobody here owns.
+    """The spans that are open in a session as it is first loaded, without those of this process.
 
     The next turn here ends it as lost. That can only be presumed: another process may own it, and
     be alive. So what a reload shows open does not count, since it began while this process ran,
@@ -181,7 +181,7 @@ class SessionEmitter:
         return prepared.get((scope.turn_id, scope.iteration), outside)
 
     async def take_usage(self, report: ApiReport, scope: Scope) -> None:
-        """Record the usage in an API's answer, unless somebody reported it already.
+        """Record the usage in an API's answer, unless it was reported already.
 
         It is that of the model call whose block is open in ``scope``, else of the request that was
         last prepared there.

@@ -154,7 +154,7 @@ MAX_ROW_BYTES: Final = 32 * 2**20
 """Memory of the rows of one session; a longer transcript is read from the store each time."""
 
 MAX_UNASKED: Final = 1_024
-"""Records behind the last question, after which the rows are let go: nobody asks at present."""
+"""Records since the last question, after which the rows are evicted."""
 
 
 class TimedTranscript(NamedTuple):
@@ -170,7 +170,7 @@ class TimedTranscript(NamedTuple):
 class TranscriptRows:
     """The stored bytes of the messages at ``lines``; each was checked when it was read or made.
 
-    ``unasked`` is the number of records since somebody asked for them.
+    ``unasked`` is the number of records since the last question for them.
     """
 
     __slots__ = ("_rows", "bytes_held", "lines", "unasked")
@@ -188,7 +188,7 @@ class TranscriptRows:
         return self.unasked <= MAX_UNASKED and self.bytes_held <= MAX_ROW_BYTES
 
     def asked_for(self) -> list[bytes]:
-        """All rows, for somebody who may ask again."""
+        """All rows, for a caller that may ask again."""
         self.unasked = 0
         return self._rows.copy()
 
@@ -248,7 +248,7 @@ class TranscriptLines:
     # -- reading ---------------------------------------------------------------------------------
 
     async def at(self, head: int) -> TranscriptState:
-        """The transcript behind the record at ``head``. Raises what the store raises."""
+        """The transcript after the record at ``head``. Raises what the store raises."""
         return (await self._timed_at(head)).state
 
     async def timed_at(self, head: int) -> TimedTranscript:
@@ -310,7 +310,7 @@ class TranscriptLines:
         """As ``at``, with the stored bytes of its messages; those of erased ones are replaced.
 
         Each was checked when it was read or made. With ``hold`` they stay in memory, for a caller
-        who may ask again soon. Where no line is known yet, those of a ``view`` behind the same
+        who may ask again soon. Where no line is known yet, those of a ``view`` after the same
         record save the fold. Raises what the store raises, and LogCorrupted.
         """
         with self._lock:
@@ -332,7 +332,7 @@ class TranscriptLines:
             rows = [known[place_] for place_ in places]
         made = TranscriptRows(state.lines, rows)
         with self._lock:
-            # Who let go meanwhile may have done so because something was erased.
+            # An eviction meanwhile may be due to an erasure.
             if hold and made.wanted and state is self._state:
                 self._rows = made
         return state, made.asked_for()

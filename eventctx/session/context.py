@@ -50,8 +50,8 @@ Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 class Context:
     """One session's context manager. ``Engine.session`` makes it.
 
-    It stays valid for as long as its engine is open. What the session holds in memory may be let go
-    while it is not used, and is loaded again by the next call (``session/residents.py``).
+    It stays valid for as long as its engine is open. The state in memory may be evicted while it is
+    not used, and the next call loads it again (``session/open_session.py``).
 
     A session that mirrors an imported file raises ImportedSession in every call that would write,
     before anything is written: fork it, or take it over.
@@ -109,7 +109,7 @@ class Context:
         """Append a message; return its receipt, which knows its number, when it is on disk.
 
         It is a dict in the form of your API, or an object of its SDK (``anthropic``, ``openai``,
-        whatever has ``model_dump`` or ``to_dict``), which may also stand in a dict:
+        whatever has ``model_dump`` or ``to_dict``), which may also be in a dict:
         ``{"role": "assistant", "content": response.content}``. Of a whole answer the message is
         added, and its usage recorded, unless that was reported already.
 
@@ -238,7 +238,7 @@ class Context:
         return await self._transcript.timed_messages()
 
     async def transcript_mark(self) -> TranscriptMark:
-        """What the transcript is now, with all that other processes have written.
+        """A mark of the present transcript, with all that other processes have written.
 
         For a caller who holds a copy of the messages: a later mark tells whether the copy is out of
         date, without reading the messages again.
@@ -308,7 +308,7 @@ class Context:
         return await self._additions.set_system_prompt(text, replaces_stored)
 
     async def set_memory(self, texts: Sequence[str]) -> bool:
-        """Put each text before every view, as a system row of its own behind the system prompt.
+        """Put each text before every view, as a system row of its own after the system prompt.
 
         For files that a host puts into every request, such as an ``AGENTS.md``: they are no
         messages of the transcript, stay through compactions and ``clear``, and are recorded when
@@ -326,7 +326,7 @@ class Context:
     # -- the older guide's, and pins -------------------------------------------------------------
 
     async def get_token_count(self) -> int:
-        """Estimated tokens of the present view, and of all that is sent beside its messages."""
+        """Estimated tokens of the present view, and of all that is sent with its messages."""
         view, _ = await self._session.appends.synchronised()
         scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
@@ -570,5 +570,5 @@ def _check_additions(additions: object) -> None:
         raise InvalidSetting(
             f"additions: expected pairs of a number and a message, found {shown(additions)}"
         )
-    for behind, _ in additions:  # type: ignore[attr-defined]
-        checked("additions", behind, Count)
+    for after, _ in additions:  # type: ignore[attr-defined]
+        checked("additions", after, Count)

@@ -154,15 +154,15 @@ class HostAdditions:
     ) -> None:
         """As ``Context.record_sent``."""
         sent = self._session.memory.additions
-        made = [(behind, body_of(self._session, message)) for behind, message in additions]
-        keyed = [(behind, sha256(body.data or b"").digest(), body) for behind, body in made]
+        made = [(after, body_of(self._session, message)) for after, message in additions]
+        keyed = [(after, sha256(body.data or b"").digest(), body) for after, body in made]
         fresh = {key: body for _, key, body in keyed if key not in sent}
         index = {key: place for place, key in enumerate(fresh)}
         additions_made = [
-            events.Addition(behind, index[key])
+            events.Addition(after, index[key])
             if key in index
-            else events.Addition(behind, sent[key][1], sent[key][0])
-            for behind, key, _ in keyed
+            else events.Addition(after, sent[key][1], sent[key][0])
+            for after, key, _ in keyed
         ]
         event = events.RequestSent(
             prepared=prepared,
@@ -199,7 +199,7 @@ _ASIDE: Final = 8
 
 
 class ObservedRequest(NamedTuple):
-    """A request as it is sent: its ``messages``, and what stands beside them.
+    """A request as it is sent: its ``messages``, and all fields around them.
 
     ``rule`` is one of ``log.wire.APIS``. No part holds a ``cache_control``: these are
     ``cache_control``. ``parameters`` are all fields that are not named here.
@@ -276,7 +276,7 @@ class RequestObserver:
                     return position
 
     async def _stored_contents(self, head: int) -> dict[str, _Content]:
-        """What earlier processes stored beside the messages."""
+        """The contents other than messages that earlier processes stored."""
         found: dict[str, _Content] = {}
         read = self._session.store.read(self._session.stream, stop=head)
         async for record in read:
@@ -351,7 +351,7 @@ _PARTS: Final[tuple[ContentKind, ...]] = ("system", "tools", "parameters")
 
 
 class _Making:
-    """The contents that one request stores besides its record, behind position ``version``."""
+    """The contents that one request stores with its record, after position ``version``."""
 
     def __init__(self, session: OpenSession, known: dict[str, _Content], version: int) -> None:
         self._session = session

@@ -306,10 +306,10 @@ class HostReporter:
         await self._end_tools(self._tools.result_added(call_id, text, failed))
 
     async def _end_tools(self, ended: list[EndedCall]) -> None:
-        beside = len(ended) + len(self._tools)
+        others = len(ended) + len(self._tools)
         for call in ended:
-            beside -= 1
-            await self._record(call.span.end(call.outcome), call.answer if beside else None)
+            others -= 1
+            await self._record(call.span.end(call.outcome), call.answer if others else None)
 
     # -- open calls ------------------------------------------------------------------------------
 

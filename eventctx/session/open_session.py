@@ -194,7 +194,10 @@ class SessionCache:
         self._remembering: set[OpenSession] = set()
 
     def usage_of(self, session: OpenSession) -> Callable[[], None]:
-        """The usage callback of ``session``, which does not keep it alive."""
+        """The usage callback of ``session``.
+
+        It holds the session weakly, so that an unused one is freed at once, without a collection.
+        """
         weak = ref(session)
 
         def used() -> None:

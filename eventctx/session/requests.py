@@ -1,6 +1,6 @@
 """The request handler: prepares requests and compacts. It decides, appends, then returns a view.
 
-Invariant: a request, and the end of a compaction made for it, are appended together and only behind
+Invariant: a request, and the end of a compaction made for it, are appended together and only after
 the version for which they were decided. When the session changed in between, the decision is made
 again on the new view. So every request shows the view that the log gives at its position.
 """
@@ -59,11 +59,11 @@ MAX_CONFLICTS = 8
 
 
 class RequestOptions(msgspec.Struct, frozen=True):
-    """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
+    """A request to prepare: its budget in tokens, its model, and the tools sent with it as JSON.
 
-    ``reserve`` is in tokens, for all else that is sent beside the messages. ``thinking`` is the
+    ``reserve`` is in tokens, for all else that is sent with the messages. ``thinking`` is the
     setting for this request, None for the session's; ``generation`` what the request says itself.
-    ``by_default`` is the model that the provider calls by default, where nobody names one.
+    ``by_default`` is the model that the provider calls where no model is named.
     """
 
     limit: int
@@ -80,14 +80,14 @@ class RequestOptions(msgspec.Struct, frozen=True):
         return None if self.tools is None else sha256(self.tools).hexdigest()
 
     def reserve_under(self, estimator: Estimator) -> int:
-        """Tokens of all that is sent beside the messages, as ``estimator`` counts the tools."""
+        """Tokens of all that is sent with the messages, as ``estimator`` counts the tools."""
         if self.tools is None:
             return self.reserve
         return self.reserve + estimator.tokens_of_json(len(self.tools.decode()))
 
 
 Adding = Callable[[ViewState], DraftedMessages]
-"""Drafts the messages that come with a request, behind the view. Raises InvalidMessage."""
+"""Drafts the messages that come with a request, after the view. Raises InvalidMessage."""
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
@@ -137,13 +137,7 @@ class RequestHandler:
             while True:
                 known, version = await self._session.appends.settled()
                 added = DraftedMessages((), known) if adding is None else adding(known)
-                thinking = self._thinking(options, added.view)
-                unbound = _unreadable(options, added.view, thinking)
-                view = request_view.without_thinking_of(added.view, unbound)
-                view = request_view.with_model(view, options.model)
-                reserve = options.reserve_under(view.estimator)
-                scale = calibration.scale(view.calibration, reserve)
-                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
+                frame, unbound = self._framed(options, added.view, version, budget)
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -161,9 +155,9 @@ class RequestHandler:
                     underway = None
                     raise overflow
                 try:
-                    # The log counts by another family's rates only behind the request, so a view
+                    # The log counts by another family's rates only after the request, so a view
                     # that was counted anew for it is folded again from the records.
-                    counted_anew = view.estimator != added.view.estimator
+                    counted_anew = frame.view.estimator != added.view.estimator
                     before = added.drafts if decided is None else decided.drafts
                     done = await self._append(
                         frame, options, decided, before, counted_anew, call, unbound
@@ -180,6 +174,18 @@ class RequestHandler:
         except BaseException as error:
             await self._close(underway, budget, error)
             raise
+
+    def _framed(
+        self, options: RequestOptions, added: ViewState, version: int, budget: Budget
+    ) -> tuple[Frame, tuple[tuple[int, int], ...]]:
+        """The frame to decide on, and runs of messages whose thinking its model cannot read."""
+        thinking = self._thinking(options, added)
+        unbound = _unreadable(options, added, thinking)
+        view = request_view.without_thinking_of(added, unbound)
+        view = request_view.with_model(view, options.model)
+        reserve = options.reserve_under(view.estimator)
+        scale = calibration.scale(view.calibration, reserve)
+        return judged(Frame(view, version, budget, scale, thinking), reserve), unbound
 
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""

@@ -27,7 +27,7 @@ from eventctx.session.transcript import stripped_by
 async def show(
     session: OpenSession, numbers: Sequence[int], command: str, then: Sequence[Event] = ()
 ) -> tuple[int, ...]:
-    """Bring messages back into view with their tool rounds, and append ``then`` behind them.
+    """Bring messages back into view with their tool rounds, and append ``then`` after them.
 
     Returns the numbers that came back. Raises InvalidSetting, which names ``command``, for a
     number that is not in the transcript, and WrongExpectedVersion when another process wrote in

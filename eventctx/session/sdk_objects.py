@@ -41,11 +41,11 @@ class ToDict(Protocol):
 
 
 SdkObject = Dumped | ToDict
-"""An object that stands for a dict."""
+"""An object that is sent as a dict."""
 
 
 def is_sdk_object(value: object) -> bool:
-    """Whether a value is an object that stands for a dict; a class is none, nor is a plain dict."""
+    """Whether a value is an object that is sent as a dict; a class is none, nor is a plain dict."""
     return isinstance(value, Dumped | ToDict) and not isinstance(value, type)
 
 
@@ -147,7 +147,7 @@ _ABOUT: Final = frozenset(("usage", "stop_reason", "stop_sequence"))
 
 
 class ApiReport(NamedTuple):
-    """What an API says of an answer; None where it does not say it."""
+    """The report of an API about an answer; None where it says nothing."""
 
     usage: Usage | None = None
     model: str | None = None

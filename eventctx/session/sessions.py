@@ -117,7 +117,7 @@ class Sessions:
         """The context manager of a session, opened if it is not yet, created if it is new.
 
         Raises InvalidSetting where the session is open with other options, and what the store
-        raises. A failed attempt leaves nothing behind, so the next one may use other options.
+        raises. A failed attempt leaves nothing open, so the next one may use other options.
         """
         while True:
             context = self.context(session)
@@ -153,7 +153,7 @@ class Sessions:
         return self._last
 
     def _made_anew(self, session: str, opening: SessionOpening) -> OpenSession:
-        """A session that was let go wholly. Its sinks and its log know it already."""
+        """A session that no object is left of. Its sinks and its log know it already."""
         env = self._environment
         found = make_session(
             env.store, session, None, env.listener, env.clock, env.random, opening.tokenizer
@@ -163,7 +163,6 @@ class Sessions:
 
     def _keep(self, found: OpenSession) -> None:
         self._found[found.stream] = found
-        # Weak, so that a session which nobody needs is freed at once, without a collection.
         found.appends.used = self._cache.usage_of(found)
 
     def _context(self, found: OpenSession, opening: SessionOpening) -> Context:
@@ -189,7 +188,7 @@ class Sessions:
         settings: dict[str, Any] | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> OpenSession:
-        """Load a session to append to, also beside one that is open already."""
+        """Load a session to append to, whether or not it is open already."""
         env = self._environment
         return await open_session(
             env.store, session, env.listener, env.clock, env.random, settings, tokenizer
@@ -420,7 +419,7 @@ async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer)
         assert info is not None  # noqa: S101 - sessions do not vanish
         event = integrity.sign(info.head, info.digest, key)
         draft = found.drafts.make(event, scope=Scope(session))
-        # Who appends in between makes a signature of what is no longer all: sign again.
+        # A concurrent append makes the signature incomplete: sign again.
         with suppress(WrongExpectedVersion):
             appended = await found.appends.append_exactly(info.head, draft)
             if appended is not None:

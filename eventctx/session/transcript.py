@@ -61,7 +61,7 @@ class NewBody(NamedTuple):
 
 
 class TranscriptMark:
-    """What a transcript is at one moment: ``messages`` are its number.
+    """A transcript at one moment: ``messages`` is the number of its messages.
 
     Of two marks of one transcript the later one tells whether messages were only added since.
     """
@@ -73,7 +73,7 @@ class TranscriptMark:
         self.messages = len(lines)
 
     def continues(self, older: TranscriptMark) -> bool:
-        """Whether nothing but additions came since ``older``. False also where nobody can tell."""
+        """Whether nothing but additions came since ``older``. False also where that is unknown."""
         return self._lines.continues(older._lines)
 
 
@@ -86,7 +86,7 @@ class ParsedMessage(NamedTuple):
 
 
 class DraftedMessages(NamedTuple):
-    """The drafts that add messages, and the view behind them."""
+    """The drafts that add messages, and the view after them."""
 
     drafts: tuple[Draft, ...]
     view: ViewState
@@ -117,7 +117,7 @@ class Transcript:
     def additions(
         self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None
     ) -> DraftedMessages:
-        """Draft ``messages`` as the next ones behind ``view``, in the present scope or another.
+        """Draft ``messages`` as the next ones after ``view``, in the present scope or another.
 
         Raises InvalidMessage.
         """
@@ -145,7 +145,7 @@ class Transcript:
         observation: bool | None = None,
         scope: Scope | None = None,
     ) -> Draft:
-        """Draft a message behind ``view``, which may be None for one that nothing before decides.
+        """Draft a message after ``view``, which may be None for one that needs no view.
 
         Of an observation the event says so, since the text alone cannot.
         """

@@ -27,8 +27,8 @@ from eventctx.policies.advisers import ModelAnswer as ModelAnswer
 from eventctx.policies.advisers import ScoreRequest as ScoreRequest
 from eventctx.policies.advisers import SummaryRequest as SummaryRequest
 from eventctx.policies.advisers import Verdict as Verdict
+from eventctx.queries.records import Message as Message
 from eventctx.queries.requests import RequestView as RequestView
-from eventctx.queries.transcript import Message as Message
 from eventctx.reader import Reader as Reader
 from eventctx.reader import read as read
 from eventctx.session.context import Context as Context

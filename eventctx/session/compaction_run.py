@@ -186,7 +186,7 @@ class CompactionRun:
         if not verdict.texts:
             return verdict
         most = self._aim(frame)
-        texts = advisers.taken(verdict.texts, most, frame.view.estimator)
+        texts = advisers.choose_texts(verdict.texts, most, frame.view.estimator)
         self._left_out = len(verdict.texts) - len(texts)
         if self._left_out:
             _log.warning(

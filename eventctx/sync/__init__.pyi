@@ -25,14 +25,14 @@ from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.audit import Audit
-from eventctx.queries.copying.answers import CopyProgress, CopyResult
-from eventctx.queries.explain.answers import Explanation, ViewDiff
-from eventctx.queries.instructions.answers import Instructions
+from eventctx.queries.copy_writing import CopyProgress, CopyResult
+from eventctx.queries.explain_answers import Explanation, ViewDiff
+from eventctx.queries.instructions import Instructions
 from eventctx.queries.lost.answers import Lost
+from eventctx.queries.records import Message
 from eventctx.queries.requests import RequestView
-from eventctx.queries.transcript import Message
-from eventctx.queries.verification.findings import Verification
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.queries.verification import Verification
+from eventctx.queries.verify_store import StoreVerification
 from eventctx.search.index import Mark
 from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter

@@ -14,11 +14,17 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 
 from eventctx.adapters.clients.aws_events import events_of_aws
-from eventctx.importers.formats.cassettes.rows import plain_form
-from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
-from eventctx.importers.formats.provider_answers import answers, finish_of, joined_answer
-from eventctx.importers.source.http_recording import events_of, is_stream
-from eventctx.importers.source.lines import object_or_empty
+from eventctx.importers.recorded_calls import (
+    answers,
+    cache_marks,
+    events_of,
+    finish_of,
+    is_stream,
+    joined_answer,
+    object_or_empty,
+    plain_form,
+    without_marks,
+)
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.encoding import decode_json, digest_of
 from eventctx.session.host_requests import ObservedRequest

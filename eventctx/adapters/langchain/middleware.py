@@ -256,5 +256,3 @@ def _model_of(model: Any) -> str | None:
         if isinstance(value, str) and value:
             return value
     return None
-
-

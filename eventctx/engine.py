@@ -37,7 +37,6 @@ from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Position, WaitSeconds, checked
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
 from eventctx.policies.policy import Policy, PolicyFunction
-from eventctx.safe_text import without_password
 from eventctx.session.appends.pending import Listener
 from eventctx.session.appends.riding import flush_all, riding_to
 from eventctx.session.context import Context
@@ -57,6 +56,7 @@ from eventctx.session.sessions import (
 )
 from eventctx.session.settings import SessionSettings, by_own_name, check_advised, choose
 from eventctx.stores.location import EXPECTED, default_book, in_users_folder, open_store
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison

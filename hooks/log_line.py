@@ -21,6 +21,7 @@ from eventctx.log.events import Event, ImportRaw
 from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.identity import TraceIds, has_trace, locate
+from eventctx.text import clip
 
 Level = Literal["debug", "info", "warning"]
 
@@ -157,7 +158,7 @@ def _contents(record: Record) -> str:
 def _shown(text: str, limit: int, redactor: Redactor | None) -> str:
     if redactor is not None:
         return redactor.cut(text, limit)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip(text, limit)
 
 
 def _rfc3339(nanoseconds: int) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, run
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.safe_text import escape_breaks
+from eventctx.text import escape_breaks
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

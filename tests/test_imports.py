@@ -20,8 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS: list[set[str]] = [
     # A room (a folder or a root module of eventctx) imports the floors above its line in this
     # table and itself; rooms of one floor never import each other.
-    {"patterns"},
-    {"errors", "aio", "lazy_names", "safe_text", "version"},
+    {"errors", "aio", "lazy_names", "text", "version"},
     {"log", "messages"},
     {"projections", "stores"},
     {"policies", "queries", "search", "importers"},
@@ -209,8 +208,7 @@ def test_the_root_holds_only_what_every_room_shares() -> None:
         "engine",
         "errors",
         "lazy_names",
-        "patterns",
-        "safe_text",
+        "text",
         "version",
     }
 

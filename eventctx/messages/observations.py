@@ -15,7 +15,7 @@ import re
 from typing import Any, Final, Literal, NamedTuple
 
 from eventctx.messages.parts import read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 Observing = Literal["by_form", "after_actions", "never"]
 """When a message in role user behind a model's action in text is its observation."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from eventctx.messages.parts import read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _ELEMENTS: Final = (
     *("system-reminder", "command-name", "command-message", "command-args", "command-contents"),

@@ -24,7 +24,7 @@ from eventctx.messages.media_tokens import (
     GPT_TILES,
     MediaRates,
 )
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 FIRST_WITH_DIGITS: Final = 4
 """The first reader of facts that counts digits and spaces; facts of older ones have the usual."""

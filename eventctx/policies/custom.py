@@ -29,6 +29,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
+from eventctx.text import clip
 
 EXPECTED: Final = (
     "function: expected a function of (visible, budget, state) or its path "
@@ -138,5 +139,4 @@ def _module(module: str, path: str) -> ModuleType:
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    return clip(repr(value), 81)

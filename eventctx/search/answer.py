@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from eventctx.messages.recall_text import QUOTED
-from eventctx.patterns import pattern
+from eventctx.text import clip, pattern
 
 MIN_CHARACTERS: Final = 600
 """Smallest limit of an answer, in characters, that leaves room for a quotation."""
@@ -50,7 +50,7 @@ def page(quote: Quote, start: int, characters: int) -> str:
     """One message in an answer of at most ``characters``, from character ``start`` of its text."""
     whole = len(quote.text)
     if start and start >= whole:
-        return bounded(
+        return clip(
             f"Message {quote.number} has {whole} characters; start must be below that.", characters
         )
     end = min(whole, start + characters - len(QUOTED) - _HEADER_CHARACTERS)
@@ -67,11 +67,6 @@ def fenced(quote: Quote) -> str:
     moment = datetime.fromtimestamp(quote.time // 10**9, UTC).isoformat().replace("+00:00", "Z")
     opening = f'<{fence} message="{quote.number}" role="{role}" time="{moment}">'
     return f"{opening}\n{quote.text}\n</{fence}>"
-
-
-def bounded(text: str, characters: int) -> str:
-    """A text of our own, cut to ``characters`` with an ellipsis if it is longer."""
-    return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def _fence(text: str) -> str:

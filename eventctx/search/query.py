@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from eventctx.patterns import pattern
 from eventctx.search.documents import spaced
 from eventctx.search.index import Term
+from eventctx.text import pattern
 
 MAX_TERMS: Final = 64
 """Most terms of a query; the rest is ignored. Nobody types more, but programs paste long texts."""

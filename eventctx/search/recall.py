@@ -34,7 +34,7 @@ from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
 from eventctx.search import documents as recall
 from eventctx.search import tool as recall_tool
-from eventctx.search.answer import MIN_CHARACTERS, Quote, bounded, listing, page
+from eventctx.search.answer import MIN_CHARACTERS, Quote, listing, page
 from eventctx.search.index import (
     END,
     Gone,
@@ -48,6 +48,7 @@ from eventctx.search.index import (
     TextIndex,
 )
 from eventctx.search.query import parse, snippet
+from eventctx.text import clip
 
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
@@ -433,7 +434,7 @@ class RecallTool:
                 answer = await self._search(request.query)
         except EventctxError as error:
             answer = f"Nothing could be recalled: {error}"
-        return bounded(answer, self.max_characters)
+        return clip(answer, self.max_characters)
 
     async def _quote(self, number: int, start: int) -> str:
         found = await self._recall.message(self.session, number)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 from eventctx.errors import InvalidSetting
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import EventStore
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""

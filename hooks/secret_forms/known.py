@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from eventctx.hooks.secret_forms.form import Form, FormGroup, from_start
-from eventctx.safe_text import URL_PASSWORD
+from eventctx.text import URL_PASSWORD
 
 _HEX: Final = "[0-9a-f]"
 _WORD: Final = "[A-Za-z0-9_-]"

@@ -69,7 +69,8 @@ class LastView(NamedTuple):
 class ViewsState(NamedTuple):
     """All views so far.
 
-    ``last`` is the last view: its entries or, after a snapshot was loaded, their ids. ``places`` finds the extras of the last view again; versions of this state share it.
+    ``last`` is the last view: its entries or, after a snapshot was loaded, their ids. ``places``
+    finds the extras of the last view again; versions of this state share it.
     """
 
     shown: Series[ShownView]

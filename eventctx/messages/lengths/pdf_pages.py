@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 BYTES_PER_PAGE: Final = 20_000
 """Of a PDF whose pages cannot be counted. Pages of text take 2,000 to 20,000 bytes, scans more."""

@@ -18,7 +18,7 @@ from eventctx.messages.notable import shell
 from eventctx.messages.notable.shell import How
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import Part
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _HOW: Final[dict[str, How]] = {
     **dict.fromkeys(("read", "read_file", "view", "view_file", "open", "open_file"), "read"),

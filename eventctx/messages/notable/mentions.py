@@ -29,7 +29,7 @@ from eventctx.messages.notable.names import names_in
 from eventctx.messages.notable.sentences import sentences
 from eventctx.messages.notable.shell import core, identifying
 from eventctx.messages.overlap import LEAST_SHARED, Overlap, normal
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _WORD: Final = pattern(r"[^\W_][\w.'’/-]*\w|\w")
 _FUNCTION_WORDS: Final = frozenset(

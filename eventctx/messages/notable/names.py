@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 # The shortest name has six characters, and most words of a text are shorter.
 _RUN: Final = pattern(r"[A-Za-z0-9_./:@#~+$-]{6,}")

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from eventctx.messages.parts import Part, parts_of_result
 from eventctx.messages.tool_results import failure_of_row
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _NEAR: Final = 400
 

@@ -15,7 +15,7 @@ from eventctx.messages.demands import demands_of
 from eventctx.messages.overlap import normal
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 LONGEST: Final = 60
 """Words of a sentence; what is longer is a pasted text without sentences."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 How = Literal["read", "written", "edited"]
 

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from eventctx.patterns import pattern
 from eventctx.policies.index.reading import ReadMessage, names_in_line
+from eventctx.text import pattern
 
 AGE_HALF_LIFE: Final = 32
 """Requests after which a line counts half."""

@@ -16,7 +16,7 @@ from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.notable.shell import How
 from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import Part, read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 MOST_OF_ONE: Final = 60_000
 """Characters of one message that are read."""

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from eventctx.messages.notable.shell import How
 from eventctx.messages.tokens import Estimator
-from eventctx.patterns import pattern
 from eventctx.policies.index.lines import LineSizes, QuotedLine, Timeline, chosen_lines
 from eventctx.policies.index.marked import MARK
 from eventctx.policies.index.reading import FileDeed, ReadMessage
+from eventctx.text import pattern
 
 HEADER: Final = (
     "[Index: what this conversation held before, and where] A program made it from the log, nobody "

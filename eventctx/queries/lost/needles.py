@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from eventctx.messages.notable.names import is_name, names_in, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _NUMBERED: Final = pattern(r"^\s*\d+\s*[→|:\t]\s?")
 LEAST_CARRIERS: Final = 3

@@ -42,10 +42,9 @@ from eventctx.errors import UnknownFormat as UnknownFormat
 from eventctx.errors import UnreadableFile as UnreadableFile
 from eventctx.errors import UpcastMissing as UpcastMissing
 from eventctx.errors import WrongExpectedVersion as WrongExpectedVersion
-from eventctx.log.receipt_book import ReceiptBook as ReceiptBook
+from eventctx.log.integrity import Signer as Signer
+from eventctx.log.integrity import signer as signer
 from eventctx.log.record import Record as Record
-from eventctx.log.signatures import Signer as Signer
-from eventctx.log.signatures import signer as signer
 from eventctx.log.store import MessageReceipt as MessageReceipt
 from eventctx.log.store import Receipt as Receipt
 from eventctx.log.store import StreamInfo as StreamInfo
@@ -79,6 +78,7 @@ from eventctx.session.turns import PlanPhase as PlanPhase
 from eventctx.session.turns import ProviderCall as ProviderCall
 from eventctx.session.turns import ToolCall as ToolCall
 from eventctx.session.turns import Turn as Turn
+from eventctx.stores.receipt_book import ReceiptBook as ReceiptBook
 from eventctx.version import __version__ as __version__
 
 open = open_engine  # noqa: A001

@@ -21,16 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack
 from eventctx.aio import awaited_first, run_apart
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
 from eventctx.errors import InvalidSetting, NotOpened
+from eventctx.hooks.hook_failures import HookFailures, Loss
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log.arguments import check_callable, check_optional_text, check_text, is_text, shown
-from eventctx.log.hook_failures import HookFailures, Loss
-from eventctx.log.ids import CurrentSpan, random_bytes
-from eventctx.log.receipt_book import ReceiptBook
+from eventctx.log.ids import CurrentSpan, check_session_id, random_bytes
+from eventctx.log.integrity import Signer
 from eventctx.log.record import CheckedClock, Record
-from eventctx.log.session_id import check_session_id
-from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
@@ -56,6 +54,7 @@ from eventctx.session.sessions import (
 )
 from eventctx.session.settings import SessionSettings, by_own_name, check_advised, choose
 from eventctx.stores.location import EXPECTED, default_book, in_users_folder, open_store
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 if TYPE_CHECKING:

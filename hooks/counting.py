@@ -33,9 +33,9 @@ from opentelemetry.trace import SpanContext
 
 from eventctx.aio import within
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.delivery import Delivers, Delivery
+from eventctx.hooks.handlers import renew_after_fork
 from eventctx.hooks.otlp import exporter_for, sending_resource
-from eventctx.hooks.otlp_answers import Delivers, Delivery
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
 from eventctx.projections.trace import semconv as conv

@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry import metrics as otel
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
 
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.per_session import PerSession
+from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks, HookStats
 from eventctx.hooks.sinks import History

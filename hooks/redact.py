@@ -21,10 +21,9 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks import secret_forms as forms
-from eventctx.hooks.secret_forms.form import MARKER, MAX_BEFORE, Form, FormGroup, may_hold
-from eventctx.hooks.secret_forms.known import PREFIXES
-from eventctx.hooks.secret_forms.named import NAMES
+from eventctx.hooks import secret_names as forms
+from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, PREFIXES, Form, FormGroup, may_hold
+from eventctx.hooks.secret_names import NAMES
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span, SpanEvent, SpanLink

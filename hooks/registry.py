@@ -30,13 +30,11 @@ from pyee.base import EventEmitter
 
 from eventctx.aio import in_own_thread
 from eventctx.errors import InvalidSetting, UnknownEventName
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.handlers import is_async, name_of
+from eventctx.hooks.handlers import CALLING, is_async, name_of, new_number, renew_after_fork
+from eventctx.hooks.hook_failures import LossKind, LossListener
 from eventctx.hooks.lanes import Item, Lanes
-from eventctx.hooks.per_session import CALLING, new_number
 from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
-from eventctx.log.hook_failures import LossKind, LossListener
 from eventctx.log.record import Record
 from eventctx.text import without_password
 

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.per_session import CALLING
+from eventctx.hooks.handlers import CALLING
 from eventctx.hooks.registry import Hooks
 from eventctx.log.arguments import check_callable, shown
 from eventctx.log.ids import CurrentSpan

@@ -17,8 +17,7 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from eventctx.aio import within
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.per_session import PerSession
+from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import History

@@ -12,7 +12,7 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace as otel
 from opentelemetry.context import Context
@@ -25,13 +25,10 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
-from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.handlers import renew_after_fork
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import OpenSpan, Span, SpanLink
 from eventctx.version import __version__
-
-if TYPE_CHECKING:
-    from eventctx.hooks.direct import Direct
 
 MAX_TRACES: Final = 4096
 """Most traces whose sampling decision is kept; the least recently used is dropped first."""
@@ -106,7 +103,6 @@ class RecordTracer:
         self._seen: otel.TracerProvider | None = None
         self._tracer: otel.Tracer | None = None
         self._sampler: Any = None
-        self._direct: Direct | None = None
         self._script = _Script()
         self._decisions: OrderedDict[str, _Decision] = OrderedDict()
         self._lock = threading.Lock()
@@ -133,12 +129,9 @@ class RecordTracer:
     def _adopt(self, tracer: otel.Tracer) -> otel.Tracer:
         """Copy an SDK's tracer, since other libraries may use the same one."""
         if not (hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")):
-            self._sampler = self._direct = None
+            self._sampler = None
             return tracer
-        from eventctx.hooks.direct import Direct
-
         ours: Any = copy.copy(tracer)
-        self._direct = Direct(ours)
         self._sampler = ours.sampler
         ours.id_generator = ours.sampler = self._script
         found: otel.Tracer = ours
@@ -208,13 +201,6 @@ class RecordTracer:
         """Give a span to the host's set-up; call it only when ``ready``."""
         made = self.decide(span)
         if made is not None and not made.decision.is_recording():
-            return
-        if (
-            self._direct is not None
-            and made is not None
-            and made.decision.is_sampled()
-            and self._direct.hand(span, made.added, made.trace_state, self._expect)
-        ):
             return
         tracer = self._tracer
         assert tracer is not None  # noqa: S101 - ready() was true

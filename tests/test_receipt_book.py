@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.backups import verify_file
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_restore import fetched, put_in_place
 
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 
-from eventctx.hooks.readable import readable
+from eventctx.hooks.otlp import readable
 from eventctx.log import events as ev
 from eventctx.projections.trace.files import jaeger_file, jaeger_span, otlp_line
 from eventctx.projections.trace.fold import fold

@@ -13,11 +13,12 @@ from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log import events
 from eventctx.log.events import Event
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import SpanOutcome, outcome_of
 from eventctx.log.turn_recorder import (
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,
+    outcome_of,
     usage_record,
 )
 from eventctx.log.usage import Usage

@@ -13,6 +13,7 @@ from eventctx.log.usage import (
     AMPLIFIER,
     ANTHROPIC,
     CODEX,
+    GEMINI,
     MOST_TOKENS,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
@@ -40,7 +41,7 @@ def nested(names: dict[str, Any]) -> dict[str, Any]:
 def in_form(usage: Usage, form: UsageForm) -> dict[str, Any]:
     """The usage as an API with this form reports it."""
     counts = {name: getattr(usage, name) for name in Usage.__struct_fields__}
-    counts["prompt"] -= sum(counts[name] for name in form.beside)
+    counts["prompt"] -= sum(counts[name] for name in form.outside_prompt)
     return nested({getattr(form, name)[0]: n for name, n in counts.items() if getattr(form, name)})
 
 
@@ -65,7 +66,7 @@ def test_what_counts_no_tokens_is_read_as_0(form: UsageForm, count: Any) -> None
     reported[form.prompt[0]] = count
     read = read_usage(reported, form)
     assert read is not None
-    assert read.prompt == sum(getattr(read, name) for name in form.beside)
+    assert read.prompt == sum(getattr(read, name) for name in form.outside_prompt)
     assert read.output == CALL.output
 
 
@@ -109,3 +110,13 @@ def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any])
         usage = read_usage(one, form)
         assert usage is not None
         assert all(getattr(usage, name) >= 0 for name in Usage.__struct_fields__)
+
+
+def test_what_a_frameworks_counts_leave_out_is_added() -> None:
+    counts = {
+        "prompt_token_count": 100,
+        "tool_use_prompt_token_count": 20,
+        "candidates_token_count": 7,
+        "thoughts_token_count": 3,
+    }
+    assert read_usage(SimpleNamespace(**counts), GEMINI) == Usage(120, 10, reasoning=3)

@@ -15,8 +15,8 @@ import pytest
 
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.stores.receipt_book import ReceiptBook
 
 Edit = Callable[[apsw.Connection], Any]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from eventctx.documents.encoding import builtins_of
 from eventctx.hooks.redact import DEFAULT, Redactor
-from eventctx.log.session_id import MAX_SESSION_ID
+from eventctx.log.ids import MAX_SESSION_ID
 from eventctx.messages.recall_text import text_of
 from eventctx.search.query import parse, snippet
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from eventctx.documents.short_names import fits
 from eventctx.errors import InvalidSessionId, InvalidSetting, StreamNotFound
-from eventctx.log.session_id import check_session_id
+from eventctx.log.ids import check_session_id
 from eventctx.log.store import StreamInfo
 
 if TYPE_CHECKING:

@@ -33,11 +33,10 @@ from eventctx.importers.source.source import Progress
 from eventctx.importers.subagents import Subagent, subagent_files, subagent_of
 from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionLinked, SessionTakenOver
-from eventctx.log.ids import random_bytes
-from eventctx.log.outcomes import fit_for_log
+from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import CheckedClock
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.projections.trace.identity import CallSpans
 
 __all__ = ["ENDS_ALL", "ImportSummary", "More", "follow_file", "import_file"]

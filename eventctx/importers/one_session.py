@@ -17,8 +17,8 @@ from eventctx.importers.source.items import FileLine, Item, Paused, Session
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.source import Progress, Source
 from eventctx.importers.textless import problem_and_items
-from eventctx.log.outcomes import fit_for_log
 from eventctx.log.store import EventStore
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.projections.trace.identity import SpanIds
 
 

@@ -24,8 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.log.events import ToolPre
-from eventctx.log.outcomes import SpanOutcome, fit_for_log
-from eventctx.log.turn_recorder import TurnSpan
+from eventctx.log.turn_recorder import SpanOutcome, TurnSpan, fit_for_log
 
 NO_END: Final = "the host did not say how it ended"
 LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", NO_END)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from eventctx.errors import InvalidSessionId
-from eventctx.log.session_id import check_session_id
+from eventctx.log.ids import check_session_id
 
 _THREAD: Final = "threadId"
 """Codex 0.169 names the thread of a call in its ``_meta``; its rollout has the same id.

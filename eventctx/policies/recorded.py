@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from eventctx.log.outcomes import fit_for_log
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.policies.policy import Policy
 
 MAX_SETTING_CHARACTERS: Final = 200

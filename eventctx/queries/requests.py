@@ -10,8 +10,8 @@ from eventctx.errors import InvalidSetting
 from eventctx.log import notebook
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
+from eventctx.log.integrity import check, damaged, is_sound, sound_bodies
 from eventctx.log.naming import position_name, request_name
-from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import numbering

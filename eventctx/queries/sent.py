@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.log.integrity import check, damaged, is_sound
 from eventctx.log.record import Body
-from eventctx.log.soundness import check, damaged, is_sound
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
     APIS,

@@ -9,8 +9,8 @@ import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.log.origins import stored_origins
-from eventctx.log.soundness import damaged, sound_bodies
+from eventctx.log.codec import stored_harness_bodies
+from eventctx.log.integrity import damaged, sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies
 from eventctx.projections import transcript
@@ -90,7 +90,7 @@ async def _lines_alone(
     found: dict[Address, Origin] = {}
     positions: list[int] = []
     async for record in store.read(stream, stop=at, bodies=False):
-        origins = stored_origins(record.type, record.payload)
+        origins = stored_harness_bodies(record.type, record.payload)
         for index in origins.harness:
             observation = index in origins.observations
             found[Address(record.position, index)] = "observation" if observation else "harness"

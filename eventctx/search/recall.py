@@ -26,8 +26,8 @@ from eventctx.errors import (
 )
 from eventctx.log import notebook
 from eventctx.log.arguments import shown
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Record
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.parts import role_of

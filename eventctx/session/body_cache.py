@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Body
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 
 MAX_BYTES = 32 * 2**20

@@ -23,9 +23,9 @@ from eventctx.errors import EventctxError, StoreError
 from eventctx.log import events
 from eventctx.log.events import Trigger
 from eventctx.log.ids import new_span_id
-from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.policies import interception
 from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
 from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict

@@ -17,9 +17,9 @@ from eventctx.log import events
 from eventctx.log.arguments import check_callable, check_optional_text, check_text, shown
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, chosen_turn_id
-from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Record
 from eventctx.log.store import MessageReceipt, Receipt
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
 from eventctx.policies.advisers import Advisers

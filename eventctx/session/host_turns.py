@@ -19,10 +19,11 @@ from eventctx.aio import KeyedLock, finish
 from eventctx.log.events import InputTransformation, Status
 from eventctx.log.ids import RecordIds, chosen_turn_id
 from eventctx.log.open_calls import LEFT_OPEN, NO_END, EndedCall, OpenCalls
-from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.turn_recorder import (
+    OK,
     IterationRecorder,
     ModelRequest,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,

@@ -29,9 +29,8 @@ from eventctx.log import events
 from eventctx.log.arguments import shown
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event
-from eventctx.log.ids import CurrentSpan
+from eventctx.log.ids import CurrentSpan, check_session_id
 from eventctx.log.record import Draft
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
 from eventctx.messages.tokenizers import Tokenizer
 from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
@@ -49,7 +48,7 @@ from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
 
 if TYPE_CHECKING:
-    from eventctx.log.signatures import Signer
+    from eventctx.log.integrity import Signer
     from eventctx.search.recall import Recall
     from eventctx.session.compaction_run import CompactionCause
     from eventctx.session.result import CompactionResult
@@ -428,7 +427,7 @@ async def _span_of(
 
 async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer) -> Receipt:
     """Record a signature over all records of a session until now. Raises StreamNotFound."""
-    from eventctx.log import signatures
+    from eventctx.log import integrity
 
     if await store.head(session) is None:
         raise StreamNotFound(session)
@@ -437,7 +436,7 @@ async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer)
         await found.appends.synchronised()
         info = await store.head(session)
         assert info is not None  # noqa: S101 - sessions do not vanish
-        event = signatures.sign(info.head, info.digest, key)
+        event = integrity.sign(info.head, info.digest, key)
         draft = found.drafts.make(event, scope=Scope(session))
         # Who appends in between makes a signature of what is no longer all: sign again.
         with suppress(WrongExpectedVersion):

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Draft, Record, place
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import collector_paused, encode_message
 from eventctx.projections import transcript

@@ -15,14 +15,16 @@ from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log.arguments import check_optional_text, check_text, shown
 from eventctx.log.events import InputTransformation, PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
     Operation,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,
+    fit_for_log,
+    outcome_of,
     usage_record,
 )
 from eventctx.log.usage import Usage, check_usage

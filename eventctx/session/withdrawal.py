@@ -6,9 +6,9 @@ import msgspec
 
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, LogCorrupted, NoSuchDemand
 from eventctx.log.events import InstructionWithdrawn
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import demand_name, message_name
 from eventctx.log.record import Record
-from eventctx.log.soundness import sound_bodies
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts

@@ -10,13 +10,13 @@ from typing import Any, Literal, Unpack
 
 from eventctx.comparison.compare import Comparison
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
+from eventctx.hooks.hook_failures import Loss
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink
 from eventctx.log.events import Event, InputTransformation, Status
-from eventctx.log.hook_failures import Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
+from eventctx.log.integrity import Signer
 from eventctx.log.record import Record
-from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, MessageReceipt, Receipt, StreamInfo
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan
 from eventctx.log.usage import Usage

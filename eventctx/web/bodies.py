@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import LogCorrupted
-from eventctx.log.soundness import check
+from eventctx.log.integrity import check
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from eventctx.log.codec import decode_known
-from eventctx.log.origins import stored_origins
+from eventctx.log.codec import decode_known, stored_harness_bodies
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm
 from eventctx.projections import audit, numbering, usage
@@ -168,7 +167,7 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
 
 
 def _messages(extras: TimelineExtras, record: Record) -> TimelineExtras:
-    origins = stored_origins(record.type, record.payload)
+    origins = stored_harness_bodies(record.type, record.payload)
     if not origins.harness:
         return extras  # nearly all
     found = [

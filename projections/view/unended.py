@@ -15,9 +15,8 @@ from eventctx.errors import DecodeError
 from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart, PromptSubmit, ToolError, ToolPost, ToolPre
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import LOST
 from eventctx.log.record import Record
-from eventctx.log.turn_recorder import ModelRequest, Operation, SpanRecord, end_of
+from eventctx.log.turn_recorder import LOST, ModelRequest, Operation, SpanRecord, end_of
 
 MAX_UNENDED: Final = 64
 """Most of them that a state holds. Beyond that the oldest is forgotten and gets no end, but a turn

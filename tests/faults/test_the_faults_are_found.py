@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 import eventctx
-from eventctx.log import soundness
-from eventctx.log.receipt_book import ReceiptBook
+from eventctx.log import integrity
 from eventctx.messages.overlap import Overlap
 from eventctx.queries.verification import contents, session
 from eventctx.session import turns
 from eventctx.session.evidence import erasing, erasure_plan
 from eventctx.stores import sqlite_writer
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_schema import Durability
 from tests.faults.counts import FULL
 from tests.faults.crash_states import check_crash_states, record_a_run
@@ -88,7 +88,7 @@ async def test_with_facts_unchecked_edits_pass(monkeypatch: Patch) -> None:
 
 async def test_with_digests_of_contents_unread_changed_text_is_shown(monkeypatch: Patch) -> None:
     sound = await sound_store()
-    monkeypatch.setattr(soundness, "is_sound", lambda _: True)
+    monkeypatch.setattr(integrity, "is_sound", lambda _: True)
     with pytest.raises(AssertionError, match="changed text is shown"):
         await edit_often(sound, 40, 1, (change_a_byte,))
 

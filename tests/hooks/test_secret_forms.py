@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eventctx.hooks.redact import DEFAULT
-from eventctx.hooks.secret_forms import EMAILS, KEYS
-from eventctx.hooks.secret_forms.known import PREFIXES
+from eventctx.hooks.secret_forms import PREFIXES
+from eventctx.hooks.secret_names import EMAILS, KEYS
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 8
 HEX = "3fa94c07be5d1286" * 4

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from eventctx.hooks.redact import _EMAIL_STUMP, _KEY_STUMP, DEFAULT, _replaced
-from eventctx.hooks.secret_forms import EMAILS, KEYS
-from eventctx.hooks.secret_forms.form import Form
+from eventctx.hooks.secret_forms import Form
+from eventctx.hooks.secret_names import EMAILS, KEYS
 
 SIZE = 16_000
 QUICK = 0.002

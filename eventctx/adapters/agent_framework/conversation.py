@@ -16,18 +16,11 @@ from eventctx.adapters.agent_framework.rows import KnownContents, Row, identity
 from eventctx.adapters.kit.failures import call_failed, turn_failed
 from eventctx.adapters.kit.host_list import held_against
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.log.usage import Usage, UsageForm, read_usage
+from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
 from eventctx.messages.ordered_diff import match_in_order
 from eventctx.session.context import Context
 from eventctx.session.observed import OwnRequest
 
-_USAGE: Final = UsageForm(
-    prompt=("input_token_count",),
-    output=("output_token_count",),
-    cache_read=("cache_read_input_token_count",),
-    cache_write=("cache_creation_input_token_count",),
-    reasoning=("reasoning_output_token_count",),
-)
 _RULE: Final = "anthropic-messages-1"
 """The API whose form rows have: blocks, and the instructions beside them."""
 
@@ -256,4 +249,4 @@ def _with_passing(
 def _usage_of(response: ChatResponse[Any]) -> Usage | None:
     given = response.usage_details
     counts = {name: value for name, value in (given or {}).items() if value is not None}
-    return read_usage(counts, _USAGE) if counts else None
+    return read_usage(counts, AGENT_FRAMEWORK) if counts else None

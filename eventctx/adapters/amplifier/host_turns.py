@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
@@ -26,10 +25,9 @@ from typing import Any, Final, NamedTuple
 from eventctx.aio import KeyedLock, finish
 from eventctx.errors import EventctxError
 from eventctx.log.events import SessionEnd, Status
-from eventctx.log.ids import is_turn_id
-from eventctx.log.outcomes import fit_for_log
-from eventctx.log.session_id import agent_in
-from eventctx.log.usage import Usage, form_of_host, read_usage
+from eventctx.log.ids import agent_in, is_turn_id
+from eventctx.log.turn_recorder import fit_for_log
+from eventctx.log.usage import read_host_usage
 from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
 from eventctx.messages.tool_results import answer_of_copy, failure_of_copy, failure_of_row
@@ -221,7 +219,7 @@ class HostTurns:
         raw = raw if isinstance(raw, Mapping) else {}
         await following.model_known(
             model=_text(data.get("model")),
-            usage=usage_of(data.get("usage")),
+            usage=read_host_usage(data.get("usage")),
             response_id=_text(raw.get("id")),
             finish_reason=_text(data.get("finish_reason")) or _text(raw.get("stop_reason")),
         )
@@ -231,7 +229,7 @@ class HostTurns:
     async def _answered(self, following: Following, data: Data) -> None:
         await following.model_known(
             model=_text(data.get("model")),
-            usage=usage_of(data.get("usage")),
+            usage=read_host_usage(data.get("usage")),
             finish_reason=_text(data.get("finish_reason")),
         )
         await following.model_answered()
@@ -287,24 +285,6 @@ _STATUS: Final[dict[str, Status]] = {
     "error": "error",
     "failed": "error",
 }
-
-
-_FIELDS: Final = re.compile(r"\b([a-z_]+_tokens)=(\d+)\b")
-"""Counts in the text of a pydantic model, ``input_tokens=5 output_tokens=2``."""
-
-
-def usage_of(usage: object) -> Usage | None:
-    """Tokens from a host's ``usage``: pydantic's fields, or those of ``llm:response``.
-
-    None for anything else, and where no prompt is counted.
-    """
-    if isinstance(usage, str):
-        # loop-basic passes the kernel's model, and the registry hands on its text.
-        usage = {name: int(count) for name, count in _FIELDS.findall(usage)}
-    if not isinstance(usage, Mapping):
-        return None
-    found = read_usage(usage, form_of_host(usage))
-    return found if found is not None and found.prompt else None
 
 
 def error_of(error: object, data: Data) -> tuple[str, str]:

@@ -38,8 +38,7 @@ from eventctx.errors import (
     StoreUnavailable,
 )
 from eventctx.log.events import SetIgnored
-from eventctx.log.ids import chosen_turn_id, random_bytes
-from eventctx.log.session_id import agent_in, check_session_id
+from eventctx.log.ids import agent_in, check_session_id, chosen_turn_id, random_bytes
 from eventctx.session.context import Context
 from eventctx.session.host_turns import Following
 from eventctx.session.reconcile import AddedAgain

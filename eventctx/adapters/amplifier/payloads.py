@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventctx.log.compaction_counts import CompactionCounts
 from eventctx.log.events import PostCompact
 from eventctx.log.record import Record
+from eventctx.orchestrators.host.compaction_counts import CompactionCounts
 from eventctx.policies.interception import CompactionAsked
 from eventctx.projections.flat import dispositions
 

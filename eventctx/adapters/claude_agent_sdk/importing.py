@@ -15,7 +15,7 @@ from typing import Final
 
 from eventctx.importers.formats.claude_code import NAME
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.log.session_id import check_session_id
+from eventctx.log.ids import check_session_id
 from eventctx.log.store import EventStore
 
 _AGENT: Final = re.compile(r"subagents/([\w.-]{1,200})")

@@ -18,9 +18,8 @@ from eventctx.errors import InvalidMessage, InvalidSessionId
 from eventctx.importers.recording.packing import pack, raw_of
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event, ImportRaw, SessionLinked, SessionStart
-from eventctx.log.ids import random_bytes
+from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import Draft, Record, make_body
-from eventctx.log.session_id import check_session_id
 from eventctx.version import __version__
 
 if TYPE_CHECKING:

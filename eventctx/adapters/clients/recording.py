@@ -21,10 +21,10 @@ from eventctx.adapters.clients.exchange import (
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.importers.formats.provider_answers import usage_of
 from eventctx.importers.source.harness import by_person
 from eventctx.importers.source.lines import text_or_none
 from eventctx.log.turn_recorder import read_transformed
+from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.part_queries import call_names, failed_results, words_of
 
@@ -164,7 +164,7 @@ class CallRecorder:
             return
         await host.turns.model_known(
             model=text_or_none(body.get("model")),
-            usage=usage_of(body.get("usage")),
+            usage=read_provider_usage(body.get("usage")),
             response_id=text_or_none(body.get("id")),
             finish_reason=finish,
             transformed=read_transformed(body.get("input_transformations")),

@@ -8,8 +8,8 @@ from typing import Final
 
 from eventctx.adapters.command_hooks.words import Words
 from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.log.ids import MAX_SESSION_ID
 from eventctx.log.naming import message_name
-from eventctx.log.session_id import MAX_SESSION_ID
 
 MOST: Final = 6_000
 """Characters of a reminder: Claude Code takes 10,000 of all hooks of an event."""

@@ -39,7 +39,7 @@ from eventctx.adapters.kit.nested import (
     tool_left,
 )
 from eventctx.engine import Engine
-from eventctx.log.usage import Usage
+from eventctx.log.usage import GEMINI, read_usage
 
 if TYPE_CHECKING:
     from google.adk.agents.callback_context import CallbackContext
@@ -265,7 +265,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         reason = response.finish_reason
         await host.turns.model_known(
             model=response.model_version,
-            usage=_usage_of(response.usage_metadata),
+            usage=read_usage(response.usage_metadata, GEMINI),
             finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
         )
         await host.turns.model_answered()
@@ -295,21 +295,3 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         if ids.messages != (await host.context.transcript_mark()).messages:
             ids = self._ids[name] = CallIds(await host.messages())
         return [ids.named(dict(row)) for row in rows]
-
-
-def _usage_of(metadata: Any) -> Usage | None:
-    """Gemini's counts: what was thought stands beside the answer's tokens, and is output too."""
-    if metadata is None:
-        return None
-
-    def count(name: str) -> int:
-        value = getattr(metadata, name, None)
-        return value if isinstance(value, int) and value > 0 else 0
-
-    thought = count("thoughts_token_count")
-    return Usage(
-        prompt=count("prompt_token_count") + count("tool_use_prompt_token_count"),
-        output=count("candidates_token_count") + thought,
-        cache_read=count("cached_content_token_count"),
-        reasoning=thought,
-    )

@@ -24,7 +24,7 @@ from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.langchain.places import agent_name, session_of, tool_of
 from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
 from eventctx.engine import Engine
-from eventctx.log.usage import LANGCHAIN, Usage, read_usage
+from eventctx.log.usage import LANGCHAIN, read_usage
 from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
 
@@ -209,7 +209,7 @@ class EventctxMiddleware(Middleware):
                 metadata = one.response_metadata
                 await turns.model_known(
                     model=metadata.get("model_name") or metadata.get("model"),
-                    usage=_usage_of(one),
+                    usage=read_usage(one.usage_metadata, LANGCHAIN),
                     finish_reason=metadata.get("finish_reason") or metadata.get("stop_reason"),
                 )
         await turns.model_answered()
@@ -258,7 +258,3 @@ def _model_of(model: Any) -> str | None:
     return None
 
 
-def _usage_of(message: AIMessage) -> Usage | None:
-    """The usage that LangChain reports in one form for all providers."""
-    found: Any = message.usage_metadata
-    return None if found is None else read_usage(found, LANGCHAIN)

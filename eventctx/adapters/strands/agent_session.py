@@ -18,7 +18,7 @@ from eventctx.adapters.strands.rows import (
     sendable,
     tool_definitions,
 )
-from eventctx.log.usage import Usage
+from eventctx.log.usage import Usage, form_of_strands, read_usage
 from eventctx.session.context import Context
 
 if TYPE_CHECKING:
@@ -180,16 +180,6 @@ def _model_name(model: Any) -> str | None:
 
 
 def usage_of(found: Any) -> Usage | None:
-    """The counts of an answer. Providers count what was cached as input, or beside it."""
-
-    def count(name: str) -> int:
-        value = found.get(name)
-        return value if isinstance(value, int) and value > 0 else 0
-
-    prompt, output = count("inputTokens"), count("outputTokens")
-    cached, written = count("cacheReadInputTokens"), count("cacheWriteInputTokens")
-    if not prompt + output + cached + written:
-        return None
-    if prompt + output != count("totalTokens"):
-        prompt += cached + written
-    return Usage(prompt=prompt, output=output, cache_read=cached, cache_write=written)
+    """The counts of an answer; None where nothing is counted."""
+    counted = read_usage(found, form_of_strands(found))
+    return None if counted == Usage() else counted

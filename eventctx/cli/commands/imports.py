@@ -22,8 +22,8 @@ from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths
 from eventctx.importers.source.event_folder import folder_size
 from eventctx.importers.source.lines import unreadable
+from eventctx.log.ids import check_session_id
 from eventctx.log.record import Draft
-from eventctx.log.session_id import check_session_id
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
 
 if TYPE_CHECKING:

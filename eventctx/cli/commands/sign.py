@@ -10,7 +10,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.errors import InvalidSetting
-from eventctx.log.signatures import Signer, signer
+from eventctx.log.integrity import Signer, signer
 from eventctx.log.store import Receipt
 
 

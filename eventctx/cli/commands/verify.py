@@ -15,8 +15,8 @@ from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, JsonRows, Screen, progress
 from eventctx.documents.verification import store_row, verification_row
 from eventctx.errors import InvalidSetting
+from eventctx.log.integrity import public_key
 from eventctx.log.naming import position_name
-from eventctx.log.signatures import public_key
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.findings import MAX_PROBLEMS, Problem, Verification
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from eventctx.importers.formats import provider_answers
 from eventctx.importers.formats.amplifier_rows import AmplifierRow
 from eventctx.importers.formats.provider_answers import answer_body, finish_of
 from eventctx.importers.source.items import CallEnded
 from eventctx.importers.source.lines import object_or_empty, text_or_none
-from eventctx.log.usage import AMPLIFIER, Usage, read_usage
+from eventctx.log.usage import Usage, read_host_usage, read_provider_usage, with_prompt
 from eventctx.messages.facts import Dialect
 
 
@@ -76,8 +75,6 @@ def as_block(block: dict[str, Any]) -> dict[str, Any]:
 def usage_of(data: dict[str, Any], response: dict[str, Any]) -> Usage | None:
     """Amplifier's own counts, else the provider's; None where they count no prompt."""
     usage = object_or_empty(data.get("usage"))
-    if "cache_creation_input_tokens" in usage or not ("input_tokens" in usage or "input" in usage):
-        found = provider_answers.usage_of(usage or response.get("usage"))
-    else:
-        found = read_usage(usage, AMPLIFIER)
-    return found if found is not None and found.prompt else None
+    if "input_tokens" in usage or "input" in usage:
+        return read_host_usage(usage)
+    return with_prompt(read_provider_usage(usage or response.get("usage")))

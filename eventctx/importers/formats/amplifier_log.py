@@ -53,7 +53,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import decode, encode
 from eventctx.log.events import Status
-from eventctx.log.session_id import agent_in
+from eventctx.log.ids import agent_in
 from eventctx.messages.facts import Dialect
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_results import failure_of_copy

@@ -16,7 +16,6 @@ from eventctx.importers.formats.provider_answers import (
     answer_body,
     answers,
     finish_of,
-    usage_of,
 )
 from eventctx.importers.source import harness
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
@@ -44,6 +43,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import decode, encode, read_value
+from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import joins
 
@@ -190,7 +190,7 @@ class _Talk:
             number,
             None,
             model=text_or_none(response.get("model")),
-            usage=usage_of(response.get("usage")),
+            usage=read_provider_usage(response.get("usage")),
             finish_reason=finish_of(response),
             context_window=count(log.get("context_window")) or None,
             response_id=text_or_none(response.get("id")),
@@ -211,6 +211,6 @@ def _call(number: int, row: dict[str, Any]) -> ModelCall:
         number,
         None,
         model=text_or_none(row.get("model")),
-        usage=usage_of(row.get("usage")),
+        usage=read_provider_usage(row.get("usage")),
         finish_reason=text_or_none(row.get("stop_reason", row.get("finish_reason"))),
     )

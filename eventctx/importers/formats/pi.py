@@ -42,6 +42,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.values import decode, encode
+from eventctx.log.usage import PI, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
 
 NAME: Final = "pi"
@@ -191,7 +192,7 @@ class _Conversation:
             None,
             model=text_or_none(source.get("model")),
             provider=text_or_none(source.get("provider")),
-            usage=pi_messages.usage_of(source),
+            usage=with_prompt(read_usage(source.get("usage"), PI)),
             output_exact=text_or_none(source.get("stopReason")) not in pi_messages.BROKEN_OFF,
             finish_reason=reason,
             response_id=text_or_none(source.get("responseId")),

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventctx.log.usage import PI, Usage, read_usage
-
 BROKEN_OFF: Final = frozenset(("aborted", "error"))
 
 _SUMMARY: Final = (
@@ -83,12 +81,6 @@ def summary_of(text: str) -> dict[str, Any]:
 def branch_summary_of(text: str) -> dict[str, Any]:
     """The message about a branch that the conversation left."""
     return _text_message(_BRANCH.format(text))
-
-
-def usage_of(message: dict[str, Any]) -> Usage | None:
-    """The provider's counts; None for the zeros of a request that was aborted."""
-    usage = read_usage(message.get("usage"), PI)
-    return usage if usage is not None and usage.prompt else None
 
 
 def _text_message(text: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from eventctx.importers.source.lines import (
     object_or_empty,
     text_or_none,
 )
-from eventctx.log.usage import Usage, form_of_provider, read_usage
 
 _INSIDE: Final = ("response", "body")
 
@@ -59,13 +58,6 @@ def finish_of(body: dict[str, Any]) -> str | None:
         body.get("status") if isinstance(body.get("output"), list) else None,
     )
     return next((reason for reason in reasons if text_or_none(reason)), None)
-
-
-def usage_of(usage: object) -> Usage | None:
-    """A provider's own counts; None where there is no count of a prompt."""
-    if not isinstance(usage, dict) or usage.keys().isdisjoint(("prompt_tokens", "input_tokens")):
-        return None
-    return read_usage(usage, form_of_provider(usage))
 
 
 def _is_answer(value: object) -> bool:

@@ -53,10 +53,11 @@ from eventctx.importers.source.naming import event_id
 from eventctx.importers.source.values import encode
 from eventctx.log import events
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.record import Record
 from eventctx.log.turn_recorder import (
+    OK,
     ModelRequest,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,

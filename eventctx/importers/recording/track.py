@@ -16,10 +16,9 @@ import msgspec
 
 from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
 from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.codec import decode_event, encode_event, harness_bodies, stored_harness_bodies
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds
-from eventctx.log.origins import origins, stored_origins
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 
@@ -161,7 +160,10 @@ class Track:
                 f"({where}); import the file as another session with --session NEW"
             )
         # An earlier release knew no observations, but that a harness wrote them.
-        if origins(event).harness != stored_origins(stored.type, stored.payload).harness:
+        if (
+            harness_bodies(event).harness
+            != stored_harness_bodies(stored.type, stored.payload).harness
+        ):
             raise SourceChanged(
                 f"line {line}: expected a message of the speaker that was imported before, found "
                 f"another ({where}): an earlier release read this format in another way; import "

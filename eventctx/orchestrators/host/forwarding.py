@@ -10,9 +10,9 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_known
-from eventctx.log.compaction_counts import CompactionCounts
 from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.record import Record
+from eventctx.orchestrators.host.compaction_counts import CompactionCounts
 from eventctx.orchestrators.host.hooks import Host
 from eventctx.orchestrators.host.overhearing import POST, PRE, Overheard
 from eventctx.orchestrators.protocol import Ids

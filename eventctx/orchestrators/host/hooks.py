@@ -19,7 +19,7 @@ import msgspec
 
 from eventctx.aio import finish
 from eventctx.errors import EventctxError, InvalidSetting
-from eventctx.log.outcomes import failure_of, words_of
+from eventctx.log.turn_recorder import failure_of, words_of
 from eventctx.orchestrators.limits import GRACE
 from eventctx.orchestrators.protocol import Ids
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.log.compaction_counts import CompactionCounts
 from eventctx.log.ids import new_span_id, random_bytes
+from eventctx.orchestrators.host.compaction_counts import CompactionCounts
 from eventctx.orchestrators.host.hooks import Host
 from eventctx.orchestrators.protocol import Ids
 

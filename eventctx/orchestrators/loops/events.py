@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from eventctx.log.events import Status
-from eventctx.log.outcomes import status_of
+from eventctx.log.turn_recorder import status_of
 from eventctx.orchestrators.loops.model_call import ModelCaller
 from eventctx.orchestrators.loops.recording import ids_of
 from eventctx.orchestrators.loops.rounds import take_rounds

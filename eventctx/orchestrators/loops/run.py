@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.aio import finish
 from eventctx.errors import InvalidSetting, TurnError
-from eventctx.log.outcomes import described, status_of
+from eventctx.log.turn_recorder import described, status_of
 from eventctx.orchestrators.host.forwarding import Forwarding
 from eventctx.orchestrators.host.hooks import Host
 from eventctx.orchestrators.limits import Stop, Stopped

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from eventctx.aio import finish
 from eventctx.errors import EventctxError, ToolFailed
-from eventctx.log.outcomes import described
+from eventctx.log.turn_recorder import described
 from eventctx.orchestrators.host.hooks import HookAnswers
 from eventctx.orchestrators.limits import Stopped, within
 from eventctx.orchestrators.loops.recording import ids_of

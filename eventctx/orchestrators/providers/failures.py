@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidMessage, ProviderFailed
-from eventctx.log.outcomes import described
+from eventctx.log.turn_recorder import described
 from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.encoding import plain_message
 from eventctx.messages.facts_reader import read_facts

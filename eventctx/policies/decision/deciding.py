@@ -14,7 +14,7 @@ import msgspec
 
 from eventctx.errors import CompactionError, EventctxError
 from eventctx.log.events import Trigger
-from eventctx.log.outcomes import fit_for_log, words_of
+from eventctx.log.turn_recorder import fit_for_log, words_of
 from eventctx.messages.thinking import BY_MODEL, ThinkingRule
 from eventctx.policies.fit import Fitted
 from eventctx.policies.ladder import Ladder

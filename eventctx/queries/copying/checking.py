@@ -11,8 +11,8 @@ from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from eventctx.errors import LogCorrupted
+from eventctx.log.integrity import check
 from eventctx.log.record import GENESIS, Record, follows
-from eventctx.log.soundness import check
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.queries.copying.meeting import digest_at
 

@@ -12,8 +12,8 @@ from collections.abc import Awaitable
 from typing import Final, NamedTuple
 
 from eventctx.errors import LogCorrupted
+from eventctx.log.integrity import check
 from eventctx.log.record import GENESIS, Draft, Record, follows
-from eventctx.log.soundness import check
 from eventctx.log.store import NO_STREAM, Address, Appended, EventStore, StreamInfo
 from eventctx.queries.copying.answers import CopyTally
 from eventctx.queries.copying.meeting import digest_at

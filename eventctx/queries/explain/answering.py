@@ -9,8 +9,8 @@ import msgspec
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.events import known_as
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.naming import message_name
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.projections.explain.view_diff import compare, token_groups
 from eventctx.projections.explain.why import LeftOut, ViewHistory, Why, left_out

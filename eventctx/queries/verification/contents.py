@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from eventctx.errors import EventctxError, LogCorrupted
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import HarnessBodies, decode_event, stored_harness_bodies
 from eventctx.log.events import Erased, PostCompact
-from eventctx.log.origins import Origins, stored_origins
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -52,7 +51,7 @@ class ContentChecker:
     def take(self, record: Record) -> None:
         """Check the bodies of a record."""
         factless = self._without_facts(record) if self._facts and record.bodies else frozenset()
-        origins = stored_origins(record.type, record.payload)
+        origins = stored_harness_bodies(record.type, record.payload)
         for index, body in enumerate(record.bodies):
             at = record.position
             if body.erased:
@@ -81,7 +80,7 @@ class ContentChecker:
         scores = event.scores if isinstance(event, PostCompact) else None
         return frozenset() if scores is None else frozenset({scores})
 
-    def _check_facts(self, position: int, index: int, body: Body, origins: Origins) -> None:
+    def _check_facts(self, position: int, index: int, body: Body, origins: HarnessBodies) -> None:
         assert body.data is not None  # noqa: S101 - tells the type checker
         if not body.facts:
             self._found.report(position, "facts", f"the facts of body {index} are missing")
@@ -122,7 +121,7 @@ def _named_by(record: Record) -> set[tuple[int, int]]:
     return set(event.bodies) if isinstance(event, Erased) else set()
 
 
-def _facts_are_true(facts: bytes, data: bytes, index: int, origins: Origins) -> bool:
+def _facts_are_true(facts: bytes, data: bytes, index: int, origins: HarnessBodies) -> bool:
     """Whether stored facts equal those that this reader reads.
 
     Facts of another reader are compared in what no reader ever changed.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.log.events import SessionSigned
+from eventctx.log.integrity import holds
 from eventctx.log.record import Record
-from eventctx.log.signatures import holds
 from eventctx.queries.verification.findings import Findings, Signed
 
 

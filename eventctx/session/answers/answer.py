@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.errors import InvalidMessage
 from eventctx.log.events import InputTransformation
 from eventctx.log.turn_recorder import read_transformed
-from eventctx.log.usage import Usage, form_of_provider, read_usage
+from eventctx.log.usage import Usage, read_provider_usage
 from eventctx.session.answers.sent_form import is_sdk_object, sent_form
 
 _ABOUT: Final = frozenset(("usage", "stop_reason", "stop_sequence"))
@@ -35,12 +35,6 @@ def report_of(answer: Any) -> ApiReport:
     Those of Anthropic's Messages API and OpenAI's chat completions and responses, and the last
     chunk of a streamed completion, are known. Never raises.
     """
-    usage = sent_form(_field(answer, "usage"))
-    counted = None
-    if isinstance(usage, Mapping) and not usage.keys().isdisjoint(
-        ("prompt_tokens", "input_tokens")
-    ):
-        counted = read_usage(usage, form_of_provider(usage))
     choices = _field(answer, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     reasons = (
@@ -50,7 +44,7 @@ def report_of(answer: Any) -> ApiReport:
         _field(answer, "status"),
     )
     return ApiReport(
-        counted,
+        read_provider_usage(sent_form(_field(answer, "usage"))),
         _text(_field(answer, "model")),
         _text(_field(answer, "id")),
         next((reason for reason in map(_text, reasons) if reason is not None), None),

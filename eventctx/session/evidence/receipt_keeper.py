@@ -6,10 +6,10 @@ import asyncio
 from typing import Final
 
 from eventctx.errors import StoreError
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Receipt
 from eventctx.queries.receipts import mismatch
+from eventctx.stores.receipt_book import ReceiptBook
 
 _MOST_UNNOTED: Final = 1_000
 """Sessions without a turn's end whose newest record is remembered."""

@@ -17,7 +17,7 @@ from eventctx.importers.formats.cassettes.continuing import Continuation, Shown,
 from eventctx.importers.formats.cassettes.rewriting import rewriting
 from eventctx.importers.formats.cassettes.rows import Row
 from eventctx.importers.formats.cassettes.sent import SentRequests
-from eventctx.importers.formats.provider_answers import answers, finish_of, usage_of
+from eventctx.importers.formats.provider_answers import answers, finish_of
 from eventctx.importers.source import harness
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import (
@@ -40,6 +40,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import encode
+from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
 
 MESSAGES: Final = "/messages"
@@ -318,7 +319,7 @@ class Talk:
             kind = text_or_none(object_or_empty(answer.get("error")).get("type"))
             finish = f"HTTP {exchange.status}" + (f" {kind}" if kind else "")
         ended = nanoseconds(answer.get("completed_at")) or exchange.time
-        usage, name = usage_of(answer.get("usage")), text_or_none(answer.get("id"))
+        usage, name = read_provider_usage(answer.get("usage")), text_or_none(answer.get("id"))
         self.items.append(CallEnded(line, ended, usage, finish, name))
 
 

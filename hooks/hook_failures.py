@@ -1,11 +1,10 @@
 """Losses: how often handlers failed, and how many records they never got or could not pass on.
 
-Operational figures live outside the log. They are in a file beside the store, ``STORE`` +
-``SUFFIX``, so that a process can show the losses of another one that has ended. Each line is JSON
-and holds the losses of one process in half a second. Lines are only appended, each in one write, so
-any number of processes write at once and none waits for another; a reader sums the lines. A line
-that a full disk or a power cut tore is no JSON, and readers skip it. Without a loss there is no
-file.
+Operational figures live outside the log, in a file ``STORE`` + ``SUFFIX``, so that a process can
+show the losses of another one that has ended. Each line is JSON and holds the losses of one process
+in half a second. Lines are only appended, each in one write, so any number of processes write at
+once and none waits for another; a reader sums the lines. A line that a full disk or a power cut
+tore is no JSON, and readers skip it. Without a loss there is no file.
 
 A line has about 100 bytes per handler in it, and a process writes at most two a second: a hook
 that fails all day long makes 17 MB. Nothing makes the file smaller; it may be deleted at any time,
@@ -25,12 +24,12 @@ from itertools import takewhile
 from pathlib import Path
 from threading import Event, RLock, Thread
 from typing import Final, Literal
-from weakref import WeakSet
 
 import msgspec
 
 from eventctx.aio import in_own_thread
 from eventctx.errors import NotAStore, StoreFull, StoreTooNew, StoreUnavailable
+from eventctx.hooks.handlers import renew_after_fork
 from eventctx.log.private_files import FILE_RIGHTS
 
 SUFFIX: Final = "-losses.jsonl"
@@ -101,7 +100,7 @@ class HookFailures:
         self._writing = RLock()
         place = id(self) if self.path is None else os.path.realpath(self.path)
         self._stop = listen(place, self.note)
-        _living.add(self)
+        renew_after_fork(self)
 
     def note(self, handler: str, kind: LossKind, count: int = 1) -> None:
         """Note a loss. Never raises, and waits for nothing."""
@@ -246,15 +245,3 @@ def _add(sums: _Sums, losses: Iterable[Loss]) -> None:
         if known is not None:
             one = Loss(*key, known.count + one.count, max(known.last, one.last))
         sums[key] = one
-
-
-_living: WeakSet[HookFailures] = WeakSet()
-
-
-def _renew() -> None:
-    for one in list(_living):
-        one.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)

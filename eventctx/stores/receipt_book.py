@@ -6,7 +6,7 @@ receipt, which is only appended to; it holds names, positions and digests, no co
 one write, so any number of processes may note at once, and a line that a full disk tore is skipped.
 
 A book that cannot be written never disturbs the agent: that is said once. Who may change the book
-and the store can change both; a signature is the remedy (``log.signatures``).
+and the store can change both; a signature is the remedy (``log.integrity``).
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from eventctx.errors import DecodeError, LogCorrupted
 from eventctx.importers.recording.packing import unpacked
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.extracts import words_of_person
-from eventctx.patterns import pattern
 from eventctx.projections.session_sums import SessionSums
+from eventctx.text import pattern
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

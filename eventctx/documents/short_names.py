@@ -6,7 +6,7 @@ from bisect import bisect
 from collections.abc import Iterable
 from typing import Final
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 GAP: Final = "…"
 """Stands for any characters in a name, on screens and on command lines."""

@@ -16,7 +16,7 @@ from eventctx.log.events import ProviderResponse, SessionStart, takes_back
 from eventctx.log.record import Record
 from eventctx.log.store import StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

@@ -36,8 +36,8 @@ from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline.document import marks
 from eventctx.queries.figures import figures_of
 from eventctx.queries.verification.whole_store import StoreVerification
-from eventctx.safe_text import without_password
 from eventctx.stores.location import default_store
+from eventctx.text import without_password
 from eventctx.version import __version__
 from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at

@@ -24,7 +24,7 @@ from eventctx.errors import (
     StoreError,
     StreamNotFound,
 )
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 from eventctx.web.access import Access
 from eventctx.web.answers import PageAnswers
 from eventctx.web.guard import App, Guard

@@ -11,7 +11,7 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 _PROJECTS: Final = (".amplifier", "projects")
 

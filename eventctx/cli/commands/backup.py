@@ -16,9 +16,9 @@ from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.documents.verification import verification_document
 from eventctx.errors import InvalidSetting
 from eventctx.queries.verification.backups import verify_file
-from eventctx.safe_text import without_password
 from eventctx.stores.location import default_book, default_path
 from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.queries.verification.whole_store import StoreVerification

@@ -35,7 +35,7 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections import figures, numbering
 from eventctx.projections.figures import Figures
-from eventctx.safe_text import escape
+from eventctx.text import escape
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

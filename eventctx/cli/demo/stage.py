@@ -17,7 +17,7 @@ from eventctx.log.plan import Plan, expand
 from eventctx.log.record import Record
 from eventctx.projections.audit import CompactionRow
 from eventctx.projections.figures import CompactionFigures
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 
 class Compactions:

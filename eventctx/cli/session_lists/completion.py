@@ -44,7 +44,7 @@ async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
     from eventctx.cli.output import opening
     from eventctx.documents.known_sums import SessionStatsCache
     from eventctx.documents.session_texts import title_of
-    from eventctx.safe_text import escape_breaks
+    from eventctx.text import escape_breaks
 
     found: list[CompletionItem] = []
     async with opening.existing(store, read_only=True) as engine:

@@ -15,7 +15,7 @@ from eventctx.documents.session_list import Summed
 from eventctx.documents.sessions import ListedSession
 from eventctx.documents.short_names import short_names
 from eventctx.log.naming import position_name
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _MIDDLE: Final = 100
 """Columns of a terminal from which project and model are shown."""

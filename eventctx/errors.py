@@ -48,6 +48,7 @@ A database driver's own exception is always the ``__cause__`` of one of these, n
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
 
 class EventctxError(Exception):
@@ -77,19 +78,22 @@ class InvalidSetting(EventctxError, ValueError):
 
 
 class NotOpened(EventctxError, AttributeError, TypeError):
-    """An engine or session that is used before it was opened: an ``await`` is missing."""
+    """An engine, reader or session that is used before it was opened: an ``await`` is missing."""
 
-    def __init__(self, used: str, *, session: bool = False) -> None:
+    def __init__(
+        self, used: str, *, session: bool = False, call: Literal["open", "read"] = "open"
+    ) -> None:
         if session:
             text = (
                 f"session: expected an opened session, found {used!r} of one that was not awaited; "
                 "write `ctx = await engine.session(…)`"
             )
         else:
+            handle = "engine" if call == "open" else "reader"
             text = (
-                f"open: expected an opened engine, found {used!r} of one that was not awaited; "
-                "write `async with eventctx.open(…) as engine:`, or `engine = await "
-                "eventctx.open(…)`"
+                f"{call}: expected an opened {handle}, found {used!r} of one that was not awaited; "
+                f"write `async with eventctx.{call}(…) as {handle}:`, or `{handle} = await "
+                f"eventctx.{call}(…)`"
             )
         super().__init__(text)
         self.used = used

@@ -20,7 +20,7 @@ from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.handlers import name_of
 from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
 """Most characters of a veto's reason that are recorded."""

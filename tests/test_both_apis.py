@@ -18,7 +18,7 @@ import eventctx
 import eventctx.sync
 from eventctx.errors import InvalidMessage
 from eventctx.log import events
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
 from tests.sessions import USER
 
 
@@ -238,7 +238,7 @@ async def test_a_store_is_signed_verified_backed_up_and_copied(engine: Any, tmp_
     assert (await got(engine.backup(tmp_path / "copy.db"))).ok
     async with entered(opened_beside(tmp_path / "other.db")) as other:
         assert (await got(engine.copy_to(other))).copied == 1
-    assert await got(engine.losses()) == ()
+    assert await got(engine.hook_failures()) == ()
     assert len(await got(engine.recaller().search("hello", "s"))) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.messages.canonical import canonical, digest_of, message_digest
+from eventctx.messages.encoding import canonical, digest_of, message_digest
 from tests.how_much import some
 
 VALUES = st.recursive(

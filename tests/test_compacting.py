@@ -16,7 +16,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow, InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names, tool_round
 from tests.transcripts import refusal

@@ -21,8 +21,7 @@ from eventctx.log.store import ANY
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import words_of
-from eventctx.messages.parts import PartKind, read_parts
+from eventctx.messages.parts import PartKind, read_parts, words_of
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.speaker import is_of_harness

@@ -17,8 +17,8 @@ from eventctx.messages.shorten import Limit, cut, shorten
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
+from eventctx.policies.presets import Simple
 from eventctx.policies.rules import check
-from eventctx.policies.simple import Simple
 from eventctx.policies.trigger import due, make_budget
 from eventctx.projections.presence import REASONS
 from tests.policies.given import ROOMY, Row, asks, model, staying, system, tells, user, view

@@ -25,14 +25,12 @@ from eventctx.log.events import Erased
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY, Address
 from eventctx.messages.recall_text import text_of
-from eventctx.search.answer import Quote, fenced, page
-from eventctx.search.documents import parts_of
+from eventctx.search.documents import matches, parse, parts_of, snippet, words
 from eventctx.search.index import TextIndex
 from eventctx.search.postgres_index import PostgresTextIndex
-from eventctx.search.query import matches, parse, snippet, words
-from eventctx.search.recall import Recall, RecallTool
+from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
-from eventctx.search.tool import read_arguments
+from eventctx.search.tool import Quote, RecallTool, fenced, page, read_arguments
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from tests.transcripts import DIALECTS, answer, calls, human, result

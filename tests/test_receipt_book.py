@@ -11,7 +11,7 @@ import eventctx
 from eventctx.log.store import Receipt
 from eventctx.queries.verification.backups import verify_file
 from eventctx.stores.receipt_book import ReceiptBook
-from eventctx.stores.sqlite_restore import fetched, put_in_place
+from eventctx.stores.sqlite_backup import fetched, put_in_place
 
 
 async def say(path: Path, book: Path, *sessions: str) -> None:

@@ -15,8 +15,7 @@ import eventctx
 from eventctx.errors import InvalidMessage
 from eventctx.messages.encoding import decode_body, encode_message
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import failed_results
-from eventctx.messages.parts import read_parts
+from eventctx.messages.parts import failed_results, read_parts
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND

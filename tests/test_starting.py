@@ -60,7 +60,7 @@ def test_a_first_message_loads_no_policy_that_was_not_chosen(at_first_open: set[
     [
         "eventctx.session.requests",
         "eventctx.session.compaction_run",
-        "eventctx.session.evidence.erasing",
+        "eventctx.session.erasure.erasing",
         "eventctx.search.recall",
         "eventctx.queries.requests",
         "eventctx.queries.verification.session",

@@ -14,10 +14,10 @@ from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import action_in, has_form, observes
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_results import action_in, has_form, observes
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.policies.policy import Visible
 from eventctx.policies.working_set import shortened_tokens

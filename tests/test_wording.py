@@ -8,16 +8,14 @@ from hypothesis import strategies as st
 
 from eventctx.messages.facts import Facts, as_observation
 from eventctx.messages.facts_reader import read_facts
-from eventctx.policies.custom import Custom
 from eventctx.policies.fit import fit
-from eventctx.policies.importance import Importance
 from eventctx.policies.ladder import Ladder
+from eventctx.policies.named import Custom
 from eventctx.policies.policy import Policy, PolicyState
+from eventctx.policies.presets import Importance, Simple, Truncate
 from eventctx.policies.proposals import keep_only
-from eventctx.policies.simple import Simple
 from eventctx.policies.summarize import Summarize
-from eventctx.policies.token_budget_policy import TokenBudgetPolicy
-from eventctx.policies.truncate import Truncate
+from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.workset import Workset
 from eventctx.projections.presence import REASONS, describe_reason
 from eventctx.testing.policies import Answers, decide

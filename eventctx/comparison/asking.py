@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from eventctx.comparison.drive import AskedInRun, Played, Watch, demanded, stand_in, steps
 from eventctx.comparison.recording import STREAM, Recording
+from eventctx.comparison.simulator import AskedInRun, Played, Watch, demanded, stand_in, steps
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.part_queries import words_of
+from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,
@@ -20,7 +20,7 @@ from eventctx.policies.advisers import (
     Summarizer,
     SummaryRequest,
 )
-from eventctx.policies.decision.deciding import NoAnswer
+from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Policy, Scores, Summary
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.render import places
@@ -39,7 +39,7 @@ async def play_with(
     threshold: float,
     watch: Watch | None = None,
 ) -> Played:
-    """As ``drive.play``, but questions go to these functions where they are given.
+    """As ``simulator.play``, but questions go to these functions where they are given.
 
     Where one fails, the ladder decides, as in a live session.
     """

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.comparison import baselines
-from eventctx.comparison.drive import TARGET, THRESHOLD
+from eventctx.comparison.simulator import TARGET, THRESHOLD
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_json

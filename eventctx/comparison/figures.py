@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 from eventctx.comparison.defaults import PRICES, Prices
-from eventctx.comparison.drive import Played
+from eventctx.comparison.simulator import Played
 from eventctx.projections.evidence import CarriedDemand, Judged, Need, demand_recall, judged
 from eventctx.projections.evidence.judging import STARVED
 

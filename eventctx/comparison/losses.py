@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from eventctx.comparison.drive import Compaction, Played
 from eventctx.comparison.figures import judgements_of
 from eventctx.comparison.recording import Recording
+from eventctx.comparison.simulator import Compaction, Played
 from eventctx.projections.evidence import Span
 from eventctx.projections.presence import describe_reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 
 
-class Numbers(Set[int]):
+class NumberSet(Set[int]):
     """Message numbers, as the bits of an integer: number 0 is the lowest one."""
 
     __slots__ = ("bits",)
@@ -14,7 +14,7 @@ class Numbers(Set[int]):
         self.bits = bits
 
     @classmethod
-    def of(cls, numbers: Iterable[int]) -> Numbers:
+    def of(cls, numbers: Iterable[int]) -> NumberSet:
         """The set of these numbers."""
         bits = 0
         for number in numbers:
@@ -41,4 +41,4 @@ class Numbers(Set[int]):
         return not any(bits >> number & 1 for number in other)
 
     def __repr__(self) -> str:
-        return f"Numbers({list(self)})"
+        return f"NumberSet({list(self)})"

@@ -13,7 +13,7 @@ from eventctx.log.record import Body, Record, make_body
 from eventctx.messages.encoding import encode_plain, plain_message
 from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import observes
+from eventctx.messages.tool_results import observes
 from eventctx.projections.evidence import CarriedDemand, Need, carried_demands, needs
 
 STREAM: Final = "what-if"

@@ -9,7 +9,7 @@ from eventctx.documents.encoding import builtins_of
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.log.ids import MAX_SESSION_ID
 from eventctx.messages.recall_text import text_of
-from eventctx.search.query import parse, snippet
+from eventctx.search.documents import parse, snippet
 
 _NAMED: Final = "session"
 """A key under which only what is a secret by itself is redacted."""

@@ -30,11 +30,11 @@ class _Known(msgspec.Struct, frozen=True):
     sums: dict[str, SessionSums]
 
 
-class KnownSums:
+class SessionStatsCache:
     """The sums that are known of a store's sessions. No call raises for the file."""
 
     def __init__(self, store: EventStore) -> None:
-        beside: Path | None = store.beside
+        beside: Path | None = store.cache_path
         self._path = None if beside is None else beside.with_name(beside.name + SUFFIX)
         self._writes = not store.read_only
         self._known: Mapping[str, SessionSums] = {}

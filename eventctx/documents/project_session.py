@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from eventctx.documents.session_list import ordered, summed_sessions
 from eventctx.documents.session_texts import project_of
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.errors import StreamNotFound
 from eventctx.log.store import StreamInfo
 
@@ -23,7 +23,7 @@ async def last_in_project(engine: Engine, folder: Path) -> StreamInfo:
     Only imported sessions name their folder. Raises StreamNotFound, with the last sessions of the
     store, where none named this one.
     """
-    found = ordered(await summed_sessions(engine, Unread()), "last")
+    found = ordered(await summed_sessions(engine, ReadErrors()), "last")
     own = [one for one in found if one.sums.belongs_to is None]
     for info, sums in own:
         project = await project_of(engine, info.stream, sums)

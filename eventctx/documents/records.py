@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from eventctx.documents.times import iso
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.errors import DecodeError
 from eventctx.importers.recording.packing import unpacked
 from eventctx.log.naming import position_name
@@ -25,7 +25,13 @@ MOST_RAW: Final = 16 * 1024 * 1024
 
 
 async def record_rows(
-    engine: Engine, session: str, start: int, stop: int | None, unread: Unread, *, contents: bool
+    engine: Engine,
+    session: str,
+    start: int,
+    stop: int | None,
+    unread: ReadErrors,
+    *,
+    contents: bool,
 ) -> AsyncIterator[dict[str, Any]]:
     """The records from ``start`` to ``stop`` (inclusive), each with the number of its turn.
 
@@ -41,7 +47,7 @@ async def record_rows(
 
 
 async def _numbering_at(
-    engine: Engine, session: str, position: int, unread: Unread
+    engine: Engine, session: str, position: int, unread: ReadErrors
 ) -> numbering.Numbering:
     """The turns before a record: turns are numbered from the beginning of the log."""
     try:

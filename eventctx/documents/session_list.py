@@ -6,10 +6,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from eventctx.documents.known_sums import KnownSums
+from eventctx.documents.known_sums import SessionStatsCache
 from eventctx.documents.session_texts import project_of, title_of
 from eventctx.documents.sessions import ListedSession, listed, session_sums_of
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.log.store import StreamInfo
 from eventctx.projections.session_sums import SessionSums
 
@@ -37,13 +37,13 @@ _KEYS: Final[dict[Order, Callable[[Summed], Any]]] = {
 
 
 async def summed_sessions(
-    engine: Engine, unread: Unread, done: Callable[[int], None] = lambda _: None
+    engine: Engine, unread: ReadErrors, done: Callable[[int], None] = lambda _: None
 ) -> list[Summed]:
     """All sessions in order of creation; ``done`` is called with how many were summed up.
 
     Of a session that was summed up before, only what was appended since is read.
     """
-    cache = KnownSums(engine.store)
+    cache = SessionStatsCache(engine.store)
     found: list[Summed] = []
     kept: dict[str, SessionSums] = {}
     async for info in engine.each_session():

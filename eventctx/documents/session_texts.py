@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import DecodeError, LogCorrupted
 from eventctx.importers.recording.packing import unpacked
 from eventctx.messages.encoding import decode_body
-from eventctx.messages.notable.sentences import words_of_person
+from eventctx.messages.extracts import words_of_person
 from eventctx.projections.session_sums import SessionSums
 from eventctx.text import pattern
 

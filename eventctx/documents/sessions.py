@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from eventctx.documents.times import iso
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.log.store import StreamInfo
 from eventctx.projections import session_sums
 from eventctx.projections.session_sums import SessionSums
@@ -59,7 +59,7 @@ class ListedSession(SessionRow, frozen=True):
 
 
 async def session_sums_of(
-    engine: Engine, info: StreamInfo, unread: Unread, known: SessionSums | None = None
+    engine: Engine, info: StreamInfo, unread: ReadErrors, known: SessionSums | None = None
 ) -> SessionSums:
     """The sums of a session as far as it can be read, from those that are ``known`` of it on."""
     if known is not None and (known.position, known.digest) == (info.head, info.digest):

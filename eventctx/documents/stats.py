@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from eventctx.documents.times import iso
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.errors import StoreError
 from eventctx.log.events import ProviderResponse, SessionStart, takes_back
 from eventctx.log.record import Record
@@ -104,7 +104,7 @@ class _CopiedCalls:
 class _Sums:
     """The sums over all records of a store, as far as they can be read: one session at a time."""
 
-    def __init__(self, unread: Unread) -> None:
+    def __init__(self, unread: ReadErrors) -> None:
         self.types: Counter[str] = Counter()
         self.known: Counter[str] = Counter()
         self.sessions = self.forks = 0
@@ -117,7 +117,7 @@ class _Sums:
         self.used: usage.UsageState = usage.initial()
         self._sizes = figures.initial()
         self._unread = unread
-        self._told = Unread()  # what the sums of usage pass over, too, and tell
+        self._told = ReadErrors()  # what the sums of usage pass over, too, and tell
 
     def take(self, record: Record) -> None:
         """Take one record of the present session."""
@@ -182,7 +182,7 @@ async def stats_of(
     engine: Engine,
     url: str,
     path: Path | None,
-    unread: Unread,
+    unread: ReadErrors,
     done: Callable[[int], None] = lambda _: None,
 ) -> Stats:
     """The figures of a store, which is named ``url`` and lies at ``path``.
@@ -226,9 +226,9 @@ async def stats_of(
     )
 
 
-async def _losses(engine: Engine, unread: Unread) -> tuple[LossRow, ...] | None:
+async def _losses(engine: Engine, unread: ReadErrors) -> tuple[LossRow, ...] | None:
     try:
-        found = await engine.losses()
+        found = await engine.hook_failures()
     except StoreError as error:
         unread.asides.append(str(error))
         return None

@@ -17,7 +17,7 @@ from eventctx.log.record import Record
 S = TypeVar("S")
 
 
-class Unread:
+class ReadErrors:
     """What one listing skipped.
 
     ``later`` counts records of later releases by what they are; ``damaged`` says what could not be

@@ -19,10 +19,9 @@ import msgspec
 
 from eventctx.errors import EventctxError, WrongExpectedVersion
 from eventctx.importers.detect import passed_over
-from eventctx.importers.found import FileState
+from eventctx.importers.found import ChangedFile, FileState, FolderWatcher
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
-from eventctx.importers.lookout import ChangedFile, Lookout
 from eventctx.importers.many import (
     CLOSED_ON_PURPOSE,
     FilePassedOver,
@@ -92,7 +91,7 @@ class Follower:
     ) -> None:
         self.unchanged = 0
         self._store = store
-        self._lookout = Lookout(paths, quiet)
+        self._lookout = FolderWatcher(paths, quiet)
         self._known = known
         self._told = told
         self._format = format

@@ -183,11 +183,11 @@ class EventStore(Protocol):
     """Streams of records, their bodies, snapshots and checkpoints."""
 
     @property
-    def beside(self) -> Path | None:
-        """What the names of this machine's caches of the store begin with; None: keep none.
+    def cache_path(self) -> Path | None:
+        """Path prefix of the local cache files; None: there are none.
 
-        Two stores never have the same path. A store in a file has the file's; a store on a server
-        one in the user's cache folder, by an id that lies in the store.
+        No two stores share one. For a store in a file it is the file's path, for a store on a
+        server a path in the user's cache folder, made from an id in the store.
         """
         ...
 

@@ -15,9 +15,7 @@ from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
 from eventctx.messages.demands import LETTERS_ONLY, MARKS, demands_in
 from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium, as_observation
-from eventctx.messages.images import image_medium
-from eventctx.messages.media import shown_of
-from eventctx.messages.observations import action_in
+from eventctx.messages.media import image_medium, shown_of
 from eventctx.messages.parts import (
     RESULT_ROLES,
     SEALED,
@@ -27,6 +25,7 @@ from eventctx.messages.parts import (
     role_of,
 )
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
+from eventctx.messages.tool_results import action_in
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))

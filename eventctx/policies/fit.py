@@ -41,7 +41,7 @@ import msgspec
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
-from eventctx.policies.spoken_rows import inserted_by, spoken_rows, with_spoken
+from eventctx.policies.proposals import inserted_by, spoken_rows, with_spoken
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef
 

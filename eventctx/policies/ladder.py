@@ -21,8 +21,8 @@ from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
-from eventctx.policies.spoken_rows import spoken_rows
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.proposals import spoken_rows
+from eventctx.policies.working_set import WorkingSet, begin_reduction
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
 """The part of ``protected_recent`` and ``protected_tool_results`` that holds in each step."""
@@ -54,8 +54,7 @@ class Ladder(msgspec.Struct, frozen=True):
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
-        working_set = WorkingSet(visible, kept_whole(visible))
-        working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        working_set = begin_reduction(visible, budget)
         spoken = spoken_rows(visible, visible.insertions)
         steps = self._steps(visible, working_set, spoken)
         cut: list[int] = []

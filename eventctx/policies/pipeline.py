@@ -26,8 +26,8 @@ from eventctx.policies.policy import (
     Visible,
     is_policy,
 )
+from eventctx.policies.proposals import with_spoken
 from eventctx.policies.rules import check
-from eventctx.policies.spoken_rows import with_spoken
 from eventctx.policies.working_set import WorkingSet, shortened_tokens
 from eventctx.projections.view.refs import MessageRef
 

@@ -23,7 +23,7 @@ from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
 from eventctx.messages.thinking import BY_MODEL, ThinkingRule
-from eventctx.policies import interception, rules
+from eventctx.policies import advisers, rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.view.layout import made_up_tokens
@@ -80,15 +80,15 @@ def outline(
     ``texts`` are the host's; they are left out where the floor has no room for them. Raises
     InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
     """
-    visible = interception.without_texts(visible)
-    lowered = interception.lowered(budget, texts, visible.estimator)
+    visible = advisers.without_texts(visible)
+    lowered = advisers.lowered(budget, texts, visible.estimator)
     proposal = policy.propose(visible, lowered, state)
     if isinstance(proposal, Ask):
         return proposal
     if not isinstance(proposal, Proposal):
         raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
     rules.check_form(visible, proposal)
-    fitted = fit(visible, interception.with_texts(proposal, texts), budget)
+    fitted = fit(visible, advisers.with_texts(proposal, texts), budget)
     if fitted.overflow and texts:
         fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)
@@ -104,10 +104,10 @@ def changes_nothing(view: ViewState, proposal: Proposal, most: int | None = None
     """
     present = _movable(view)
     new = proposal.insertions
-    left = [one for one in present if not interception.is_of_host(one)]
+    left = [one for one in present if not advisers.is_of_host(one)]
     if most is None or view.layout.tokens > most:
         left = [*present]
-    elif all(interception.is_notice(one) for one in new):
+    elif all(advisers.is_notice(one) for one in new):
         new = ()
     return (
         not proposal.limits

@@ -21,7 +21,7 @@ from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.policies.policy import Proposal, Visible
-from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
+from eventctx.policies.proposals import inserted_by, left_out, spoken_rows
 from eventctx.text import pattern
 
 _STAYS: Final = ("kept", "shortened")

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from eventctx.log.plan import Disposition, numbers_in
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import AtLeastOne, Share, check
 from eventctx.policies.fit import fit, line_to_drop_to
@@ -35,7 +35,7 @@ from eventctx.policies.policy import (
     Summary,
     Visible,
 )
-from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
+from eventctx.policies.proposals import inserted_by, left_out, spoken_rows
 from eventctx.policies.summary_text import (
     UnfitSummary,
     check_length,
@@ -44,7 +44,7 @@ from eventctx.policies.summary_text import (
     tolerated,
     united,
 )
-from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
+from eventctx.policies.working_set import begin_reduction, insertion_tokens
 from eventctx.projections.view.refs import InsertionRef
 
 LEAST_SAVED: Final = 10
@@ -195,9 +195,8 @@ class _Scene:
     def __init__(self, visible: Visible, budget: Budget) -> None:
         self.visible = visible
         self.budget = budget
-        self.working_set = WorkingSet(visible, kept_whole(visible))
-        # The fit stage shortens these in any case, so no summary is needed to free their tokens.
-        self.working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        # The fit stage shortens large results in any case, so no summary need free them.
+        self.working_set = begin_reduction(visible, budget)
         self.costs = self.working_set.costs()
         spoken = spoken_rows(visible, ())
         self.head = self._whole(visible.protected | visible.open_round)

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from eventctx.errors import CompactionError
 from eventctx.log.plan import numbers_in
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.index.marked import MARK, quoted
+from eventctx.policies.index import MARK, quoted
 from eventctx.policies.policy import Summary
 
 END: Final = "[End of the summary]"

@@ -16,13 +16,16 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import Final
 
+import msgspec
+
 from eventctx.log.plan import Disposition
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, words_left
 from eventctx.messages.tokens import Estimator
 from eventctx.messages.tool_rounds import Group
-from eventctx.policies.policy import NewInsertion, Proposal, Visible
+from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
+from eventctx.projections.view.refs import InsertionRef
 
 _STAYS: Final = ("kept", "shortened")
 
@@ -190,6 +193,21 @@ class WorkingSet:
                     decided[number] = dropped
                     if limits:
                         limits.pop(number, None)
+
+
+def begin_reduction(
+    visible: Visible, budget: Budget, insertions: Iterable[InsertionRef] | None = None
+) -> WorkingSet:
+    """The view as it is, but with results that take more than their share of the budget shortened.
+
+    Where ``insertions`` are given, these stay, and not all.
+    """
+    whole = kept_whole(visible)
+    if insertions is not None:
+        whole = msgspec.structs.replace(whole, kept_insertions=tuple(insertions))
+    working_set = WorkingSet(visible, whole)
+    working_set.shorten_oversize(visible.shortenable, budget.tokens)
+    return working_set
 
 
 def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:

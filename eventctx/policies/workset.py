@@ -18,22 +18,24 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from eventctx.messages.extracts import MessageExtracts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import line_to_drop_to
-from eventctx.policies.index.lines import Timeline
-from eventctx.policies.index.reading import ReadMessage, read_messages
-from eventctx.policies.index.text import (
+from eventctx.policies.index import (
     DEMANDS_SHARE,
     FILES_SHARE,
+    Timeline,
     demands_section,
+    file_touches,
     files_section,
     index_message,
     lines_section,
     measure_of,
+    read_messages,
     room_for_sections,
     said_names,
 )
@@ -46,7 +48,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, begin_reduction
 from eventctx.projections.view.refs import InsertionRef
 
 QUESTION: Final = "texts"
@@ -106,7 +108,7 @@ class Workset(msgspec.Struct, frozen=True):
         """Dispositions of every visible message, and an index in place of the one before."""
         index = [one for one in visible.insertions if is_index(one)]
         others = tuple([one for one in visible.insertions if not is_index(one)])
-        working_set = _whole(visible, budget, others)
+        working_set = begin_reduction(visible, budget, others)
         size = working_set.total + sum([one.tokens for one in index])
         if size <= budget.target:
             return Proposal(
@@ -121,7 +123,7 @@ class Workset(msgspec.Struct, frozen=True):
         if indexed.insertions or not room:
             return indexed
         # There is nothing to say in an index, so the rounds may have its room.
-        anew = _whole(visible, budget, others)
+        anew = begin_reduction(visible, budget, others)
         return self._indexed(anew, visible, budget, scene, others, 0)
 
     def _indexed(
@@ -143,14 +145,6 @@ class Workset(msgspec.Struct, frozen=True):
         room = min(room, line_to_drop_to(budget) - working_set.total)
         new = _index(scene, working_set, room) if room >= LEAST_ROOM else None
         return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
-
-
-def _whole(visible: Visible, budget: Budget, others: tuple[InsertionRef, ...]) -> WorkingSet:
-    """The view without an index, with results that take more than their share shortened."""
-    whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
-    working_set = WorkingSet(visible, whole)
-    working_set.shorten_oversize(visible.shortenable, budget.tokens)
-    return working_set
 
 
 def is_index(one: InsertionRef) -> bool:
@@ -189,7 +183,7 @@ class _Scene:
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
         for one in self.read:
-            models = one.kind == "assistant"
+            models = one.speaker == "assistant"
             request += models and not acting
             acting = models
             self.request_of[one.number] = request
@@ -269,18 +263,18 @@ def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
         known = [by_number.get(messages[row].number) for row in group.rows]
         read = [one for one in known if one is not None]
         if read:
-            deeds = [deed for one in read for deed in one.deeds]
-            if deeds:
-                paths = {deed.path for deed in deeds}
-                of_deed = _STALE if paths <= touched else _FRESH
-                value = max([of_deed[deed.how] for deed in deeds])
+            touches = file_touches(read)
+            if touches:
+                paths = {touch.path for touch in touches}
+                of_touch = _STALE if paths <= touched else _FRESH
+                value = max([of_touch[touch.how] for touch in touches])
                 touched |= paths
             value *= _unique(read, later)
         worth[place] = value / (1 + age)
     return worth
 
 
-def _unique(read: list[ReadMessage], later: set[str]) -> float:
+def _unique(read: list[MessageExtracts], later: set[str]) -> float:
     """The share of a round's text that does not stand ``later`` again, where it goes now."""
     lines = [line for one in read for line in one.lines]
     if not lines:
@@ -295,7 +289,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     staying = [*compress(working_set.messages, working_set.here)]
     here = {ref.number for ref in staying}
     in_view = here.difference(working_set.limits, [ref.number for ref in staying if ref.shortened])
-    gone = [one for one in scene.read if one.number not in in_view and one.kind != "system"]
+    gone = [one for one in scene.read if one.number not in in_view and one.speaker != "system"]
     if not gone:
         return None
     measure = measure_of(working_set.estimator)
@@ -308,8 +302,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
         for text in scene.demanding[one.number].holding(one.demands)
     ]
     asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
-    deeds = [deed for one in scene.read for deed in one.deeds]
-    files = files_section(deeds, characters // FILES_SHARE, measure)
+    files = files_section(file_touches(scene.read), characters // FILES_SHARE, measure)
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
     lines = lines_section(gone, shown | scene.lines_taken_back(), scene.time, left, measure)

@@ -22,8 +22,7 @@ from eventctx.log.wire import (
     hash_of,
     request_digest,
 )
-from eventctx.messages.canonical import as_sent
-from eventctx.messages.encoding import decode_body
+from eventctx.messages.encoding import as_sent, decode_body
 from eventctx.projections.explain.changes import Origin
 from eventctx.projections.timeline.fold import SentContent, TimelineState
 from eventctx.projections.view.series import Series

@@ -33,4 +33,4 @@ def text_index(store: EventStore, version: int) -> TextIndex:
     # Loaded by the first search: few programs search, and all of them start.
     from eventctx.search.sqlite_index import SqliteTextIndex
 
-    return SqliteTextIndex(store.beside, version=version, read_only=store.read_only)
+    return SqliteTextIndex(store.cache_path, version=version, read_only=store.read_only)

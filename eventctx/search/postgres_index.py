@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 from eventctx.errors import StoreUnavailable
 from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
-from eventctx.search.postgres_ranking import ranked
-from eventctx.search.postgres_words import vectors
+from eventctx.search.postgres_ranking import ranked, vectors
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT4S, INT8, INT8S, TEXTS, int8, text
@@ -26,7 +25,7 @@ from eventctx.stores.postgres.errors import (
     loses_connection,
     translated,
 )
-from eventctx.stores.postgres.recall_schema import WORDS_TABLES
+from eventctx.stores.postgres.schema import WORDS_TABLES
 from eventctx.stores.postgres.scrubbing import note_erasure, scrub
 from eventctx.stores.postgres.store import PostgresStore
 

@@ -18,7 +18,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from eventctx.errors import (
-    EventctxError,
     InvalidSetting,
     LogCorrupted,
     StoreUnavailable,
@@ -33,8 +32,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
 from eventctx.search import documents as recall
-from eventctx.search import tool as recall_tool
-from eventctx.search.answer import MIN_CHARACTERS, Quote, listing, page
+from eventctx.search.documents import parse, snippet
 from eventctx.search.index import (
     END,
     Gone,
@@ -47,8 +45,6 @@ from eventctx.search.index import (
     Term,
     TextIndex,
 )
-from eventctx.search.query import parse, snippet
-from eventctx.text import clip
 
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
@@ -375,83 +371,6 @@ def _recalled(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None)
         place.time,
         message,
     )
-
-
-class RecallTool:
-    """The search as a tool for an agent: a definition to show to a model, and its handler.
-
-    It searches one session. Call it with the model's arguments; it always returns a text of at most
-    ``max_characters``, in which every quoted message stands between fences that do not occur in it.
-    If the arguments are wrong, the text describes the problem. Raises InvalidSetting for a
-    ``max_characters`` or ``limit`` out of range.
-    """
-
-    def __init__(
-        self, session: str, recall: Recall, *, max_characters: int = 8_000, limit: int = 5
-    ) -> None:
-        if type(max_characters) is not int or max_characters < MIN_CHARACTERS:
-            raise InvalidSetting(
-                f"max_characters: expected an int from {MIN_CHARACTERS}, "
-                f"found {shown(max_characters)}"
-            )
-        if type(limit) is not int or not 1 <= limit <= MAX_LIMIT:
-            raise InvalidSetting(
-                f"limit: expected an int from 1 to {MAX_LIMIT}, found {shown(limit)}"
-            )
-        self.session = session
-        self.max_characters = max_characters
-        self.limit = limit
-        self._recall = recall
-        self.name = recall_tool.TOOL_NAME
-        self.description = recall_tool.DESCRIPTION
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The JSON schema of the arguments."""
-        return recall_tool.parameters()
-
-    @property
-    def anthropic(self) -> dict[str, Any]:
-        """The definition as Anthropic's API takes it."""
-        named = {"name": self.name, "description": self.description}
-        return {**named, "input_schema": self.parameters}
-
-    @property
-    def openai(self) -> dict[str, Any]:
-        """The definition as OpenAI's chat API takes it."""
-        named = {"name": self.name, "description": self.description}
-        return {"type": "function", "function": {**named, "parameters": self.parameters}}
-
-    async def __call__(self, arguments: object) -> str:
-        """Search, or quote one message, as the model's arguments request."""
-        request = recall_tool.read_arguments(arguments)
-        try:
-            if isinstance(request, str):
-                answer = request
-            elif request.message is not None:
-                answer = await self._quote(request.message, request.start)
-            else:
-                answer = await self._search(request.query)
-        except EventctxError as error:
-            answer = f"Nothing could be recalled: {error}"
-        return clip(answer, self.max_characters)
-
-    async def _quote(self, number: int, start: int) -> str:
-        found = await self._recall.message(self.session, number)
-        if found.message is None:
-            return f"Message {number} was erased; its contents are gone."
-        role = role_of(found.message) or "unknown"
-        quote = Quote(number, role, found.time, text_of(found.message))
-        if not quote.text:
-            return f"Message {number} holds no text."
-        return page(quote, start, self.max_characters)
-
-    async def _search(self, query: str) -> str:
-        found = await self._recall.search(query, self.session, self.limit)
-        if not found:
-            return "No message of this conversation matches. Try fewer or other words, or begin*."
-        quotes = [Quote(one.number, one.role, one.time, one.snippet) for one in found]
-        return listing(recall_tool.FOUND, quotes, self.max_characters)
 
 
 def _decoded(place: Place, data: bytes) -> dict[str, Any]:

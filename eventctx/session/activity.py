@@ -22,7 +22,7 @@ from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
 if TYPE_CHECKING:
-    from eventctx.session.answers.answer import ApiReport
+    from eventctx.session.sdk_objects import ApiReport
 
 MAX_REMEMBERED = 256
 """Turns and iterations for which the position of the last request is kept in memory."""

@@ -25,8 +25,8 @@ from eventctx.log.store import Snapshot
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.appends.pending import numbers_given
-from eventctx.session.body_cache import BodyCache
+from eventctx.session.contents import BodyCache
+from eventctx.session.pending import numbers_given
 
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""

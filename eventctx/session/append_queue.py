@@ -37,12 +37,19 @@ from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.appends.idle import Idle
-from eventctx.session.appends.mirrors import asked_of_mirror
-from eventctx.session.appends.pending import Listener, PendingAppend, Unsent
-from eventctx.session.appends.riding import GOES, MAX_RIDING, rides, rides_no_more
+from eventctx.session.contents import TranscriptLines
+from eventctx.session.pending import (
+    GOES,
+    MAX_RIDING,
+    Idle,
+    Listener,
+    PendingAppend,
+    Unsent,
+    asked_of_mirror,
+    rides,
+    rides_no_more,
+)
 from eventctx.session.scope import Drafts
-from eventctx.session.transcript_lines import TranscriptLines
 
 MAX_IN_FLIGHT: Final = 16
 """Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""

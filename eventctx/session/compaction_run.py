@@ -26,12 +26,12 @@ from eventctx.log.ids import new_span_id
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
 from eventctx.log.turn_recorder import fit_for_log
-from eventctx.policies import interception
-from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
+from eventctx.policies import advisers
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Intercept, Verdict
+from eventctx.policies.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
+from eventctx.policies.named import recorded_settings
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import AskTexts, Budget, Policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import Frame
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
@@ -186,7 +186,7 @@ class CompactionRun:
         if not verdict.texts:
             return verdict
         most = self._aim(frame)
-        texts = interception.taken(verdict.texts, most, frame.view.estimator)
+        texts = advisers.taken(verdict.texts, most, frame.view.estimator)
         self._left_out = len(verdict.texts) - len(texts)
         if self._left_out:
             _log.warning(
@@ -195,7 +195,7 @@ class CompactionRun:
                 self._session.stream,
                 self._left_out,
                 len(verdict.texts),
-                most.target // interception.SHARE,
+                most.target // advisers.SHARE,
             )
         return msgspec.structs.replace(verdict, texts=texts)
 

@@ -22,13 +22,12 @@ from eventctx.log.store import MessageReceipt, Receipt
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
-from eventctx.policies.advisers import Advisers
+from eventctx.policies.advisers import Advisers, Intercept
 from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
-from eventctx.policies.interception import Intercept
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
-from eventctx.session.host_additions import HostAdditions
+from eventctx.session.host_requests import HostAdditions
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
@@ -37,12 +36,13 @@ from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
-    from eventctx.search.recall import Recall, RecallTool
-    from eventctx.session.answers.sent_form import SdkObject
+    from eventctx.search.recall import Recall
+    from eventctx.search.tool import RecallTool
+    from eventctx.session.host_requests import ObservedRequests, OwnRequest
     from eventctx.session.host_turns import Following
-    from eventctx.session.observed import ObservedRequests, OwnRequest
     from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
     from eventctx.session.result import CompactionResult
+    from eventctx.session.sdk_objects import SdkObject
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -98,7 +98,7 @@ class Context:
     @cached_property
     def _observed(self) -> ObservedRequests:
         """Made by the first request that the program made itself."""
-        from eventctx.session.observed import ObservedRequests
+        from eventctx.session.host_requests import ObservedRequests
 
         return ObservedRequests(self._session, self._emitter)
 
@@ -134,7 +134,7 @@ class Context:
         self, message: object, observation: bool | None, refused: InvalidMessage
     ) -> tuple[Record, int]:
         """Add a message that was ``refused`` as it is, if an SDK's objects in it are the reason."""
-        from eventctx.session.answers.answer import incoming
+        from eventctx.session.sdk_objects import incoming
 
         found = incoming(message)
         if found.message is message:
@@ -157,7 +157,7 @@ class Context:
         try:
             added = await self._transcript.add_all(messages)
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             added = await self._transcript.add_all(plain(messages, refused))
         return [MessageReceipt(one.stream, one.position, one.digest, at) for one, at in added]
@@ -227,7 +227,7 @@ class Context:
         try:
             return await self._requests.prepare(wanted, sends, partial(adding, messages=messages))
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             rows = plain(messages, refused)
             return await self._requests.prepare(wanted, sends, partial(adding, messages=rows))
@@ -259,7 +259,7 @@ class Context:
         try:
             await self._transcript.replace(messages)
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             await self._transcript.replace(plain(messages, refused))
 
@@ -285,7 +285,7 @@ class Context:
         try:
             return await self._transcript.resume(messages, may_be_behind)
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             return await self._transcript.resume(plain(messages, refused), may_be_behind)
 
@@ -427,7 +427,7 @@ class Context:
         ``Engine.instructions`` lists all demands. Raises NoSuchDemand, AlreadyTakenBack,
         and InvalidSetting for a number that is not in the transcript.
         """
-        from eventctx.session.withdrawal import withdraw
+        from eventctx.session.restore import withdraw
 
         checked("message number", number, Position)
         checked("demand", demand, AtLeastOne)
@@ -445,7 +445,7 @@ class Context:
         an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
         InvalidSetting for a context that was made without an engine.
         """
-        from eventctx.search.recall import RecallTool
+        from eventctx.search.tool import RecallTool
 
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")

@@ -19,7 +19,7 @@ from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_bodies
-from eventctx.messages.part_queries import words_of
+from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,
@@ -29,7 +29,7 @@ from eventctx.policies.advisers import (
     ScoreRequest,
     SummaryRequest,
 )
-from eventctx.policies.decision.deciding import NoAnswer
+from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import (
     Answer,
     AskMemory,

@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.messages.encoding import encode_message
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 
 STORAGE_KEYS: Final = frozenset(("timestamp", "thinking_block", "thinking_text", "content_blocks"))
 """Keys of a message that Amplifier's storage adds to its copy, or leaves out of it."""

@@ -17,25 +17,30 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import DecodeError, LogCorrupted, SessionWasDeleted, WrongExpectedVersion
+from eventctx.errors import (
+    DecodeError,
+    LogCorrupted,
+    SessionWasDeleted,
+    StreamNotFound,
+    WrongExpectedVersion,
+)
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
 from eventctx.messages.encoding import collector_paused
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import left_open_in
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.body_cache import BodyCache
+from eventctx.session.contents import BodyCache, TranscriptLines
 from eventctx.session.open_session import OpenSession
+from eventctx.session.pending import Clock, Listener
 from eventctx.session.scope import Drafts, Scope
-from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
 
 FOLDED_TOGETHER: Final = 2_000
@@ -202,3 +207,11 @@ def _closed(record: Record) -> Event:
         threshold=event.threshold,
         error="the process that began this compaction ended before it was done",
     )
+
+
+async def mirror_of(store: EventStore, session: str) -> str | None:
+    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
+    loaded = await load(store, session)
+    if loaded is None:
+        raise StreamNotFound(session)
+    return loaded.view.mirror

@@ -28,8 +28,8 @@ from eventctx.messages.thinking import (
     reads_thinking_of,
 )
 from eventctx.messages.tokens import Estimator
+from eventctx.policies.advisers import Intercept
 from eventctx.policies.fit import fit
-from eventctx.policies.interception import Intercept
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
 from eventctx.policies.trigger import Frame, due_for, make_budget

@@ -8,8 +8,8 @@ from eventctx.errors import CompactionRefused, ContextOverflow
 from eventctx.log import events, notebook
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, numbers_in
+from eventctx.policies.advisers import is_of_host
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.interception import is_of_host
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
 from eventctx.policies.trigger import Frame

@@ -16,7 +16,7 @@ from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, RecordIds
 from eventctx.log.record import Body, Draft
-from eventctx.session.appends.pending import Clock
+from eventctx.session.pending import Clock
 
 
 class Scope(msgspec.Struct, frozen=True):

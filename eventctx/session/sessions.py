@@ -32,18 +32,15 @@ from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, check_session_id
 from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
-from eventctx.messages.tokenizers import Tokenizer
-from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
-from eventctx.policies.interception import Intercept
+from eventctx.messages.tokens import Tokenizer
+from eventctx.policies.advisers import Advisers, Intercept, Rememberer, Scorer, Summarizer
+from eventctx.policies.named import recorded_settings
 from eventctx.policies.policy import Policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.appends.riding import Riding, rides_no_more, riding_to
 from eventctx.session.context import Context, Observe
-from eventctx.session.open_session import OpenSession
+from eventctx.session.open_session import OpenSession, Residents
+from eventctx.session.pending import Clock, Listener, Riding, rides_no_more, riding_to
 from eventctx.session.repository import load, make_session, open_session
-from eventctx.session.residents import Residents
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
 
@@ -370,14 +367,6 @@ async def _erased_behind(store: EventStore, session: str, at: int) -> events.Era
     return events.Erased(
         numbers=tuple(sorted(numbers)), bodies=tuple(sorted(bodies)), reason=reason
     )
-
-
-async def mirror_of(store: EventStore, session: str) -> str | None:
-    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
-    loaded = await load(store, session)
-    if loaded is None:
-        raise StreamNotFound(session)
-    return loaded.view.mirror
 
 
 async def link(

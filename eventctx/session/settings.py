@@ -18,9 +18,9 @@ from msgspec import Meta
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_callable, shown
 from eventctx.log.usage import MOST_TOKENS
-from eventctx.messages.observations import Observing
 from eventctx.messages.thinking import Generation, ThinkingSetting
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
+from eventctx.messages.tool_results import Observing
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
 from eventctx.policies.named import (
@@ -29,10 +29,10 @@ from eventctx.policies.named import (
     as_policy,
     default_policy,
     policy_named,
+    recorded_settings,
     settings_of_policy,
 )
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import make_budget
 
 ALIASES: Final = {

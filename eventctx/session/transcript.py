@@ -17,10 +17,10 @@ from eventctx.messages.encoding import (
 )
 from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import check_role, read_facts
-from eventctx.messages.observations import FIRST, LAST, Observing, observes
-from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
+from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
-from eventctx.messages.tokenizers import counted
+from eventctx.messages.tokens import counted
+from eventctx.messages.tool_results import FIRST, LAST, Observing, observes
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState

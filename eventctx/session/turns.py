@@ -296,7 +296,7 @@ class ProviderCall(_Call):
         Usage that ``add_message`` took from the same answer is not recorded twice. Raises
         InvalidSetting for anything without usage.
         """
-        from eventctx.session.answers.answer import report_of
+        from eventctx.session.sdk_objects import report_of
 
         found = report_of(response)
         if found.usage is None:

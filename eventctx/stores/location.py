@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import is_text, shown
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import EventStore
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
@@ -63,7 +65,7 @@ def default_path() -> Path:
 
 
 def default_book(store: Path) -> Path:
-    """The path of a store's receipts in the user's state folder; ``store`` is its ``beside``.
+    """The path of a store's receipts in the user's state folder; ``store`` is its ``cache_path``.
 
     A file has its receipts by its own path, a store on a server by the id that lies in it.
     """
@@ -75,6 +77,22 @@ def default_book(store: Path) -> Path:
         named = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:32]
     folder = Path(platformdirs.user_state_path("eventctx", appauthor=False))
     return folder / "receipts" / f"{named}.jsonl"
+
+
+def book_of(
+    store: EventStore, receipts: bool | str | os.PathLike[str], *, read_only: bool
+) -> ReceiptBook | None:
+    """A store's book of receipts: True names its own, a path another; None for none.
+
+    Raises InvalidSetting for a path in the folder of a user that there is not.
+    """
+    kept = store.cache_path
+    if receipts is False or kept is None:
+        return None
+    if receipts is True:
+        return ReceiptBook(default_book(kept), read_only=read_only)
+    path = Path(in_users_folder(os.fspath(receipts), "receipts"))
+    return ReceiptBook(path, read_only=read_only)
 
 
 def default_store() -> str:
@@ -118,6 +136,14 @@ def _server_caches() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_path("eventctx", appauthor=False)) / "stores"
+
+
+def path_or_url(url: object) -> str:
+    """The name of a store, as a text. Raises InvalidSetting for what names none."""
+    path = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if not isinstance(path, str) or not is_text(path) or "\0" in path:
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {shown(url)}")
+    return path
 
 
 async def open_store(url: str, **options: Any) -> EventStore:

@@ -69,7 +69,7 @@ class MemoryStore:
     from several threads and event loops.
     """
 
-    beside: Path | None = None
+    cache_path: Path | None = None
     read_only = False
 
     def __init__(self) -> None:

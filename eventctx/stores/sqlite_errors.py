@@ -17,6 +17,7 @@ from eventctx.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from eventctx.stores.threads import closed
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _PASSING = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError)
@@ -101,11 +102,6 @@ def read_only(path: Path) -> StoreReadOnly:
         f"{path}: expected to be allowed to write, but the file or its folder is read-only; change "
         "the rights, or copy the file"
     )
-
-
-def closed(path: Path) -> StoreUnavailable:
-    """The error for a use of the store after ``close``."""
-    return StoreUnavailable(f"{path}: the store is closed; open it again")
 
 
 def not_a_store(path: Path, found: str) -> NotAStore:

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 
-from eventctx.errors import StoreUnavailable
-from eventctx.stores.ack import Ack, Bell
-from eventctx.stores.sqlite_errors import closed, read_only
-from eventctx.stores.sqlite_peek import Peek
-from eventctx.stores.sqlite_reader import Reader
+from eventctx.errors import EventctxError, StoreUnavailable
+from eventctx.stores.ack import Bell, settle
+from eventctx.stores.sqlite_errors import read_only, translated
+from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import (
     Durability,
     LockWait,
@@ -33,6 +34,7 @@ from eventctx.stores.sqlite_schema import (
     open_for_reading,
 )
 from eventctx.stores.sqlite_writer import Writer
+from eventctx.stores.threads import Job, ReadWork, StoreThreads, closed, forked
 
 
 class FileIdentity(NamedTuple):
@@ -51,6 +53,114 @@ class FileIdentity(NamedTuple):
         return cls(found.st_dev, found.st_ino)
 
 
+POLL_SECONDS = 0.015
+"""Seconds between two looks for commits of other processes, for subscriptions."""
+
+
+class FileReader(ReadWork):
+    """Runs functions of ``Queries``.
+
+    While there are watchers, it calls ``changed`` in its thread after commits of any connection.
+    """
+
+    def __init__(
+        self, connection: apsw.Connection, path: Path, changed: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._changed = changed
+        self._queries = Queries(connection)
+        self._watchers = 0
+        self._watchers_lock = threading.Lock()
+        self._seen, self._next_poll = -1, 0.0
+
+    def watch(self, change: int) -> None:
+        """Add (1) or remove (-1) a watcher. This takes effect with the next job."""
+        with self._watchers_lock:
+            self._watchers += change
+
+    @property
+    def pause(self) -> float | None:
+        """While somebody watches, the time between two looks."""
+        return POLL_SECONDS if self._watchers else None
+
+    def answer(self, job: Job) -> None:
+        """Run a query, and settle its ack."""
+        try:
+            outcome = (job.ack, job.function(self._queries, *job.args), None)
+        except Exception as error:
+            failure = translated(error, self._path, self._connection.system_errno)
+            settle([(job.ack, None, failure)])
+        else:
+            settle([outcome])
+
+    def idle(self) -> None:
+        """Look for commits, if it is time and somebody watches."""
+        if not self._watchers or (now := time.monotonic()) < self._next_poll:
+            return
+        self._next_poll = now + POLL_SECONDS
+        try:
+            version = self._queries.data_version()
+        except apsw.Error:
+            return  # locked or damaged: the next read reports it to its caller
+        if version != self._seen:
+            self._seen = version
+            self._changed()
+
+    def stopping(self) -> None:
+        """Change nothing: a read of a file ends by itself."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close(True)
+
+
+_LAST = "SELECT max(position) FROM records WHERE stream=(SELECT id FROM streams WHERE name=?)"
+
+
+class Peek:
+    """The last positions of streams, read in the caller's own thread.
+
+    A reader thread answers in about 100 µs, most of which is waiting for a thread. This question
+    precedes every answer from memory and takes one step in an index, so it has a connection of its
+    own, which ``connect`` opens for the first question.
+
+    Safe to use from several threads. It waits neither for a lock of the database nor for another
+    thread, and has no answer instead (None).
+    """
+
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self._connect = connect
+        # Held for some 20 µs; an SQLite connection refuses a second thread in the meantime.
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+        self._closed = False
+
+    def head(self, stream: str) -> int | None:
+        """The stream's last position, -1 without records; None where it cannot be told now."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._closed:
+                return None
+            if self._connection is None:
+                self._connection = self._connect()
+            ((last,),) = self._connection.execute(_LAST, (stream,)).fetchall()
+        except (apsw.Error, EventctxError):
+            return None  # locked, damaged or gone: the reader reports it to the caller
+        finally:
+            self._lock.release()
+        return -1 if last is None else int(last)
+
+    def close(self) -> None:
+        """Close the connection; there is no answer from here on."""
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(True)
+
+
 class SharedFile:
     """The connections and threads of one open file. Made by ``acquire``, ended by ``release``."""
 
@@ -60,45 +170,38 @@ class SharedFile:
         self.durability: Durability = "normal"
         """The strongest that any user asked for."""
         self.bell = Bell()
-        self.reader = Reader(opened.reader, path, self.bell.ring)
         self._peek = Peek(self._connect_to_peek)
         self._connection = opened.writer
         self._connections = [one for one in opened[:2] if one is not None]
-        self._forked = False
         self._files = _identities(path)
-        self._writer = (
+        self.reading = FileReader(opened.reader, path, self.bell.ring)
+        self._writing = (
             None
             if opened.writer is None
             else Writer(opened.writer, path, opened.lock, self.bell.ring, self.check_place)
+        )
+        self.threads = StoreThreads(
+            str(path),
+            path.name,
+            self._writing,
+            lambda: self.reading,
+            self.bell,
+            partial(read_only, path),
         )
 
     @property
     def writable(self) -> bool:
         """Whether this process may write the file."""
-        return self._writer is not None
+        return self._writing is not None
 
     @property
     def identity(self) -> FileIdentity | None:
         """The identity of the database file that was opened."""
         return self._files[str(self.path)]
 
-    def write(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
-        """Run ``function(log, *args)`` in the writer thread; see ``Writer.submit``."""
-        if self._forked:
-            return Ack.failed(_forked(self.path))
-        if self._writer is None:
-            return Ack.failed(read_only(self.path))
-        return self._writer.submit(function, args, size)
-
-    def read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
-        """Run ``function(queries, *args)`` in the reader thread; see ``Reader.call``."""
-        if self._forked:
-            return Ack.failed(_forked(self.path))
-        return self.reader.call(function, *args)
-
     def peek(self, stream: str) -> int | None:
         """The stream's last position, without a wait; see ``Peek.head``."""
-        return None if self._forked else self._peek.head(stream)
+        return None if self.threads.forked else self._peek.head(stream)
 
     def _connect_to_peek(self) -> apsw.Connection:
         connection = open_for_reading(self.path, lock_timeout=0.0)
@@ -110,8 +213,8 @@ class SharedFile:
         """Give all users what the most demanding of them asked for."""
         if durability == "full":
             self.durability = durability
-        if self._writer is not None:
-            self._writer.strengthen(durability, lock_timeout)
+        if self._writing is not None:
+            self._writing.strengthen(durability, lock_timeout)
 
     def check_place(self) -> None:
         """Raise StoreUnavailable if the file or its log is no longer the one that was opened.
@@ -132,8 +235,8 @@ class SharedFile:
 
         Raises StoreUnavailable in a forked process, and when the last user is gone.
         """
-        if self._forked:
-            raise _forked(self.path)
+        if self.threads.forked:
+            raise forked(self.path)
         with _lock:
             if not self.users:
                 raise closed(self.path)
@@ -162,13 +265,10 @@ class SharedFile:
 
     def shut(self) -> None:
         """Write what is queued, end the threads, close the connections. Blocks."""
-        if self._forked:
+        if self.threads.forked:
             return
-        if self._writer is not None:
-            self._writer.stop()
-        self.bell.ring()
+        self.threads.stop()
         self._peek.close()
-        self.reader.stop()
         if self._connection is None:
             return
         try:
@@ -181,13 +281,12 @@ class SharedFile:
         self._connection.close(True)
 
     def after_fork(self) -> None:
-        """Make every use in a forked child fail, and keep the child from closing connections.
+        """Keep a forked child from closing connections.
 
         The parent's writer thread may have been inside SQLite, so closing could wait for ever.
         """
         import ctypes  # loading it takes 3 ms, and few programs fork
 
-        self._forked = True
         for connection in self._connections:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
@@ -248,7 +347,7 @@ _inherited: set[FileIdentity] = set()
 def _known(path: Path) -> SharedFile | None:
     identity = FileIdentity.of(path)
     if identity in _inherited:
-        raise _forked(path)
+        raise forked(path)
     with _lock:
         found = None if identity is None else _open.get(identity)
         if found is not None:
@@ -272,14 +371,6 @@ def _registered(made: SharedFile) -> SharedFile:
 def _identities(path: Path) -> dict[str, FileIdentity | None]:
     """The identities of the database file and of its log, by their paths."""
     return {name: FileIdentity.of(name) for name in (str(path), f"{path}-wal")}
-
-
-def _forked(path: Path) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{path}: expected the process that opened the store, found one that was forked from it; "
-        "SQLite cannot be used across a fork. Open stores after the fork, or start the process "
-        "with 'spawn'"
-    )
 
 
 def _renew() -> None:

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from eventctx import engine as engines
-from eventctx.search import recall
+from eventctx.search import recall, tool
 from eventctx.session import context as contexts
 from eventctx.session import host_turns, turns
 from eventctx.sync.loop_thread import LoopThread
@@ -145,7 +145,7 @@ FACES: dict[type, type[Proxy]] = {
     turns.ToolCall: SyncToolCall,
     host_turns.Following: SyncFollowing,
     recall.Recall: SyncRecall,
-    recall.RecallTool: SyncRecallTool,
+    tool.RecallTool: SyncRecallTool,
 }
 
 

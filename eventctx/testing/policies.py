@@ -26,9 +26,9 @@ from eventctx.log.plan import Disposition
 from eventctx.messages.demands import demands_in
 from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import observes
 from eventctx.messages.shorten import shorten
 from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_results import observes
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.named import policy_named

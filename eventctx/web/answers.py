@@ -24,7 +24,7 @@ from eventctx.documents.search import found_by, search_document
 from eventctx.documents.sessions import row_of, session_sums_of
 from eventctx.documents.stats import stats_of
 from eventctx.documents.transcript import transcript_document, transcript_of
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.documents.verification import verification_document
 from eventctx.documents.view_diff import diff_document
 from eventctx.documents.why import why_document
@@ -148,7 +148,7 @@ class PageAnswers:
         for info in listed:
             known = self._sums.get(info.stream)
             if known is None or known.digest != info.digest:
-                asked = partial(session_sums_of, info=info, unread=Unread(), known=known)
+                asked = partial(session_sums_of, info=info, unread=ReadErrors(), known=known)
                 known = self._sums[info.stream] = await self._apart.ask(asked)
             rows.append(row_of(info, known))
         _keep(self._sums, listed)
@@ -184,7 +184,7 @@ class PageAnswers:
         return await _sent(lambda: self._discretion.found(search_document(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
-        asked = partial(stats_of, url=self._url, path=self._path, unread=Unread())
+        asked = partial(stats_of, url=self._url, path=self._path, unread=ReadErrors())
         return await self._shown(await self._apart.ask(asked))
 
     async def _verify_all(self, request: Request) -> Response:
@@ -271,7 +271,7 @@ class PageAnswers:
         contents = request.query_params.get("bodies") == "1"
 
         async def rows(engine: Engine) -> list[dict[str, Any]]:
-            given = (engine, info.stream, start, stop, Unread())
+            given = (engine, info.stream, start, stop, ReadErrors())
             return [row async for row in record_rows(*given, contents=contents)]
 
         return await self._shown(await self._apart.ask(rows))

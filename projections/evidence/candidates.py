@@ -3,6 +3,10 @@
 A line of an action is first covered with runs, each as long as one earlier message has it. What is
 left of the line is searched for names and numbers. Whether a candidate counts is decided by who
 carries it (``reuse``).
+
+This is not the extractor of ``messages.extracts``, on purpose: the metric judges what policies
+keep, so what it looks for must not be defined by what an index keeps. Both cut a name out of a text
+in the same way; all thresholds are the metric's own.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
+from eventctx.messages.extracts import NAME_CHARACTERS, TELLING
 from eventctx.projections.evidence.settings import EvidenceSettings
 from eventctx.text import pattern
 
@@ -20,9 +25,7 @@ SpanKind = Literal["quote", "name", "number"]
 
 _TOKEN: Final = pattern(r"[A-Za-z0-9_]+|[^\sA-Za-z0-9_]")
 _WORD: Final = pattern(r"\w+")
-_NAME: Final = pattern(r"[A-Za-z0-9_.$@~#][A-Za-z0-9_./:@#~+$-]*[A-Za-z0-9_]")
-_TELLING: Final = pattern(r"[0-9_/.:]|[a-z][A-Z]")
-"""What a name has and a word has not; words joined by hyphens have none of it."""
+_NAME: Final = pattern(rf"[A-Za-z0-9_.$@~#][{NAME_CHARACTERS}]*[A-Za-z0-9_]")
 _HEX: Final = pattern(r"(?=[a-f]*[0-9])[0-9a-f]{7,40}", re.IGNORECASE)
 """With a digit, and with a letter, too: digits alone are a number."""
 LEAST_DIGITS: Final = 4
@@ -152,5 +155,5 @@ def _add_names(text: str, found: dict[str, SpanKind], settings: EvidenceSettings
         if name.isdecimal():
             if len(name) >= LEAST_DIGITS:
                 found.setdefault(name, "number")
-        elif _HEX.fullmatch(name) or (len(name) >= settings.least_name and _TELLING.search(name)):
+        elif _HEX.fullmatch(name) or (len(name) >= settings.least_name and TELLING.search(name)):
             found.setdefault(name, "name")

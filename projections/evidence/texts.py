@@ -14,8 +14,7 @@ import msgspec
 
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.media import shown_of
-from eventctx.messages.part_queries import hosted_arguments
-from eventctx.messages.parts import Part, parts_of_result, read_parts
+from eventctx.messages.parts import Part, hosted_arguments, parts_of_result, read_parts
 from eventctx.text import pattern
 
 _ESCAPE: Final = pattern(r'\\([nt"/])')

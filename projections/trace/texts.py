@@ -22,10 +22,10 @@ from eventctx.log.plan import Plan
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
-from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import (
     SEALED,
     Part,
+    hosted_arguments,
     parts_of_result,
     read_parts,
     role_of,

@@ -13,7 +13,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.benchmarks.workload import text
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import eventctx
 from eventctx.documents.stats import stats_of
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.engine import Engine
 from eventctx.queries.explain.answering import difference, left_out_of
 from eventctx.queries.explain.selectors import RequestSelector
@@ -65,7 +65,7 @@ def _questions(store: Path, number: int, past: Any, last: Any) -> dict[str, Ques
         "transcript": lambda engine: engine.transcript(NAME),
         "instructions": lambda engine: engine.instructions(NAME),
         "lost": lambda engine: engine.lost(NAME),
-        "stats of the store": lambda engine: stats_of(engine, "store", store, Unread()),
+        "stats of the store": lambda engine: stats_of(engine, "store", store, ReadErrors()),
     }
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from eventctx.comparison import baselines
 from eventctx.comparison.defaults import Prices
-from eventctx.comparison.drive import Played, play
 from eventctx.comparison.figures import RunFigures, figures
 from eventctx.comparison.losses import by_rule, needed_again
-from eventctx.comparison.numbers import Numbers
+from eventctx.comparison.numbers import NumberSet
 from eventctx.comparison.recording import Recording
+from eventctx.comparison.simulator import Played, play
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import drop
@@ -165,7 +165,7 @@ def test_baselines_come_down_to_the_target() -> None:
 
 
 def test_numbers_are_a_set_of_whole_numbers() -> None:
-    numbers = Numbers.of([0, 3, 200])
+    numbers = NumberSet.of([0, 3, 200])
     assert list(numbers) == [0, 3, 200]
     assert len(numbers) == 3
     assert numbers == {0, 3, 200}

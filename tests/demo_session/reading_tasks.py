@@ -102,7 +102,7 @@ def to_disk(agent: Agent) -> None:
     true("synchronous" in sealed[0], "the stores set synchronous")
     writer = agent.does(
         _read("eventctx/stores/sqlite_writer.py"),
-        _read("eventctx/stores/mailbox.py"),
+        _read("eventctx/stores/threads.py"),
         say="The SQLite store has one writer thread; these two files are its queue and its loop.",
     )[0]
     true("class Writer" in writer, "there is a Writer")

@@ -75,7 +75,7 @@ def compaction(agent: Agent) -> None:
     agent.asks("Explain what one compaction does, step by step, and run one so that I can see it.")
     agent.does(
         _read("eventctx/policies/planner.py"),
-        _read("eventctx/policies/simple.py"),
+        _read("eventctx/policies/presets.py"),
         _read("eventctx/policies/trigger.py"),
         think="Three small files: the three steps, the policy, and when it is due.",
         say="The steps, the one policy, and the trigger.",

@@ -104,7 +104,7 @@ def estimates(agent: Agent) -> None:
         ),
         say="The same text as prose and as a tool result.",
     )[0]
-    agent.does(_read("eventctx/messages/images.py"), say="Images are counted by their size.")
+    agent.does(_read("eventctx/messages/media.py"), say="Images are counted by their size.")
     found = re.findall(r"(\w+) \d+ characters (\d+) tokens, a quarter would be (\d+)", tried)
     true(len(found) == 2 and all(int(a) > int(b) for _, a, b in found), "more than a quarter")
     agent.answers(

@@ -19,7 +19,7 @@ from eventctx.log import integrity
 from eventctx.messages.overlap import Overlap
 from eventctx.queries.verification import contents, session
 from eventctx.session import turns
-from eventctx.session.evidence import erasing, erasure_plan
+from eventctx.session.erasure import erasing
 from eventctx.stores import sqlite_writer
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_schema import Durability
@@ -177,7 +177,7 @@ def without_rounds(monkeypatch: Patch) -> None:
 
 
 def without_summaries(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(erasure_plan, "_stands_for", lambda *_: False)
+    monkeypatch.setattr(erasing, "_stands_for", lambda *_: False)
 
 
 def without_words(monkeypatch: Patch) -> None:
@@ -186,7 +186,7 @@ def without_words(monkeypatch: Patch) -> None:
 
 def without_shortened(monkeypatch: Patch) -> None:
     """Shortened copies are found by the plan and by their words, so both are taken away."""
-    decode = erasure_plan.decode_event
+    decode = erasing.decode_event
 
     def forgetful(record: Any) -> Any:
         event = decode(record)
@@ -196,7 +196,7 @@ def without_shortened(monkeypatch: Patch) -> None:
         return msgspec.structs.replace(event, plan=msgspec.structs.replace(plan, shortened=()))
 
     without_words(monkeypatch)
-    monkeypatch.setattr(erasure_plan, "decode_event", forgetful)
+    monkeypatch.setattr(erasing, "decode_event", forgetful)
 
 
 @pytest.mark.parametrize(

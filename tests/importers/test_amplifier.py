@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.engine import Engine
-from eventctx.importers.formats import amplifier, context_persistent
+from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.amplifier_log import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
@@ -99,14 +99,14 @@ async def test_context_persistents_rows_are_taken_as_they_are(tmp_path: Path) ->
 def test_malformed_lines_between_stored_messages_are_kept_and_warned_about() -> None:
     first, *others = jsonl(stored()).splitlines(keepends=True)
     data = first + b'{"role": "user", "cont\n' + b"".join(others)
-    found = items_of(context_persistent.parse, data)
+    found = items_of(amplifier.parse_context, data)
     assert texts(found) == stored()
     assert [(w.line, w.text) for w in of_type(found, Warned)] == [(2, "not readable as JSON")]
     assert [i.kind for i in of_type(found, Raw)] == ["unreadable"]
 
 
 def test_a_file_that_was_only_begun_waits() -> None:
-    assert isinstance(items_of(context_persistent.parse, b'{"role": "us')[0], Waiting)
+    assert isinstance(items_of(amplifier.parse_context, b'{"role": "us')[0], Waiting)
 
 
 # -- compactions ---------------------------------------------------------------------------------

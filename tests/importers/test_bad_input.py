@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from eventctx.errors import MalformedTranscript, StoreFull, TranscriptError, UnknownFormat
-from eventctx.importers.detect import FORMATS, choose
+from eventctx.importers.detect import choose
+from eventctx.importers.formats.table import FORMATS
 from eventctx.importers.load import import_file
 from eventctx.importers.source.naming import session_name
 from eventctx.log.store import Appended, Expected

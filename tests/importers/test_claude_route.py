@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventctx.documents.stats import stats_of
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.engine import Engine
 from eventctx.importers.formats.claude.order import WINDOW
 from eventctx.importers.formats.claude_code import parse
@@ -323,7 +323,7 @@ async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Pat
         path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
         await import_file(store, path, complete=True)
     engine = Engine(store)
-    stats = await stats_of(engine, "memory:", None, Unread())
+    stats = await stats_of(engine, "memory:", None, ReadErrors())
     assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
     await engine.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.importers.formats.claude_code import RESENT
+from eventctx.importers.formats.claude.conversation import RESENT
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from eventctx.cli.main import cli
 from eventctx.errors import UnknownFormat
 from eventctx.importers.formats.openhands import parse_folder
-from eventctx.importers.source.event_folder import read_events
 from eventctx.importers.source.items import Item, Waiting
+from eventctx.importers.source.source import read_events
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
 from tests.importers.given import load, messages, of_type, raw_kinds, records, roles, story

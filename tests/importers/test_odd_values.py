@@ -14,7 +14,7 @@ from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, TranscriptError, UnreadableFile
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.recording.packing import raw_of
-from eventctx.importers.source import document, event_folder, lines
+from eventctx.importers.source import document, lines, source
 from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
 from eventctx.stores.memory import MemoryStore
@@ -206,7 +206,7 @@ async def test_no_reported_usage_keeps_a_session_from_its_next_request(
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (lines, document, event_folder):
+    for module in (lines, document, source):
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     return 1 << 20
 

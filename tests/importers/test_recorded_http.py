@@ -16,11 +16,10 @@ from click.testing import CliRunner
 from eventctx.cli.main import cli
 from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.formats.cassettes import cassette
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
+from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.load import import_file
-from eventctx.importers.source.http_bodies import body_of, events_of, is_stream
+from eventctx.importers.source.http_recording import body_of, events_of, is_stream, read_yaml
 from eventctx.importers.source.items import CallEnded, Raw
-from eventctx.importers.source.yaml_document import read_yaml
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import as_lines, call, of_type, text, texts, thinking
 from tests.importers.recorded_http import (

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eventctx.importers.formats.claude_code import RESENT
+from eventctx.importers.formats.claude.conversation import RESENT
 from eventctx.importers.recording.packing import raw_of
 from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.policies.custom import Custom
-from eventctx.policies.decision.deciding import MAX_QUESTIONS
+from eventctx.policies.deciding import MAX_QUESTIONS
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.named import policy_named
+from eventctx.policies.named import Custom, policy_named, recorded_settings
 from eventctx.policies.policy import (
     AskScores,
     Budget,
@@ -29,7 +28,6 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import drop, keep_only
-from eventctx.policies.recorded import recorded_settings
 from tests.policies.given import (
     DUE,
     ODD_VIEWS,

@@ -21,7 +21,6 @@ from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies import rules
 from eventctx.policies.advisers import ModelAnswer, ScoreRequest
 from eventctx.policies.fit import fit
-from eventctx.policies.importance import Importance, importance_of
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
     AskScores,
@@ -31,6 +30,7 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.policies.presets import Importance, importance_of
 from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import MessageRef
 from eventctx.stores.memory import MemoryStore

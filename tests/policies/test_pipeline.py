@@ -16,10 +16,9 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tokens import FAMILIES
 from eventctx.policies import rules
-from eventctx.policies.custom import Custom
 from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.named import policy_named
+from eventctx.policies.named import Custom, policy_named, recorded_settings
 from eventctx.policies.pipeline import Pipeline, reduced
 from eventctx.policies.policy import (
     AskMemory,
@@ -32,11 +31,9 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.policies.presets import Simple, Truncate
 from eventctx.policies.proposals import drop, keep_only
-from eventctx.policies.recorded import recorded_settings
-from eventctx.policies.simple import Simple
-from eventctx.policies.token_budget_policy import TokenBudgetPolicy
-from eventctx.policies.truncate import Truncate
+from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.working_set import WorkingSet, shortened_tokens
 from eventctx.projections.view.layout import build
 from tests.policies.given import (

@@ -21,10 +21,10 @@ from eventctx.policies.policy import AskMemory, Budget, Memory, PolicyState, Pro
 from eventctx.policies.token_budget import (
     ConversationSummary,
     TokenBudget,
+    TokenBudgetPolicy,
     build_messages,
     four_characters_a_token,
 )
-from eventctx.policies.token_budget_policy import TokenBudgetPolicy
 from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.session.context import Context

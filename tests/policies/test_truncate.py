@@ -12,7 +12,7 @@ import eventctx
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Budget, PolicyState
-from eventctx.policies.truncate import Truncate
+from eventctx.policies.presets import Truncate
 from tests.policies.given import (
     ODD_VIEWS,
     ROOMY,

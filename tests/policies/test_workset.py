@@ -25,7 +25,7 @@ from eventctx.messages.demands import demands_in
 from eventctx.messages.shorten import shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
-from eventctx.policies.index.text import END, HEADER
+from eventctx.policies.index import END, HEADER
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
     AskTexts,
@@ -423,15 +423,15 @@ def test_the_question_is_bounded_however_long_the_session_is() -> None:
 
 
 MADE = """
-from eventctx.messages.canonical import message_digest
-from eventctx.policies.index.lines import Timeline, _weighed
-from eventctx.policies.index.reading import ReadMessage
+from eventctx.messages.encoding import message_digest
+from eventctx.messages.extracts import MessageExtracts
+from eventctx.policies.index import Timeline, _weighed
 from tests.policies.test_workset import TIGHT, compacted, text_of, work
 
 print(message_digest({"role": "user", "content": text_of(compacted(work(30), TIGHT))}).hex())
 said = {f"name_{n:02}": n for n in range(40)}
 lines = tuple([" ".join([*said][n : n + 9]) for n in range(30)])
-print(_weighed([ReadMessage(0, "result", lines)], set(), Timeline({}, 41, said)))
+print(_weighed([MessageExtracts(0, "result", lines=lines)], set(), Timeline({}, 41, said)))
 """
 """Also prints what each line is worth: sums differ in their last bit by the order of the names."""
 

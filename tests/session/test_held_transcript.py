@@ -14,7 +14,7 @@ import pytest
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreFull
 from eventctx.log.events import PlanStart
-from eventctx.session.transcript_lines import MAX_ROW_BYTES, MAX_UNASKED
+from eventctx.session.contents import MAX_ROW_BYTES, MAX_UNASKED
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.sessions import USER, tool_round

@@ -23,7 +23,7 @@ from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.session.context import Context
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
 
@@ -113,7 +113,7 @@ ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign"}
 ENGINE_READS: Final = {
     *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
     *("verify", "verify_store", "backup", "why", "diff", "lost", "dry_run", "timeline"),
-    *("request_view", "losses", "close_session", "close", "mirror_of", "instructions"),
+    *("request_view", "hook_failures", "close_session", "close", "mirror_of", "instructions"),
     *("compare", "copy_to", "each_session", "verifications"),
 }
 

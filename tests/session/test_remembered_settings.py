@@ -11,7 +11,7 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER
 

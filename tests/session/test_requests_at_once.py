@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from eventctx.engine import open_engine
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
 from tests.sessions import USER
 
 

@@ -21,8 +21,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
-from eventctx.session.appends.idle import IDLE_SECONDS
-from eventctx.session.appends.riding import MAX_RIDING
+from eventctx.session.pending import IDLE_SECONDS, MAX_RIDING
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
 from tests.session.counting_store import CountingStore

@@ -45,7 +45,7 @@ async def test_nothing_that_opens_a_store_again_drops_its_locks(path, tmp_path):
 
         async with eventctx.open(path) as second, eventctx.open(path) as third:
             await second.recall("hello")
-            await third.losses()
+            await third.hook_failures()
         other = tmp_path / "hard link.db"
         other.hardlink_to(path)
         async with eventctx.open(other) as linked:

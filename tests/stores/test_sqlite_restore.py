@@ -19,9 +19,9 @@ from eventctx.errors import (
 )
 from eventctx.log.store import ANY
 from eventctx.queries.verification.session import verify
-from eventctx.stores import sqlite_restore
+from eventctx.stores import sqlite_backup
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_restore import fetched, put_in_place
+from eventctx.stores.sqlite_backup import fetched, put_in_place
 
 
 async def make(path: Path, draft, *texts: str) -> None:
@@ -161,8 +161,8 @@ async def test_who_waits_for_the_old_store_meanwhile_cannot_write_it(
             assert other.poll() is None
         real(*paths)
 
-    real = sqlite_restore._keep_aside
-    monkeypatch.setattr(sqlite_restore, "_keep_aside", keep_aside)
+    real = sqlite_backup._keep_aside
+    monkeypatch.setattr(sqlite_backup, "_keep_aside", keep_aside)
     aside = await asyncio.to_thread(restore, backup, store)
     said = await asyncio.to_thread(waiting[0].stdout.readline)
     assert said.startswith("StoreUnavailable"), said

@@ -17,9 +17,9 @@ from eventctx.adapters.kit.failures import call_failed, turn_failed
 from eventctx.adapters.kit.host_list import held_against
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import OwnRequest
 
 _RULE: Final = "anthropic-messages-1"
 """The API whose form rows have: blocks, and the instructions beside them."""

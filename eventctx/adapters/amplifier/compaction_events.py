@@ -10,7 +10,7 @@ from eventctx.engine import Engine
 from eventctx.log.codec import decode_known
 from eventctx.log.events import PostCompact
 from eventctx.log.record import Record
-from eventctx.policies.interception import CompactionAsked, Verdict
+from eventctx.policies.advisers import CompactionAsked, Verdict
 from eventctx.session.context import Context
 
 

@@ -28,11 +28,15 @@ from eventctx.log.events import SessionEnd, Status
 from eventctx.log.ids import agent_in, is_turn_id
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.log.usage import read_host_usage
-from eventctx.messages.notable.outcomes import text_of_result
 from eventctx.messages.parts import read_parts
-from eventctx.messages.tool_results import answer_of_copy, failure_of_copy, failure_of_row
-from eventctx.session.appends.idle import Idle
+from eventctx.messages.tool_results import (
+    answer_of_copy,
+    failure_of_copy,
+    failure_of_row,
+    text_of_result,
+)
 from eventctx.session.host_turns import Following
+from eventctx.session.pending import Idle
 
 MAX_MESSAGE: Final = 2_000
 """Longest text of an error in a record, in characters."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from eventctx.log.events import PostCompact
 from eventctx.log.record import Record
 from eventctx.orchestrators.host.compaction_counts import CompactionCounts
-from eventctx.policies.interception import CompactionAsked
+from eventctx.policies.advisers import CompactionAsked
 from eventctx.projections.flat import dispositions
 
 EVENTS: Final = (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 from eventctx.messages.parts import SEALED, parts_of_result, read_parts
 
 _LISTS: Final = ("messages", "input")

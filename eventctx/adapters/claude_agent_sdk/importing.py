@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from eventctx.importers.formats.claude_code import NAME
+from eventctx.importers.formats.table import CLAUDE_CODE
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log.ids import check_session_id
 from eventctx.log.store import EventStore
@@ -33,7 +33,7 @@ async def imported(
         return []
     with tempfile.TemporaryDirectory(prefix="eventctx-") as folder:
         path = await asyncio.to_thread(_laid_out, Path(folder), session, parts)
-        return await import_file(store, path, format=NAME)
+        return await import_file(store, path, format=CLAUDE_CODE)
 
 
 def _laid_out(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:

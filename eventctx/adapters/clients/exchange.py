@@ -16,15 +16,13 @@ import msgspec
 from eventctx.adapters.clients.aws_events import events_of_aws
 from eventctx.importers.formats.cassettes.rows import plain_form
 from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.provider_answers import answers, finish_of
-from eventctx.importers.source.http_bodies import events_of, is_stream
+from eventctx.importers.formats.provider_answers import answers, finish_of, joined_answer
+from eventctx.importers.source.http_recording import events_of, is_stream
 from eventctx.importers.source.lines import object_or_empty
 from eventctx.log.wire import APIS, CacheMark
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.encoding import decode_json
-from eventctx.session.answers.sent_form import api_form
-from eventctx.session.observed import OwnRequest
+from eventctx.messages.encoding import decode_json, digest_of
+from eventctx.session.host_requests import OwnRequest
+from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
 

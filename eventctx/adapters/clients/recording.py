@@ -26,7 +26,7 @@ from eventctx.importers.source.lines import text_or_none
 from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import call_names, failed_results, words_of
+from eventctx.messages.parts import call_names, failed_results, words_of
 
 _FAILED: Final = 400
 _PAUSED: Final = "pause_turn"

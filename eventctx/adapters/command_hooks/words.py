@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventctx.messages.notable.sentences import instructions, words_of_person
+from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.encoding import digest_of
+from eventctx.messages.overlap import match_in_order
 from eventctx.messages.parts import Place, read_parts
 
 Identity = Callable[[Mapping[str, Any]], Hashable]

@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from eventctx.adapters.kit.host_list import HostList, Identity, held_against, plain_identity
 from eventctx.errors import ContextOverflow
 from eventctx.log.record import Record
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.encoding import digest_of
+from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
 from eventctx.session.transcript import TranscriptMark
 

@@ -27,8 +27,7 @@ from eventctx.comparison.stored import recordings_of
 from eventctx.errors import InvalidSetting
 from eventctx.importers.many import import_paths
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.custom import imported
-from eventctx.policies.named import ALIASES, POLICIES
+from eventctx.policies.named import ALIASES, POLICIES, imported
 from eventctx.stores.memory import MemoryStore
 
 LOSSES = 3

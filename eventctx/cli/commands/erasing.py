@@ -18,8 +18,8 @@ from eventctx.log.naming import message_name, position_name
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.session.evidence.deleting import ExpiredSession
-    from eventctx.session.evidence.erasing import ErasureResult
+    from eventctx.session.erasure.destruction import ExpiredSession
+    from eventctx.session.erasure.erasing import ErasureResult
 
 _SECONDS: Final = {"h": 3_600, "d": 86_400, "w": 604_800}
 

@@ -16,12 +16,13 @@ from eventctx.cli.output.imported import show_passed_over, show_session, show_to
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
-from eventctx.importers.detect import FORMATS, is_transcript_folder, session_source
+from eventctx.importers.detect import is_transcript_folder, session_source
+from eventctx.importers.formats.table import FORMATS
 from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths
-from eventctx.importers.source.event_folder import folder_size
 from eventctx.importers.source.lines import unreadable
+from eventctx.importers.source.source import folder_size
 from eventctx.log.ids import check_session_id
 from eventctx.log.record import Draft
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header

@@ -26,7 +26,7 @@ from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.session_lists.default import session_or_last
 from eventctx.documents.records import record_document
 from eventctx.documents.times import iso
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE
@@ -113,7 +113,7 @@ async def _log(
                 f"found --from {position_name(start)}"
             )
         time: numbering.Numbering = numbering.initial()
-        unread = Unread()
+        unread = ReadErrors()
         # While records are still being written, sizes are what each record says of itself.
         known = None if follow or as_json else await _figures(engine, info.stream)
         screen = Screen(as_json)
@@ -138,7 +138,7 @@ async def _log(
 
 async def _figures(engine: Engine, session: str) -> Figures:
     """The session's figures, as far as its records can be read; the listing says what cannot."""
-    state, unread = figures.initial(), Unread()
+    state, unread = figures.initial(), ReadErrors()
     with suppress(EventctxError):
         async for record in engine.records(session):
             state = unread.fold(figures.evolve, state, record)

@@ -20,7 +20,7 @@ from eventctx.documents.session_list import (
     summed_sessions,
 )
 from eventctx.documents.sessions import ListedSession
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -75,7 +75,7 @@ async def _sessions(
     store: str | None,
     as_json: bool,
 ) -> None:
-    unread = Unread()
+    unread = ReadErrors()
     async with opening.existing(store) as engine:
         with progress("Reading sessions") as bar:
             every = await summed_sessions(engine, unread, bar.at)

@@ -13,7 +13,7 @@ from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, si
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.documents.stats import LossRow, Stats, records_in, stats_of
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.log.store import StoreDescription
 from eventctx.projections import usage
 
@@ -41,7 +41,7 @@ def stats_command(store: str | None, as_json: bool) -> None:
 
     And which hooks failed or dropped something, if any did.
     """
-    unread = Unread()
+    unread = ReadErrors()
     stats = run(_stats(store, unread))
     if as_json:
         put_document(stats)
@@ -50,7 +50,7 @@ def stats_command(store: str | None, as_json: bool) -> None:
     tell(unread)
 
 
-async def _stats(store: str | None, unread: Unread) -> Stats:
+async def _stats(store: str | None, unread: ReadErrors) -> Stats:
     url = opening.location(store)
     async with opening.existing(store) as engine:
         with progress("Reading the log", await records_in(engine)) as bar:

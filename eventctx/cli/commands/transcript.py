@@ -26,7 +26,7 @@ from eventctx.log.naming import (
     position_name,
     ranges_name,
 )
-from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
+from eventctx.messages.speaker import AUDIENCES, Audience, for_audience
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.sendable.sending import WORDS
 

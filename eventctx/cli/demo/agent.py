@@ -55,7 +55,7 @@ TASKS: Final = (
         "Read how a plan is made and carried out.",
         (
             _reads("log/plan.py", "policies/ladder.py"),
-            _reads("policies/fit.py", "policies/simple.py"),
+            _reads("policies/fit.py", "policies/presets.py"),
             _reads("policies/planner.py", "messages/tokens.py"),
             "A policy makes a plan of runs, each with a reason; a view is made through it.",
         ),

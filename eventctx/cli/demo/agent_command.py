@@ -20,7 +20,7 @@ from eventctx.documents.audit import of_turn
 from eventctx.engine import open_engine
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
-from eventctx.messages.part_queries import call_names
+from eventctx.messages.parts import call_names
 from eventctx.projections.view.entries import SYNTHETIC_TEXTS
 from eventctx.queries.verification.whole_store import StoreVerification
 

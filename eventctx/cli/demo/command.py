@@ -26,7 +26,8 @@ from eventctx.cli.output.program import FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Screen
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
-from eventctx.importers.detect import FORMATS, choose
+from eventctx.importers.detect import choose
+from eventctx.importers.formats.table import FORMATS
 from eventctx.importers.source.items import Item
 from eventctx.importers.source.lines import read_lines
 from eventctx.importers.source.naming import session_name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from eventctx.cli.output.plain import one_line, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, complain
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 
 
-def tell(unread: Unread) -> None:
+def tell(unread: ReadErrors) -> None:
     """Say what was passed over. Raises CommandFailed where it is damage.
 
     An error that is none of the library's own is raised again: it is a bug, to be reported.

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.plain import number, one_line, plural, size
 from eventctx.log.naming import ranges_name
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen

@@ -10,7 +10,7 @@ from eventctx.cli.output.messages import arguments
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, one_line, plural
 from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import position_name, request_name
-from eventctx.messages.notable.calls import deed_of
+from eventctx.messages.call_effects import read_effect
 from eventctx.messages.parts import Part
 from eventctx.projections.figures import Figures
 from eventctx.projections.presence import describe_trigger
@@ -128,11 +128,11 @@ def _asked(span: Span) -> str:
     if span.attributes.get(conv.OPERATION) != conv.EXECUTE_TOOL or not isinstance(given, str):
         return ""
     name = span.name.rpartition(" ")[2]
-    deed = deed_of(Part("call", (), given, name=name))
-    if deed.command is not None:
-        return f"  $ {one_line(deed.command, _COMMAND)}"
-    if deed.files:
-        return f"  {clip(one_line(deed.files[0][0]), _COMMAND, end=True)}"
+    effect = read_effect(Part("call", (), given, name=name))
+    if effect.command is not None:
+        return f"  $ {one_line(effect.command, _COMMAND)}"
+    if effect.files:
+        return f"  {clip(one_line(effect.files[0][0]), _COMMAND, end=True)}"
     return f"  {one_line(arguments(given), _COMMAND)}" if arguments(given) else ""
 
 

@@ -42,13 +42,13 @@ def with_session_names(command: click.Command) -> click.Command:
 
 async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
     from eventctx.cli.output import opening
-    from eventctx.documents.known_sums import KnownSums
+    from eventctx.documents.known_sums import SessionStatsCache
     from eventctx.documents.session_texts import title_of
     from eventctx.text import escape_breaks
 
     found: list[CompletionItem] = []
     async with opening.existing(store, read_only=True) as engine:
-        known = KnownSums(engine.store)
+        known = SessionStatsCache(engine.store)
         async for info in engine.each_session():
             if not info.stream.startswith(incomplete):
                 continue

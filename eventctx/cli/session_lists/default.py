@@ -29,9 +29,9 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     if name is not None:
         return await opening.find_session(engine, name)
     from eventctx.documents.session_list import listed_sessions, ordered, summed_sessions
-    from eventctx.documents.unread import Unread
+    from eventctx.documents.unread import ReadErrors
 
-    every = await summed_sessions(engine, Unread())
+    every = await summed_sessions(engine, ReadErrors())
     fitting = [
         one
         for one in ordered(every, "last")

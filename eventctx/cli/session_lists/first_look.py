@@ -17,11 +17,11 @@ from eventctx.cli.session_lists.table import age, show_sessions
 from eventctx.documents.session_list import Summed, listed_sessions, ordered, summed_sessions
 from eventctx.documents.sessions import ListedSession
 from eventctx.documents.short_names import short_names
-from eventctx.documents.unread import Unread
+from eventctx.documents.unread import ReadErrors
 from eventctx.importers.detect import passed_over
+from eventctx.importers.formats.table import known_folders
 from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
-from eventctx.importers.known_folders import known_folders
 from eventctx.importers.many import import_paths
 
 _READ: Final = 50
@@ -69,7 +69,7 @@ async def _state() -> tuple[list[Summed], list[FoundFile]]:
     if path is not None and not path.exists():
         return [], _found()
     async with opening.existing(None) as engine:
-        sessions = await summed_sessions(engine, Unread())
+        sessions = await summed_sessions(engine, ReadErrors())
         read_to = max((one.sums.last for one in sessions), default=0)
         known = KnownFiles(path)
         fresh = [
@@ -135,7 +135,7 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
 
 
 async def _shown(screen: Screen) -> None:
-    unread = Unread()
+    unread = ReadErrors()
     async with opening.existing(None) as engine:
         every = await summed_sessions(engine, unread)
         newest = ordered(every, "last")

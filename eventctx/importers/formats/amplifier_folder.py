@@ -19,9 +19,8 @@ from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats import amplifier_rows
-from eventctx.importers.formats.amplifier_answers import wire_answer
 from eventctx.importers.formats.amplifier_requests import messages_of
-from eventctx.importers.formats.amplifier_rows import AmplifierRow
+from eventctx.importers.formats.amplifier_rows import AmplifierRow, wire_answer
 from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source.document import first_record
 from eventctx.importers.source.lines import read_lines

@@ -16,16 +16,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.formats.amplifier_answers import (
+from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
+from eventctx.importers.formats.amplifier_rows import (
+    AmplifierRow,
     HeldResult,
     as_block,
     as_result,
     both_ends,
     ending_of,
+    is_known,
+    name_of,
     wire_answer,
 )
-from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
-from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
 from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
+from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.formats.provider_answers import (
     answer_body,
     answers,
@@ -47,10 +48,12 @@ from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import joins
 
-NAME: Final = "messages"
-
 _LISTS: Final = ("messages", "input")
 _PROMPTS: Final = ("system", "instructions")
+_CONTENT: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
+"""A message with a role has one of these; without any, it is a line of another program."""
+
+_LOOKED_AT: Final = 50
 _TIMES: Final = ("timestamp", "created_at", "time", "ts")
 
 
@@ -119,6 +122,28 @@ def _is_jsonl(data: bytes) -> bool:
 def is_message(value: object) -> bool:
     """Whether a value is a message or an item in a known dialect."""
     return facts_or_none(value) is not None
+
+
+def is_plain(value: object) -> bool:
+    """Whether a value is a message of a known dialect, by its role or type and by its content."""
+    if not isinstance(value, dict) or not is_message(value) or foreign(value):
+        return False
+    return "role" not in value or any(key in value for key in _CONTENT)
+
+
+def holds_plain(rows: list[Any]) -> bool:
+    """Whether one of the first rows is a message."""
+    return any(map(is_plain, rows[:_LOOKED_AT]))
+
+
+def is_document(value: object) -> bool:
+    """Whether a value is a list of messages, or an object with one."""
+    if isinstance(value, dict):
+        messages, rows = value.get("messages"), value.get("input")
+        if isinstance(messages, list):
+            return not messages or holds_plain(messages)
+        return isinstance(rows, list) and any(map(is_plain, rows))
+    return isinstance(value, list) and holds_plain(value)
 
 
 def _is_of_responses(facts: Facts | None) -> bool:

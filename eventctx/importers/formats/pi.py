@@ -45,13 +45,24 @@ from eventctx.importers.source.values import decode, encode
 from eventctx.log.usage import PI, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
 
-NAME: Final = "pi"
-
 _KNOWN: Final = frozenset(
     ("session", "model_change", "thinking_level_change", "custom", "label", "session_info")
 )
 TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_message"}
 """Every known ``type`` of an entry."""
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is an entry of a session."""
+    kind = value.get("type")
+    if kind == "session":
+        return "cwd" in value
+    if kind in ("custom", "label", "session_info"):
+        return "parentId" in value
+    if kind == "message":
+        # Other programs write this type, too, with the role in the line itself.
+        return "timestamp" in value and isinstance(value.get("message"), dict)
+    return text_or_none(kind) in TYPES and "timestamp" in value
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:

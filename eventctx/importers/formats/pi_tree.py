@@ -3,7 +3,7 @@
 A person can go back to an earlier entry and continue from there; then the parent of the next entry
 is not the previous entry of the file. From version 2 on each entry names itself and its parent. The
 tree keeps all messages, because a person may return to a branch that was left. They lie encoded on
-a shelf, since they are the whole file.
+a spill file, since they are the whole file.
 
 The log of the session has one order of messages. ``_present`` names the entries whose messages are
 in it now, ``_in_force`` the compaction that it applies. When a path needs another compaction, the
@@ -16,14 +16,14 @@ from typing import Any
 
 import msgspec
 
-from eventctx.importers.source.shelf import Shelf
+from eventctx.importers.source.spill_file import SpillFile
 from eventctx.importers.source.values import decode, encode
 
 
 class TreeEntry(msgspec.Struct):
     """One entry. ``place`` is the place of its message among all messages, if it has one.
 
-    ``message`` is where on the tree's shelf the message lies; ``by_harness`` as in ``MessageItem``.
+    ``message`` is where the message is in the spill file; ``by_harness`` as in ``MessageItem``.
 
     ``first_kept`` is set on compactions only: the first entry that the compaction keeps.
     """
@@ -46,11 +46,11 @@ class Tree:
         self._present: set[str] = set()
         self._in_force: str | None = None
         self._spelled_out = False
-        self._shelf = Shelf()
+        self._spill = SpillFile()
 
     def close(self) -> None:
         """Give the space of the messages back. The tree must not be used any more."""
-        self._shelf.close()
+        self._spill.close()
 
     def known(self, entry_id: object) -> bool:
         """Whether there is an entry of this id."""
@@ -63,7 +63,7 @@ class Tree:
     ) -> None:
         """Take the next entry, with its message if it has one."""
         if message is not None:
-            entry.message = self._shelf.put(encode(message))
+            entry.message = self._spill.put(encode(message))
             if not entry.compacts:
                 self._present.add(entry.id)
         if entry.compacts:
@@ -117,7 +117,7 @@ class Tree:
 
     def _message(self, entry: TreeEntry) -> Any:
         assert entry.message is not None  # noqa: S101 - an entry with a place has a message
-        return decode(self._shelf.get(entry.message))
+        return decode(self._spill.get(entry.message))
 
     def _path(self, entry_id: str | None) -> list[TreeEntry]:
         """The entries from the root to this one; a cycle of parents is cut."""

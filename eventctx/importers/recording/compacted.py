@@ -7,8 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from eventctx.importers.recording.contents import Stored
-from eventctx.importers.recording.places import Places
+from eventctx.importers.recording.contents import Stored, TranscriptSlots
 from eventctx.importers.recording.track import Content
 from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
@@ -27,7 +26,7 @@ from eventctx.log.plan import (
 )
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -108,7 +107,7 @@ def compacted(
     item: CompactionItem,
     stored: Sequence[Stored],
     source_format: str,
-    places: Places,
+    places: TranscriptSlots,
     earlier: Sequence[int],
 ) -> Compacted:
     """A compaction whose messages, as far as they can be stored, are ``stored``.
@@ -136,7 +135,7 @@ def taken_back(
     view: ViewState,
     item: Undone,
     source_format: str,
-    places: Places,
+    places: TranscriptSlots,
     undone: Collection[int] = (),
     again: PutIn = PutIn(),  # noqa: B008 - it is frozen
 ) -> Compacted | None:
@@ -160,7 +159,7 @@ def cleared(
     item: ResultsCleared,
     stored: Sequence[Stored],
     source_format: str,
-    places: Places,
+    places: TranscriptSlots,
 ) -> Compacted:
     """A step that sends shorter messages, ``stored``, in the places of others."""
     numbers = [places.number(place) for place in item.places]
@@ -213,7 +212,7 @@ def _named(source_format: str, trigger: str | None) -> str:
 
 
 def _put_in(
-    item: CompactionItem, places: Places, gone: list[tuple[int, int]], stored: int
+    item: CompactionItem, places: TranscriptSlots, gone: list[tuple[int, int]], stored: int
 ) -> list[Insertion]:
     """The insertions of the messages that could be stored, which are ``stored`` of them."""
     parts = item.parts
@@ -262,7 +261,7 @@ def _standing(view: ViewState, positions: set[int], left: set[int]) -> list[Inse
 
 
 def _stays(
-    item: CompactionItem, places: Places, replaced: set[str]
+    item: CompactionItem, places: TranscriptSlots, replaced: set[str]
 ) -> Callable[[MessageRef], str | None]:
     """Make a function that gives the reason why a message stays, None where it goes.
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from eventctx.importers.recording.track import Content
-from eventctx.importers.source.shelf import Shelf
+from eventctx.importers.source.spill_file import SpillFile
 from eventctx.log.events import Located
 from eventctx.log.plan import Insertion
 from eventctx.messages.facts import encode_facts
@@ -39,7 +39,7 @@ class UndoneCompactions:
     """The compactions in force, by their number in the file, set aside on disk."""
 
     def __init__(self) -> None:
-        self._shelf = Shelf()
+        self._spill = SpillFile()
         self._places: dict[int, int] = {}
         self._positions: dict[int, int] = {}
 
@@ -53,7 +53,7 @@ class UndoneCompactions:
     ) -> None:
         """Keep a compaction: what was in view ``before`` it, and is not among ``after``."""
         left = [_located(ref) for ref in before if ref.number not in after]
-        self._places[number] = self._shelf.put(_encode(_Step(left, put_in)))
+        self._places[number] = self._spill.put(_encode(_Step(left, put_in)))
         self._positions[number] = position
 
     def undo(self, numbers: Collection[int]) -> tuple[list[Located], set[int], PutIn]:
@@ -80,11 +80,11 @@ class UndoneCompactions:
             self._positions[max(self._places)] = position
 
     def _read(self, number: int) -> _Step:
-        return _decode(self._shelf.get(self._places[number]))
+        return _decode(self._spill.get(self._places[number]))
 
     def close(self) -> None:
         """Give up what was set aside."""
-        self._shelf.close()
+        self._spill.close()
 
 
 def put_in(insertions: Sequence[Insertion], contents: Sequence[Content]) -> PutIn:

@@ -7,8 +7,8 @@ from typing import Any
 from eventctx.errors import InvalidMessage
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import observes
 from eventctx.messages.speaker import interrupts
+from eventctx.messages.tool_results import observes
 
 __all__ = ["by_person", "interrupts", "may_be_observation"]
 

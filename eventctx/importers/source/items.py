@@ -118,7 +118,7 @@ class ModelCall(msgspec.Struct, frozen=True):
 class RecordedContent(msgspec.Struct, frozen=True):
     """A content of requests as they were sent, which the file holds once under the name ``key``.
 
-    ``digest`` is that of ``messages/canonical.py``; the parser has compared it with the file's own.
+    ``digest`` is that of ``messages/encoding.py``; the parser has compared it with the file's own.
     """
 
     line: int

@@ -12,7 +12,7 @@ from eventctx.aio import in_own_thread
 from eventctx.errors import InvalidSetting
 from eventctx.orchestrators.protocol import Ids, Tool, ToolDefinition
 from eventctx.orchestrators.tools.signatures import Signature
-from eventctx.search.recall import RecallTool
+from eventctx.search.tool import RecallTool
 
 NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """A tool's name that both Anthropic and OpenAI accept."""

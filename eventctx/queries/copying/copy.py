@@ -56,7 +56,7 @@ async def copy_sessions(
     Raises SessionDiffers, InvalidSetting (a fork without its parent, one store as both) and
     StreamNotFound, each before anything is written; and the errors of both stores.
     """
-    if source.beside is not None and source.beside == target.store.beside:
+    if source.cache_path is not None and source.cache_path == target.store.cache_path:
         raise InvalidSetting("copy: expected two stores, found one that was named twice")
     named = None if sessions is None else await _named(source, sessions)
     copy = _Copy(source, target, named, progress or _nobody)

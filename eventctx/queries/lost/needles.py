@@ -1,6 +1,6 @@
 """What the model used again of earlier results: names and lines that came from them.
 
-A *needle* is a name (``messages.notable.names``) or a line of at least 31 characters. It counts if
+A *needle* is a name (``messages.extracts``) or a line of at least 31 characters. It counts if
 a message of the model uses it after the result that holds it left the view; if it did not come
 from the model itself, which may know it unaided; if no system message holds it; and if it is rare:
 at most 3 messages hold it, or a tenth of all (``evidence recall``).
@@ -17,11 +17,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from eventctx.messages.notable.names import is_name, names_in, words_in
+from eventctx.messages.extracts import is_name, long_lines, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
-from eventctx.text import pattern
 
-_NUMBERED: Final = pattern(r"^\s*\d+\s*[→|:\t]\s?")
 LEAST_CARRIERS: Final = 3
 RARE: Final = 10
 """A needle is rare if one message in so many, or fewer, holds it."""
@@ -146,30 +144,12 @@ class Needles:
         return HeldNeedles(found, last_used)
 
 
-def needles_in(text: str) -> dict[str, str]:
-    """The names and the long lines of a text, as they are compared, and as they stand there."""
-    found = {name: name for name in names_in(text)}
-    for line in _long_lines(text):
-        shown = " ".join(line.split())
-        letters = sum(map(str.isalnum, shown))
-        if len(shown) >= LEAST_SHARED and " " in shown and 2 * letters >= len(shown):
-            found[normal(shown)] = shown
-    return found
-
-
 def marks_in(text: str) -> array[int]:
     """The marks of all that may be a needle in a text."""
     found = {hash(word) for word in words_in(text) if is_name(word)}
-    for line in _long_lines(text):
+    for line in long_lines(text):
         plain = normal(line)
         # Folding the case of a text may make it longer, never shorter.
         if len(plain) >= LEAST_SHARED and " " in plain:
             found.add(hash(plain))
     return array("q", found)
-
-
-def _long_lines(text: str) -> Iterator[str]:
-    """The lines that may be needles, without the number that a tool writes before them."""
-    for line in text.splitlines():
-        if len(line) >= LEAST_SHARED:
-            yield _NUMBERED.sub("", line) if line.lstrip()[:1].isdigit() else line

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from eventctx.log.store import Address, EventStore
+from eventctx.messages.demands import demands_in
+from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState
@@ -13,7 +15,6 @@ from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.bodies import address_of, sound_messages
 from eventctx.queries.explain.selectors import NOW, RequestSelector
 from eventctx.queries.lost.answers import Lost
-from eventctx.queries.lost.extracts import taken_back_in
 from eventctx.queries.lost.gathering import GatheredItem, Occurrence
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
@@ -107,7 +108,7 @@ class _Reader:
         refs = [state.origins[number].ref for number in places]
         gone: dict[Occurrence, None] = {}
         for number, message in zip(places, await self._messages(refs), strict=True):
-            named = [] if message is None else taken_back_in(message, places[number])
+            named = [] if message is None else _taken_back_in(message, places[number])
             for one in self._index.gathering.by_message.get(number, ()):
                 if one.item.kind == "instruction" and one.text in named:
                     gone[one] = None
@@ -121,3 +122,14 @@ class _Reader:
         self, refs: Sequence[MessageRef | InsertionRef]
     ) -> list[dict[str, Any] | None]:
         return await sound_messages(self._store, self._stream, [address_of(ref) for ref in refs])
+
+
+def _taken_back_in(message: dict[str, Any], places: set[int]) -> list[str]:
+    """The sentences of a person that are no item once the demands at ``places`` hold no longer.
+
+    Places are from 1.
+    """
+    words, demands = words_of_person(message), demands_in(message)
+    named = [one for place, one in enumerate(demands, 1) if place in places]
+    left = set(instructions(words, demands, named))
+    return [one for one in instructions(words, demands) if one not in left]

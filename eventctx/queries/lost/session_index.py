@@ -14,14 +14,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.log.store import Address
+from eventctx.messages.extracts import ExtractKind, extract, needles_in
 from eventctx.messages.facts import Facts
+from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState, Origin
 from eventctx.queries.lost.causes import LeavingCauses
-from eventctx.queries.lost.extracts import extract
 from eventctx.queries.lost.gathering import GatheredItem, Gathering, united
-from eventctx.queries.lost.needles import HeldNeedles, Needles
+from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
 from eventctx.queries.lost.summary_mentions import SummaryMentions
 
+_KINDS: Final[tuple[ExtractKind, ...]] = ("decision", "file", "command", "outcome")
 _WRITERS: Final = ("person", "model", "tool", "other")
 MOST_SHORTENED: Final = 4_096
 MOST_SUMMARIES: Final = 16
@@ -75,15 +77,16 @@ class SessionIndex:
             if message is None:
                 self.erased.append(number)
                 continue
-            found = extract(ref.facts, message)
-            if found.kind == "system":
-                self.needles.system(found.used)
+            facts, text = ref.facts, text_of(message)
+            if facts.kind == "system":
+                self.needles.system(needles_in(text))
                 continue
-            if found.kind == "model":
-                self.needles.used_by_model(number, ref.position, found.used)
+            if facts.kind == "assistant":
+                self.needles.used_by_model(number, ref.position, needles_in(text))
             else:
-                self.needles.held(number, found.held, is_result=bool(ref.facts.answers))
-            self.gathering.read(number, found)
+                self.needles.held(number, marks_in(text), is_result=bool(facts.answers))
+            wanted = (*_KINDS, "instruction") if facts.human else _KINDS
+            self.gathering.read(extract(message, wanted, number=number, kind=facts.kind))
 
     def follow(self, state: ChangesState) -> None:
         """Take in the changes and turns that came, up to ``state``."""

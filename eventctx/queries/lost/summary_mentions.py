@@ -1,4 +1,4 @@
-"""What the summaries of a view mention, each thing looked for once."""
+"""What the summaries of a view mention."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-from eventctx.messages.notable.mentions import Mentions
+from eventctx.messages.mentions import Mentions
 from eventctx.queries.lost.gathering import GatheredItem
 from eventctx.queries.summaries import is_sealed, text_of_summary
 
@@ -19,7 +19,6 @@ class SummaryMentions:
         self.sealed = sum(map(is_sealed, given))
         self._texts = [text_of_summary(one) for one in given]
         self.empty = not any(self._texts)
-        self._known: dict[tuple[str, str], bool] = {}
 
     @cached_property
     def _mentions(self) -> Mentions:
@@ -29,35 +28,12 @@ class SummaryMentions:
         """Whether an item is mentioned; ``alone``: no other file has its name."""
         if self.empty:
             return False
-        if item.kind == "file":
-            return self._looked_up("a file alone" if alone else "file", item.text)
         outcome = item.outcome
         if item.kind == "command" and outcome is not None and outcome.failed:
-            return self._looked_up("failure", outcome.error)
-        return self._looked_up("command" if item.kind == "command" else "sentence", item.text)
+            return self._mentions.holds("failure", outcome.error)
+        kind = "file_alone" if item.kind == "file" and alone else item.kind
+        return self._mentions.holds(kind, item.text)
 
     def needle(self, text: str) -> bool:
         """Whether a name or line is mentioned."""
-        return not self.empty and self._looked_up("line" if " " in text else "name", text)
-
-    def _looked_up(self, kind: str, text: str) -> bool:
-        found = self._known.get((kind, text))
-        if found is None:
-            found = self._known[kind, text] = self._look(kind, text)
-        return found
-
-    def _look(self, kind: str, text: str) -> bool:
-        mentions = self._mentions
-        match kind:
-            case "file" | "a file alone":
-                return mentions.file(text, alone=kind != "file")
-            case "failure":
-                return mentions.failure(text)
-            case "command":
-                return mentions.command(text)
-            case "sentence":
-                return mentions.sentence(text)
-            case "line":
-                return mentions.line(text)
-            case _:
-                return mentions.name(text)
+        return not self.empty and self._mentions.holds("line" if " " in text else "name", text)

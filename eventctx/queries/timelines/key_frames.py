@@ -181,9 +181,9 @@ class KeyFrames:
         Also of those that other stores of this process keep, which have the same file open.
         """
         self._held.pop(stream, None)
-        path = self._store.beside
+        path = self._store.cache_path
         for store, frames in list(_of_stores.items()):
-            if path is not None and store.beside == path:
+            if path is not None and store.cache_path == path:
                 frames.forget_beside(stream)
         if self._cache is not None:
             await self._cache.forget(stream)
@@ -276,7 +276,7 @@ def key_frames(store: EventStore) -> KeyFrames:
     """The key frames of a store's sessions in this process."""
     found = _of_stores.get(store)
     if found is None:
-        path = store.beside
+        path = store.cache_path
         from eventctx.queries.timelines.frame_files import FrameFiles  # with the first question
 
         cache = None if path is None else FrameFiles(path, read_only=store.read_only)

@@ -19,12 +19,12 @@ from eventctx.stores.jetstream.destroying import Destroyer
 from eventctx.stores.jetstream.early_bodies import EarlyBodies
 from eventctx.stores.jetstream.erasing import Eraser
 from eventctx.stores.jetstream.families import Families
-from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.asking import RetryingReads
 from eventctx.stores.jetstream.reads.caches import Caches
 from eventctx.stores.jetstream.reads.following import Subscriptions
 from eventctx.stores.jetstream.reads.reading import SessionReader
 from eventctx.stores.jetstream.reads.registry import Registry
-from eventctx.stores.jetstream.reads.whole import Whole
+from eventctx.stores.jetstream.reads.whole import GlobalScan
 from eventctx.stores.jetstream.requirements import Server, Servers
 from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
 from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES, Meta
@@ -64,7 +64,7 @@ class StoreParts:
     meta: Meta
     checked: tuple[Server, ...]
     reader: SessionReader
-    whole: Whole
+    whole: GlobalScan
     registry: Registry
     caches: Caches
     writer: JetStreamWriter
@@ -105,7 +105,7 @@ async def assemble(link: ServerLink, *, create: bool, read_only: bool) -> StoreP
     servers = Servers(link)
     checked = await servers.check()
     meta = await find_or_make(link, create=create and not read_only)
-    asking = Asking(link.client, link.names, link.patience)
+    asking = RetryingReads(link.client, link.names, link.patience)
     reader = SessionReader(asking)
     registry = Registry(reader)
     caches = Caches(link, reader)
@@ -125,7 +125,7 @@ async def assemble(link: ServerLink, *, create: bool, read_only: bool) -> StoreP
     writer = JetStreamWriter(link, log, early)
     eraser = Eraser(link, log, reader, writer, destroyer)
     families = Families(link, reader, writer, destroyer, registry)
-    whole = Whole(reader, None if read_only else Pusher(link).fill)
+    whole = GlobalScan(reader, None if read_only else Pusher(link).fill)
     parts = StoreParts(
         link=link,
         meta=meta,

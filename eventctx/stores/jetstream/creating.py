@@ -18,7 +18,7 @@ from eventctx.errors import (
     StoreUnsafe,
 )
 from eventctx.stores.jetstream.batch import EXPECTED, outgoing, send
-from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.asking import RetryingReads
 from eventctx.stores.jetstream.requirements import REPLICAS, check_stream
 from eventctx.stores.jetstream.wire.connection import (
     DOUBTS,
@@ -154,7 +154,7 @@ async def _make(link: ServerLink, name: str, settings: Mapping[str, Any]) -> dic
 
 
 async def _meta(link: ServerLink) -> Meta | None:
-    asking = Asking(link.client, link.names, link.patience)
+    asking = RetryingReads(link.client, link.names, link.patience)
     last = await asking.last_of(link.names.meta, link.names.meta_subject)
     if last is None:
         return None

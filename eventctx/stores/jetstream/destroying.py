@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.errors import EventctxError, StoreUnavailable
 from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.asking import RetryingReads
 from eventctx.stores.jetstream.requirements import Servers
 from eventctx.stores.jetstream.wire.connection import (
     DOUBTS,
@@ -72,7 +72,11 @@ class Destroyer:
     """Writes what must go, and sees that it goes; in the store's loop."""
 
     def __init__(
-        self, link: ServerLink, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
+        self,
+        link: ServerLink,
+        asking: RetryingReads,
+        servers: Servers,
+        drop_snapshots: DropSnapshots,
     ) -> None:
         self._link = link
         self._names = link.names

@@ -56,7 +56,7 @@ class JetStreamStore:
         self._parts = parts
         self.read_only = read_only
         self._closed = False
-        self._beside = cache_base("jetstream", parts.meta.store_id)
+        self._cache_path = cache_base("jetstream", parts.meta.store_id)
         _open.add(self)
 
     @classmethod
@@ -85,9 +85,9 @@ class JetStreamStore:
             raise
 
     @property
-    def beside(self) -> Path:
-        """See ``EventStore.beside``: in the user's cache folder, by the store's own id."""
-        return self._beside
+    def cache_path(self) -> Path:
+        """See ``EventStore.cache_path``: in the user's cache folder, by the store's own id."""
+        return self._cache_path
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected

@@ -75,21 +75,21 @@ class Staged(NamedTuple):
     offset: int
 
 
-class Hold:
+class ExclusiveSlot:
     """A place in a session's line for work that must be alone there, as its deletion."""
 
     def __init__(self) -> None:
         self.reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Line:
+class SessionQueue:
     """What waits to be done in one session, in order. ``busy``: its front is under way."""
 
     __slots__ = ("alone", "busy", "session", "waiting")
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self.waiting: deque[QueuedAppend | Hold] = deque()
+        self.waiting: deque[QueuedAppend | ExclusiveSlot] = deque()
         self.busy = False
         self.alone = False
 
@@ -102,9 +102,9 @@ class JetStreamWriter:
         self._log = log
         self._names = link.names
         self._early = early
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, SessionQueue] = {}
         self._tips: OrderedDict[str, Tip] = OrderedDict()
-        self._ready: list[deque[Line]] = [deque() for _ in range(link.names.shards)]
+        self._ready: list[deque[SessionQueue]] = [deque() for _ in range(link.names.shards)]
         self._under_way = [0] * link.names.shards
         self._room = threading.Condition()
         self._bytes = 0
@@ -137,10 +137,10 @@ class JetStreamWriter:
             self._queue(pending.session, pending)
         self._pump()
 
-    def _queue(self, session: str, item: QueuedAppend | Hold) -> None:
+    def _queue(self, session: str, item: QueuedAppend | ExclusiveSlot) -> None:
         line = self._lines.get(session)
         if line is None:
-            line = self._lines[session] = Line(session)
+            line = self._lines[session] = SessionQueue(session)
             self._idle.clear()
         line.waiting.append(item)
         if len(line.waiting) == 1:
@@ -150,7 +150,7 @@ class JetStreamWriter:
         """Begin as many batches as may be under way."""
         for shard, ready in enumerate(self._ready):
             while ready and self._under_way[shard] < BATCHES:
-                lines: list[Line] = []
+                lines: list[SessionQueue] = []
                 batch: list[Staged] = []
                 messages: list[Outgoing] = []
                 room = BATCH_BYTES
@@ -180,13 +180,13 @@ class JetStreamWriter:
                     self._under_way[shard] += 1
                     self._link.keep(self._send(shard, lines, batch, messages))
 
-    def _must_be_alone(self, line: Line) -> bool:
+    def _must_be_alone(self, line: SessionQueue) -> bool:
         front = line.waiting[0]
-        if line.alone or isinstance(front, Hold):
+        if line.alone or isinstance(front, ExclusiveSlot):
             return True
         return line.session not in self._tips and not front.starts
 
-    def _stage(self, line: Line, messages: list[Outgoing], room: int) -> list[Staged]:
+    def _stage(self, line: SessionQueue, messages: list[Outgoing], room: int) -> list[Staged]:
         """Add the messages of a line's first appends, as many as fit and need no look at the log.
 
         Empty if the line must wait for the next batch, or ``alone`` was set.
@@ -196,7 +196,7 @@ class JetStreamWriter:
         staged: list[Staged] = []
         failed: list[Outcome] = []
         for pending in list(line.waiting):
-            if isinstance(pending, Hold):
+            if isinstance(pending, ExclusiveSlot):
                 break
             try:
                 if maybe_made_before(pending, tip):
@@ -228,7 +228,7 @@ class JetStreamWriter:
         return staged
 
     async def _send(
-        self, shard: int, lines: list[Line], batch: list[Staged], messages: list[Outgoing]
+        self, shard: int, lines: list[SessionQueue], batch: list[Staged], messages: list[Outgoing]
     ) -> None:
         try:
             first = await send(self._link, messages)
@@ -275,10 +275,10 @@ class JetStreamWriter:
         if len(self._tips) > _TIPS:
             self._tips.popitem(last=False)
 
-    def _begin_alone(self, shard: int, line: Line) -> None:
+    def _begin_alone(self, shard: int, line: SessionQueue) -> None:
         line.busy = True
         front = line.waiting[0]
-        if isinstance(front, Hold):
+        if isinstance(front, ExclusiveSlot):
             if front.reached.done():  # whoever wanted it gave up
                 line.waiting.popleft()
                 self._next(shard, line)
@@ -288,7 +288,7 @@ class JetStreamWriter:
         self._under_way[shard] += 1
         self._link.keep(self._alone(shard, line, front))
 
-    async def _alone(self, shard: int, line: Line, pending: QueuedAppend) -> None:
+    async def _alone(self, shard: int, line: SessionQueue, pending: QueuedAppend) -> None:
         """Make one append behind an end that the leader tells, until its fate is known."""
         line.alone = False
         try:
@@ -367,7 +367,7 @@ class JetStreamWriter:
         self.know(session, behind(place, first + packed.units[-1].offset))
         return appended(session, records_of(self._names, place, packed.units, first))
 
-    def _next(self, shard: int, line: Line) -> None:
+    def _next(self, shard: int, line: SessionQueue) -> None:
         """Let a line's next turn come, or drop it."""
         line.busy = False
         if line.waiting:
@@ -375,20 +375,20 @@ class JetStreamWriter:
         else:
             self._drop(line)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: SessionQueue) -> None:
         if self._lines.get(line.session) is line:
             del self._lines[line.session]
         if not self._lines:
             self._idle.set()
 
-    def _fail(self, lines: Iterable[Line], error: BaseException) -> None:
+    def _fail(self, lines: Iterable[SessionQueue], error: BaseException) -> None:
         """Fail all appends of these lines that lie before the next hold."""
         known = error if isinstance(error, EventctxError) else self._link.gone()
         for line in lines:
             failed: list[Outcome] = []
             while line.waiting:
                 pending = line.waiting[0]
-                if isinstance(pending, Hold):
+                if isinstance(pending, ExclusiveSlot):
                     break
                 line.waiting.popleft()
                 failed.append((pending.ack, None, known))
@@ -414,7 +414,7 @@ class JetStreamWriter:
     @asynccontextmanager
     async def _hold(self, session: str) -> AsyncIterator[None]:
         self._take()
-        hold = Hold()
+        hold = ExclusiveSlot()
         self._queue(session, hold)
         self._pump()
         line = self._lines[session]

@@ -26,11 +26,11 @@ from eventctx.errors import StoreUnsafe
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
-Wanted = Literal["local", "replicated"]
+CommitLevel = Literal["local", "replicated"]
 
 Survives = Literal["power cut", "loss of a machine"]
 
-SURVIVES: Final[Mapping[Wanted, Survives]] = {
+SURVIVES: Final[Mapping[CommitLevel, Survives]] = {
     "local": "power cut",
     "replicated": "loss of a machine",
 }
@@ -105,7 +105,9 @@ class Durability:
     as many standbys, too, as ``synchronous_standby_names`` asks for, at least one.
     """
 
-    def __init__(self, wanted: Wanted, *, schema: str = "eventctx", patience: float = 60.0) -> None:
+    def __init__(
+        self, wanted: CommitLevel, *, schema: str = "eventctx", patience: float = 60.0
+    ) -> None:
         self.wanted: Final = wanted
         self._schema = schema
         self._patience = patience

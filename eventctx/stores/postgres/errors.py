@@ -209,17 +209,3 @@ def read_only(place: str) -> StoreReadOnly:
         "opened for reading; connect to the primary: list all servers in the URL and add "
         "target_session_attrs=read-write"
     )
-
-
-def closed(place: str) -> StoreUnavailable:
-    """The error for a use of the store after ``close``."""
-    return StoreUnavailable(f"{place}: the store is closed; open it again")
-
-
-def forked(place: str) -> StoreUnavailable:
-    """The error for a use of the store in a forked process."""
-    return StoreUnavailable(
-        f"{place}: expected the process that opened the store, found one that was forked from it; "
-        "a connection cannot be used across a fork. Open stores after the fork, or start the "
-        "process with 'spawn'"
-    )

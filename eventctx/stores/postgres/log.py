@@ -13,7 +13,14 @@ from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNo
 from eventctx.log.record import Draft, Record, place
 from eventctx.log.store import Address, Appended, Erasure, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.append import Types, appended, stored
+from eventctx.stores.postgres.append import (
+    KnownHead,
+    KnownHeads,
+    Types,
+    appended,
+    read_heads,
+    stored,
+)
 from eventctx.stores.postgres.batch import Batch
 from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.encoding import (
@@ -27,7 +34,6 @@ from eventctx.stores.postgres.encoding import (
     text,
 )
 from eventctx.stores.postgres.errors import DISORDER, Refused
-from eventctx.stores.postgres.heads import KnownHead, KnownHeads, read_heads
 from eventctx.stores.postgres.queries import RowRange, ServerQueries, owner_of
 from eventctx.stores.postgres.scrubbing import note_erasure
 from eventctx.stores.rules import chain, conflict, has_forks

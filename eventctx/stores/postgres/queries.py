@@ -14,19 +14,22 @@ from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
-from eventctx.stores.postgres.encoding import INT8, INT8S, TEXT, int8, text
-from eventctx.stores.postgres.errors import Refused, naming_damage
-from eventctx.stores.postgres.fence import holders
-from eventctx.stores.postgres.inspection import inspect
-from eventctx.stores.postgres.rows import (
+from eventctx.stores.postgres.encoding import (
     BODY_WITH_DATA,
     BODY_WITHOUT_DATA,
+    INT8,
+    INT8S,
+    TEXT,
     WITH_DATA,
     WITHOUT_DATA,
     body_from,
     info_from,
+    int8,
     records_from,
+    text,
 )
+from eventctx.stores.postgres.errors import Refused, naming_damage
+from eventctx.stores.postgres.inspection import holders, inspect
 from eventctx.stores.postgres.schema import FENCE
 from eventctx.stores.postgres.scrubbing import unscrubbed
 

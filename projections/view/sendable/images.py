@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.images import image_medium
+from eventctx.messages.media import image_medium
 from eventctx.projections.view.sendable.rows import Block, RowChange, Rows, kind_of, with_content
 
 MOST_IMAGES: Final = 100

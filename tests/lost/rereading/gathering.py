@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
+from eventctx.messages.call_effects import How, core, read_effect
 from eventctx.messages.demands import demands_in
+from eventctx.messages.extracts import decisions, instructions, names_in, words_of_person
 from eventctx.messages.facts import Facts
-from eventctx.messages.notable.calls import deed_of
-from eventctx.messages.notable.names import names_in
-from eventctx.messages.notable.outcomes import CallOutcome, outcome_of, text_of_result
-from eventctx.messages.notable.sentences import decisions, instructions, words_of_person
-from eventctx.messages.notable.shell import How, core
 from eventctx.messages.overlap import normal
-from eventctx.messages.part_queries import words_of
-from eventctx.messages.parts import Part, read_parts
+from eventctx.messages.parts import Part, read_parts, words_of
 from eventctx.messages.recall_text import text_of
+from eventctx.messages.tool_results import CallOutcome, outcome_of, text_of_result
 from eventctx.queries.lost.answers import ItemKind
 from tests.lost.rereading.needles import Needles
 
@@ -104,19 +101,19 @@ class Gathering:
             self._results[call_id] = (number, outcome)
 
     def _call(self, part: Part, number: int) -> None:
-        deed = deed_of(part)
+        effect = read_effect(part)
         result, outcome = None, CallOutcome()
         for call_id in part.ids:
             result, outcome = self._results.pop(call_id, (result, outcome))
         if result is not None:
             name = part.name or "a call"
-            what = core(deed.command) if deed.command is not None else ""
-            what = what or ", ".join([path for path, _ in deed.files])
+            what = core(effect.command) if effect.command is not None else ""
+            what = what or ", ".join([path for path, _ in effect.files])
             self.sources.setdefault(result, []).insert(0, f"{name} {what}".strip())
-        for path, how in dict.fromkeys(deed.files):
+        for path, how in dict.fromkeys(effect.files):
             self._item("file", path, path).occurrences.append(Occurrence(number, result, how))
-        if deed.command is not None:
-            text = core(deed.command)
+        if effect.command is not None:
+            text = core(effect.command)
             if outcome.status == 1 and text.startswith(NO_MATCH):
                 outcome = CallOutcome(1)
             found = self._item("command", text, text, outcome)

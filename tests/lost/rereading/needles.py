@@ -1,6 +1,6 @@
 """What the model used again of earlier results: names and lines that came from them.
 
-A *needle* is a name (``messages.notable.names``) or a line of at least 31 characters. It counts if
+A *needle* is a name (``messages.extracts``) or a line of at least 31 characters. It counts if
 a message of the model uses it after the result that holds it left the view; if it did not come
 from the model itself, which may know it unaided; if no system message holds it; and if it is rare:
 at most 3 messages hold it, or a tenth of all (``evidence recall``).
@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventctx.messages.notable.names import names_in, words_in
+from eventctx.messages.extracts import names_in, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
 
 _NUMBERED: Final = re.compile(r"^\s*\d+\s*[→|:\t]\s?")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from eventctx.log.store import EventStore
-from eventctx.messages.notable.mentions import Mentions
+from eventctx.messages.mentions import Mentions
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.queries.bodies import address_of, sound_messages

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from eventctx.log.naming import message_name, position_name
-from eventctx.messages.notable.mentions import Mentions
+from eventctx.messages.mentions import Mentions
 from eventctx.messages.overlap import normal
 from eventctx.projections import numbering
 from eventctx.projections.presence import Presence

@@ -8,11 +8,11 @@ import pytest
 
 from eventctx.errors import LogCorrupted, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.asking import RetryingReads
 from eventctx.stores.jetstream.reads.inspection import inspect
 from eventctx.stores.jetstream.reads.reading import SessionReader
 from eventctx.stores.jetstream.reads.registry import Registry
-from eventctx.stores.jetstream.reads.whole import Whole
+from eventctx.stores.jetstream.reads.whole import GlobalScan
 from eventctx.stores.jetstream.wire.layout import ErasedBody, WireMessage
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.stores.jetstream.bare import Bare
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 
 async def read_all(
-    whole: Whole, after: int = -1, limit: int | None = None, bodies: bool = True
+    whole: GlobalScan, after: int = -1, limit: int | None = None, bodies: bool = True
 ) -> list[Record]:
     scan = await whole.scan(after=after, limit=limit, bodies=bodies)
     found: list[Record] = []
@@ -33,7 +33,7 @@ async def read_all(
 async def test_all_sessions_are_read_in_the_order_in_which_they_were_stored(
     bare: Bare, reader: SessionReader
 ) -> None:
-    whole = Whole(reader, None)
+    whole = GlobalScan(reader, None)
     assert await read_all(whole) == []
     await bare.append("a", [make_draft("0", "1"), make_draft()])
     await bare.append("b", [make_draft("2")])
@@ -56,7 +56,7 @@ async def test_all_sessions_are_read_in_the_order_in_which_they_were_stored(
 async def test_a_message_that_is_gone_and_was_not_deleted_is_an_error(
     bare: Bare, reader: SessionReader
 ) -> None:
-    whole = Whole(reader, None)
+    whole = GlobalScan(reader, None)
     for number in range(10):
         await bare.append(f"s{number}", [make_draft(str(number))])
     before = await read_all(whole)
@@ -81,7 +81,7 @@ async def test_an_append_that_a_leader_has_in_part_is_waited_for(
     assert len(contents) == 2
 
     reading = asyncio.create_task(
-        reader.records("s", 0, 1) if of_one else read_all(Whole(reader, None))
+        reader.records("s", 0, 1) if of_one else read_all(GlobalScan(reader, None))
     )
     async with asyncio.timeout(10):
         while reader.short_reads < 9:  # the replicas were asked, and the leader
@@ -100,18 +100,18 @@ async def test_an_append_that_a_leader_has_in_part_is_waited_for(
 async def test_an_append_whose_end_never_comes_is_a_doubt_and_no_damage(
     bare: Bare, of_one: bool
 ) -> None:
-    reader = SessionReader(Asking(bare.client, bare.names, 2.0))
+    reader = SessionReader(RetryingReads(bare.client, bare.names, 2.0))
     await bare.append("s", [make_draft("first")])
     await bare.append("s", [make_draft("second")], later=[])
     with pytest.raises(StoreUnavailable, match="missing; its leader"):
-        await (reader.records("s", 0, 1) if of_one else read_all(Whole(reader, None)))
+        await (reader.records("s", 0, 1) if of_one else read_all(GlobalScan(reader, None)))
 
 
 async def test_an_append_larger_than_what_a_replica_or_leader_sends_at_once_is_read(
     bare: Bare, reader: SessionReader
 ) -> None:
     await bare.append("s", [make_draft(*(f"{number} " + "x" * 20_000 for number in range(300)))])
-    (record,) = await read_all(Whole(reader, None))
+    (record,) = await read_all(GlobalScan(reader, None))
     assert len(record.bodies) == 300
     assert reader.short_reads == 0
 

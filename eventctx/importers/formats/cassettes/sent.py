@@ -13,7 +13,7 @@ from typing import Any, Final
 from eventctx.importers.source.items import Item, RecordedContent, RecordedRequest
 from eventctx.importers.source.lines import item_facts_or_none, without
 from eventctx.log.wire import APIS, CacheMark, SentApi
-from eventctx.messages.canonical import digest_of, message_digest
+from eventctx.messages.encoding import digest_of, message_digest
 
 _MESSAGE: Final = frozenset(("role", "content"))
 _RULES: Final = {

@@ -20,7 +20,7 @@ import msgspec
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.talk import CassetteRequest, Talk
+from eventctx.importers.formats.cassettes.conversation import CassetteRequest, Conversation
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
 from eventctx.importers.source.lines import (
@@ -33,7 +33,6 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import BROKEN, decode
 
-NAME: Final = "tape"
 VERSION: Final = 1
 KEPT_HEADERS: Final = (
     "user-agent",
@@ -79,7 +78,9 @@ def others(path: Path) -> list[Parser]:
     reader = _Reader()
     for _ in parse_rows(read_lines(path), decode, reader.main_items, ()):
         pass
-    return [_parser_of([talk.opening, *talk.items]) for talk in reader.beside]
+    return [
+        _parser_of([conversation.opening, *conversation.items]) for conversation in reader.beside
+    ]
 
 
 def _parser_of(items: list[Item]) -> Parser:
@@ -90,9 +91,9 @@ class _Reader:
     """Reads a tape line by line. ``beside`` are the conversations besides the main one."""
 
     def __init__(self) -> None:
-        self.beside: list[Talk] = []
+        self.beside: list[Conversation] = []
         self._about: dict[str, Any] = {}
-        self._main: Talk | None = None
+        self._main: Conversation | None = None
         self._tools: set[tuple[str, ...]] = set()
         self._last: dict[str, Any] = {}
 
@@ -124,7 +125,7 @@ class _Reader:
         ):
             main.take(request, compacted=True)
         elif main is None and not beside:
-            main = self._main = Talk(self._name, request, on_tape=True)
+            main = self._main = Conversation(self._name, request, on_tape=True)
             main.opening = msgspec.structs.replace(
                 main.opening,
                 agent=text_or_none(self._about.get("agent")),
@@ -139,12 +140,16 @@ class _Reader:
         return [main.opening, *items] if main.number == request.exchange.number else items
 
     def _take_beside(self, request: CassetteRequest) -> None:
-        talk = next((one for one in reversed(self.beside) if one.continued_by(request)), None)
-        if talk is None:
-            talk = Talk(f"{self._name}-{len(self.beside) + 2}", request, on_tape=True)
-            talk.opening = msgspec.structs.replace(talk.opening, parent=self._name)
-            self.beside.append(talk)
-        talk.take(request)
+        conversation = next(
+            (one for one in reversed(self.beside) if one.continued_by(request)), None
+        )
+        if conversation is None:
+            conversation = Conversation(
+                f"{self._name}-{len(self.beside) + 2}", request, on_tape=True
+            )
+            conversation.opening = msgspec.structs.replace(conversation.opening, parent=self._name)
+            self.beside.append(conversation)
+        conversation.take(request)
 
     @property
     def _name(self) -> str:

@@ -6,7 +6,7 @@
 - ``api-request``: the first ``keep`` messages of request ``base``, then those with the hashes
   ``tail``; its parameters, and where its ``cache_control`` marks stood.
 
-Shapes and messages are named by their digest (``messages/canonical.py``), which is made again here.
+Shapes and messages are named by their digest (``messages/encoding.py``), which is made again here.
 The format is not described anywhere, so a record that is not as expected is kept as raw lines and
 named; its request then stays a reconstructed one.
 """
@@ -22,7 +22,7 @@ from eventctx.importers.source.items import Item, RecordedContent, RecordedReque
 from eventctx.importers.source.lines import not_understood
 from eventctx.importers.source.values import BROKEN, read_value
 from eventctx.log.wire import CacheMark
-from eventctx.messages.canonical import as_sent, digest_of, sent_digest
+from eventctx.messages.encoding import as_sent, digest_of, sent_digest
 from eventctx.messages.facts_reader import read_facts
 
 KINDS: Final = frozenset(("api-request-shape", "api-request-blob", "api-request"))

@@ -107,7 +107,7 @@ class _TryAgain(Exception):
     """No answer, or one that says that there is no leader just now."""
 
 
-class Asking:
+class RetryingReads:
     """Reads of the streams of one store, for use in the event loop of its client."""
 
     def __init__(self, client: CollectingClient, names: Names, patience: float) -> None:

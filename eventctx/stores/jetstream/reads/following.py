@@ -17,7 +17,7 @@ from nats.aio.subscription import Subscription
 from eventctx.errors import StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.stores.ack import Ack, Bell
-from eventctx.stores.jetstream.reads.whole import Whole
+from eventctx.stores.jetstream.reads.whole import GlobalScan
 from eventctx.stores.jetstream.wire.connection import ServerLink
 from eventctx.stores.jetstream.wire.layout import token
 
@@ -30,7 +30,7 @@ _PAGE = 1000
 class Subscriptions:
     """The subscriptions of one store; they can be used from any event loop."""
 
-    def __init__(self, link: ServerLink, whole: Whole) -> None:
+    def __init__(self, link: ServerLink, whole: GlobalScan) -> None:
         self._link = link
         self._whole = whole
         self._reader = whole.reader

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import LogCorrupted, StreamNotFound
-from eventctx.stores.jetstream.reads.asking import Asking
+from eventctx.stores.jetstream.reads.asking import RetryingReads
 from eventctx.stores.jetstream.reads.units import Erased, Gathered, Incomplete
 from eventctx.stores.jetstream.reads.verifying import SessionEnds, SessionHead
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
@@ -40,7 +40,7 @@ class Beginning(NamedTuple):
 class Owners:
     """The origins of sessions, and their erasures, with a bounded memory of both."""
 
-    def __init__(self, asking: Asking, heads: SessionEnds) -> None:
+    def __init__(self, asking: RetryingReads, heads: SessionEnds) -> None:
         self._asking = asking
         self._heads = heads
         self._names = asking.names

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, StreamInfo
-from eventctx.stores.jetstream.reads.asking import PAGE_MESSAGES, Asking
+from eventctx.stores.jetstream.reads.asking import PAGE_MESSAGES, RetryingReads
 from eventctx.stores.jetstream.reads.owners import Owned, Owners, existing
 from eventctx.stores.jetstream.reads.positions import Positions
 from eventctx.stores.jetstream.reads.scanning import Scan
@@ -52,7 +52,7 @@ class Verified(NamedTuple):
 class SessionReader:
     """Reads of the sessions of one store, for use in the event loop of its client."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: RetryingReads) -> None:
         self.asking = asking
         self.names = asking.names
         self.heads = SessionEnds(asking)

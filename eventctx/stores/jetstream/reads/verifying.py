@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import LogCorrupted, StoreUnavailable
-from eventctx.stores.jetstream.reads.asking import Asking, StreamState, StreamStatus
+from eventctx.stores.jetstream.reads.asking import RetryingReads, StreamState, StreamStatus
 from eventctx.stores.jetstream.reads.units import Incomplete
 from eventctx.stores.jetstream.wire.collecting import StoredMessage
 from eventctx.stores.jetstream.wire.layout import (
@@ -77,7 +77,7 @@ class SessionHead(NamedTuple):
 class SessionEnds:
     """Asks the leaders for the ends of sessions, and checks the leaders."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: RetryingReads) -> None:
         self._asking = asking
         self._names = asking.names
         self._seen: OrderedDict[str, int] = OrderedDict()

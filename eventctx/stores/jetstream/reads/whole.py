@@ -34,7 +34,7 @@ Fill = Callable[[int, int], Awaitable[None]]
 """Pushes a shard on to a sequence."""
 
 
-class Whole:
+class GlobalScan:
     """All sessions of a store; ``fill`` is None where nothing may be written."""
 
     def __init__(self, reader: SessionReader, fill: Fill | None) -> None:
@@ -119,7 +119,7 @@ class All:
 class _Shard:
     """The records of one shard behind ``after``, up to the sequence ``upto``."""
 
-    def __init__(self, whole: Whole, shard: int, after: int, upto: int, data: bool) -> None:
+    def __init__(self, whole: GlobalScan, shard: int, after: int, upto: int, data: bool) -> None:
         self._whole = whole
         self._reader = whole.reader
         self._shard = shard

@@ -1,0 +1,255 @@
+"""The parts of an append queue: its clock and listener, appends under way, drafts to send again."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from time import perf_counter
+from typing import Final, NamedTuple, Protocol
+
+from eventctx.errors import EventctxError
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import Appended, EventStore
+from eventctx.projections.view.request_view import ViewState
+
+
+class Clock(Protocol):
+    """A source of times, in UTC nanoseconds."""
+
+    def __call__(self) -> int:
+        """The time now."""
+        ...
+
+
+class Listener(NamedTuple):
+    """The listeners to appends: ``publish`` gets every stored record, in order.
+
+    ``appended`` gets the seconds that a caller waited for an append, and its number of records.
+    ``lend`` gets the stream and the view behind the records that are published next, where the view
+    is known: whoever needs it need not fold them again.
+    """
+
+    publish: Callable[[Record], None]
+    appended: Callable[[float, int], None] | None = None
+    lend: Callable[[str, ViewState], None] | None = None
+
+
+class PendingAppend:
+    """An append under way. ``records`` is set when it is on disk.
+
+    The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
+    others are sent again behind the records of the other process, by the append ``again``.
+    ``after`` is the view behind all of them, if the caller folded it, ``next_number`` the number of
+    the next message behind them.
+    """
+
+    __slots__ = (
+        "ack",
+        "after",
+        "again",
+        "awaited",
+        "drafts",
+        "exact",
+        "failed",
+        "next_number",
+        "number",
+        "records",
+        "submitted",
+        "then",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        ack: Awaitable[Appended],
+        drafts: tuple[Draft, ...],
+        exact: int,
+        after: ViewState | None,
+        next_number: int,
+    ) -> None:
+        self.number = number
+        self.ack = ack
+        self.drafts = drafts
+        self.exact = exact
+        self.after = after
+        self.next_number = next_number
+        self.records: tuple[Record, ...] | None = None
+        self.failed = False
+        self.again: PendingAppend | None = None
+        self.awaited = True
+        self.then: Callable[[], None] | None = None
+        self.submitted = perf_counter()
+
+    def message(self, draft: Draft) -> tuple[Record, int]:
+        """The record of a message that was stored with this append, and the message's number."""
+        return self.messages((draft,))[0]
+
+    def messages(self, drafts: Sequence[Draft]) -> list[tuple[Record, int]]:
+        """As ``message``, of several that were stored with this append, in their order."""
+        records, number = self.records or (), self.next_number
+        found: list[tuple[Record, int]] = []
+        # Behind a conflict they may stand anywhere among the drafts that are sent again.
+        for place in range(len(records) - 1, -1, -1):
+            number -= numbers_given(self.drafts[place])
+            if records[place].id == drafts[-1 - len(found)].id:
+                found.append((records[place], number))
+                if len(found) == len(drafts):
+                    return found[::-1]
+        raise LookupError("expected drafts of this append, in their order")
+
+
+def numbers_given(draft: Draft) -> int:
+    """How many messages get their numbers by a draft."""
+    if draft.type == "context:message_added":
+        return 1
+    return len(draft.bodies) if draft.type == "context:messages_set" else 0
+
+
+class Unsent(NamedTuple):
+    """A draft that rides, or waits to be sent again, in the order in which it was first taken."""
+
+    number: int
+    draft: Draft
+    origin: PendingAppend | None
+
+
+_ABOUT: Final = frozenset(("session:linked", "session:signed"))
+"""Records about a session that change neither its conversation nor its turns."""
+
+_ASKED: Final = {
+    "context:message_added": "add a message",
+    "context:messages_set": "set its messages",
+    "context:set_ignored": "set its messages",
+    "context:cleared": "clear it",
+    "context:restored": "restore messages",
+    "context:pinned": "pin messages",
+    "context:unpinned": "unpin messages",
+    "context:instruction_withdrawn": "take back an instruction",
+    "context:system_prompt_set": "set its system prompt",
+    "context:pre_compact": "compact it",
+    "context:post_compact": "compact it",
+    "context:request_prepared": "prepare a request",
+    "context:request_sent": "record the request that was sent",
+    "prompt:submit": "begin a turn",
+}
+
+
+def asked_of_mirror(drafts: Sequence[Draft]) -> str | None:
+    """What drafts would do to a mirror, in words; None for those that a mirror takes."""
+    for draft in reversed(drafts):
+        if draft.type not in _ABOUT:
+            return _ASKED.get(draft.type, f"record a {draft.type}")
+    return None
+
+
+MAX_RIDING: Final = 64
+"""Activity events that may ride; the next one takes them all to the store."""
+
+GOES: Final = frozenset(("prompt:complete", "session:end"))
+"""Activity events that take to the store what rides, as nothing is to be expected soon."""
+
+
+class Riding(Protocol):
+    """A queue with drafts that ride."""
+
+    def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
+        """Whether it appends to ``store``, and to ``stream``, where given."""
+        ...
+
+    def send(self) -> None:
+        """Hand them to the store and wait for nothing."""
+        ...
+
+    async def flushed(self) -> None:
+        """Hand them to the store and wait for the disk. Raises what the store raises."""
+        ...
+
+
+_riding: set[Riding] = set()
+"""Held until their drafts are sent, also where everybody else has dropped the session."""
+
+
+def rides(queue: Riding) -> None:
+    """Have a queue send what rides when its engine is dropped, or the interpreter ends."""
+    _riding.add(queue)
+    # Registered anew, so that it runs before the hook of any store that was loaded meanwhile.
+    atexit.unregister(send_all)
+    atexit.register(send_all)
+
+
+def rides_no_more(queue: Riding) -> None:
+    """Forget a queue: its drafts were sent, or nobody will try it again."""
+    _riding.discard(queue)
+
+
+def riding_to(store: EventStore, stream: str | None = None) -> list[Riding]:
+    """The queues with drafts that ride to a store, or to one stream of it.
+
+    Also those of sessions that were closed, and are still used by somebody who held them.
+    """
+    return [queue for queue in list(_riding) if queue.appends_to(store, stream)]
+
+
+async def flush_all(store: EventStore) -> None:
+    """Write what rides to a store whose engine is gone; what cannot be written now is dropped."""
+    for queue in riding_to(store):
+        with suppress(EventctxError):
+            await queue.flushed()
+        rides_no_more(queue)
+
+
+def send_all() -> None:
+    """Let all queues send what rides, as the interpreter ends. Waits for nothing."""
+    for queue in list(_riding):
+        queue.send()
+        rides_no_more(queue)  # also one that cannot send now: there is no later
+
+
+if hasattr(os, "register_at_fork"):
+    # What rides is the parent's.
+    os.register_at_fork(after_in_child=_riding.clear)
+
+
+IDLE_SECONDS: Final = 0.05
+"""How long activity waits at most for a call that takes it along."""
+
+
+class Idle:
+    """Calls ``rang`` in a loop, ``IDLE_SECONDS`` after it was last started."""
+
+    def __init__(self, rang: Callable[[], None]) -> None:
+        self._rang = rang
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._since = 0.0
+
+    def start(self) -> None:
+        """Count from now on."""
+        self._since = perf_counter()
+
+    def set(
+        self, seconds: float = IDLE_SECONDS, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
+        """Have it ring in this thread's loop, unless a running loop will do so already.
+
+        In ``loop``, where given, which may run in another thread.
+        """
+        if self._loop is not None and self._loop.is_running():
+            return
+        with suppress(RuntimeError):  # no loop, or a closed one: the next call does the work
+            if loop is None:
+                self._loop = asyncio.get_running_loop()
+                self._loop.call_later(seconds, self._ring)
+            else:
+                self._loop = loop
+                loop.call_soon_threadsafe(loop.call_later, seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._loop = None
+        early = self._since + IDLE_SECONDS - perf_counter()
+        if early > 0:
+            self.set(early)  # what it was set for went with another call
+        else:
+            self._rang()

@@ -9,7 +9,7 @@ import msgspec
 from eventctx.comparison.figures import judgements_of
 from eventctx.comparison.recording import Recording
 from eventctx.comparison.simulator import Compaction, Played
-from eventctx.projections.evidence import Span
+from eventctx.projections.evidence import ReusedSpan
 from eventctx.projections.presence import describe_reason
 
 _LEFT = ("summarised", "dropped", "merged")
@@ -56,9 +56,9 @@ class _Missed:
         self.rule = rule
         self.requests: set[int] = set()
         self.weight = 0.0
-        self.heaviest: Span | None = None
+        self.heaviest: ReusedSpan | None = None
 
-    def add(self, request: int, span: Span, weight: float) -> None:
+    def add(self, request: int, span: ReusedSpan, weight: float) -> None:
         self.requests.add(request)
         self.weight += weight
         if self.heaviest is None or span.weight * len(span.text) > (

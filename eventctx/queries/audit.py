@@ -8,7 +8,7 @@ from eventctx.log import notebook
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, numbering, usage
-from eventctx.projections.estimate_errors import EstimateErrors
+from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.timelines.key_frames import key_frames, timeline_at
 

@@ -97,6 +97,7 @@ class NotOpened(EventctxError, AttributeError, TypeError):
             )
         super().__init__(text)
         self.used = used
+        self.call = call
 
 
 class NoSuchDemand(InvalidSetting):

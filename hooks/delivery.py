@@ -20,7 +20,7 @@ import msgspec
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from eventctx.safe_text import escape_breaks
+from eventctx.text import clip, escape_breaks
 
 if TYPE_CHECKING:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -300,4 +300,4 @@ def decode_json(body: bytes) -> ExportAnswer:
 def excerpt(text: str) -> str:
     """The beginning of what a receiver says, on one line."""
     line = escape_breaks(" ".join(text.split()))
-    return line if len(line) <= EXCERPT else line[:EXCERPT] + "…"
+    return clip(line, EXCERPT + 1)

@@ -31,7 +31,7 @@ from eventctx.log.events import Event, ImportRaw
 from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
-from eventctx.safe_text import escape_breaks
+from eventctx.text import clip, escape_breaks
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 
@@ -173,7 +173,7 @@ def _contents(record: Record) -> str:
 def _cut(text: str, limit: int, redactor: Redactor | None) -> str:
     if redactor is not None:
         return redactor.cut(text, limit)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return clip(text, limit)
 
 
 def _rfc3339(nanoseconds: int) -> str:

@@ -27,6 +27,7 @@ from eventctx.hooks.secret_names import NAMES
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span, SpanEvent, SpanLink
+from eventctx.text import clip
 
 MAX_PASSES: Final = 4
 MAX_REMEMBERED: Final = 64
@@ -120,7 +121,7 @@ class Redactor:
         """
         if len(text) <= limit + MARGIN:
             text = self.text(text)
-            return text if len(text) <= limit else text[: limit - 1] + "…"
+            return clip(text, limit)
         text = self.text(text[: limit + MARGIN])
         # The last characters may be the beginning of a secret, too short to be recognised.
         kept = min(limit - 1, max(0, len(text) - MARGIN))
@@ -138,8 +139,8 @@ class Redactor:
         plain = map(_PLAIN.__contains__, map(type, fields.values()))
         for name, value in compress(fields.items(), map(not_, plain)):
             if name in EXEMPT:
-                if limit is not None and isinstance(value, str) and len(value) > limit:
-                    done[name] = f"{value[: (limit or 1) - 1]}…"
+                if limit is not None and isinstance(value, str):
+                    done[name] = clip(value, limit)
                 continue
             kind = _kind_of(name) if self.keys else None
             if kind is None and limit is None and type(value) is str:

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
-from eventctx.log.integrity import check, damaged, is_sound, sound_bodies
+from eventctx.log.integrity import check_bodies, damage_found, is_sound, sound_bodies
 from eventctx.log.naming import position_name, request_name
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies, decode_body
@@ -170,7 +170,7 @@ async def request_at(
     wanted = addresses(entries)
     bodies = await store.bodies(stream, wanted)
     if not allow_damage:
-        check(stream, zip(wanted, bodies, strict=True))
+        check_bodies(stream, zip(wanted, bodies, strict=True))
     texts: dict[tuple[int, int], bytes | None] = {
         place: body.data for place, body in zip(wanted, bodies, strict=True)
     }
@@ -179,7 +179,7 @@ async def request_at(
         made_by = event.renderer if known_as(event) == "prepared" else 0
         derived, changes = rows_of_request(entries, texts, made_by)
     except msgspec.DecodeError as error:
-        raise damaged(stream, wanted, bodies) from error
+        raise damage_found(stream, wanted, bodies) from error
     whole = digest == event.digest and all(map(is_sound, bodies))
     sent, sound = None, True
     if event.wire is not None:

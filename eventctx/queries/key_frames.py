@@ -10,7 +10,6 @@ changes the facts of earlier messages, so a session's frames go when one is foun
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence, Sized
@@ -19,17 +18,15 @@ from weakref import WeakKeyDictionary
 
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.store import EventStore, last_position
+from eventctx.projections import figures
 from eventctx.projections.timeline import fold
-from eventctx.projections.timeline.columns import Document
-from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 
 if TYPE_CHECKING:
     from eventctx.log.record import Record
-    from eventctx.log.store import EventStore
     from eventctx.projections.explain.changes import ChangesState
     from eventctx.projections.figures import Figures
-    from eventctx.projections.timeline.fold import TimelineState
+    from eventctx.projections.timeline.columns import Document
     from eventctx.projections.timeline.snapshot import LoadedFrames
 
 
@@ -318,6 +315,10 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
 
     Raises what ``state_at`` raises, and InvalidSetting for a position that no document ends at.
     """
+    import asyncio  # a command that only prints its help loads no loop
+
+    from eventctx.projections.timeline.document import document
+
     state = await state_at(session, None)
     if after is None:
         return await asyncio.to_thread(document, state, session)
@@ -334,7 +335,4 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
 
 async def figures_of(store: EventStore, stream: str) -> Figures:
     """The figures of every request and compaction of a session. Raises StreamNotFound."""
-    # Every command that shows figures imports this; few of its runs fold a timeline.
-    from eventctx.projections import figures
-
     return figures.read((await timeline_at(store, stream)).audit.sizes)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventctx.cli.output import figures, opening
-from eventctx.cli.output.known import session_in_words
+from eventctx.cli.output.figures import session_in_words
+from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
-from eventctx.cli.session_lists.default import session_or_last
 from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import flat, message_numbers
+from eventctx.cli.output.opening import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document

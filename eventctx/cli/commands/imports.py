@@ -10,9 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from eventctx.cli.commands.watch import follow_paths
+from eventctx.cli.commands.watch import follow_paths, show_passed_over, show_session, show_total
 from eventctx.cli.output import opening
-from eventctx.cli.output.imported import show_passed_over, show_session, show_total
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists

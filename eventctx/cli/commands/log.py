@@ -11,10 +11,9 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
-from eventctx.cli.output.numbers import position
-from eventctx.cli.output.passed_over import tell
+from eventctx.cli.output.opening import position, session_or_last
 from eventctx.cli.output.plain import clock, day, number, one_line, plural
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import run, tell
 from eventctx.cli.output.records import (
     WITH_MESSAGE,
     contents_in_text,
@@ -23,7 +22,6 @@ from eventctx.cli.output.records import (
     type_style,
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
-from eventctx.cli.session_lists.default import session_or_last
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE

@@ -8,9 +8,8 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
-from eventctx.cli.output.passed_over import tell
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import run, tell
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.log.store import StoreDescription
 from eventctx.projections import usage

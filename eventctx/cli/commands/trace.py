@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, progress, put_json, styled
 from eventctx.cli.output.trace_tree import show
@@ -20,7 +20,6 @@ from eventctx.log.store import StreamInfo
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
-from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.cli.output.trace_outputs import Output

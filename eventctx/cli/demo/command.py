@@ -13,10 +13,10 @@ import click
 
 from eventctx.cli.commands.audit import compaction_line, show_audit
 from eventctx.cli.commands.imports import is_export
+from eventctx.cli.commands.inspect import html_of
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
-from eventctx.cli.inspect.html_file import html_of
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.messages import snippet

@@ -1,4 +1,7 @@
-"""The store that a command works on, opened without creating one by accident."""
+"""The store, the session and the numbers that a command line names.
+
+A store is opened without creating one by accident.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,25 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
-from eventctx.errors import InvalidSetting, StoreUnavailable
+from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import StreamInfo
 from eventctx.queries.session_names import find_session as find_session
+from eventctx.queries.session_names import short_names
 from eventctx.safe_text import without_password
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.log.store import StreamInfo
     from eventctx.session.context import Context
+from eventctx.cli.output.plain import one_line
+from eventctx.log import naming
+from eventctx.log.naming import RequestName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -144,3 +152,125 @@ async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
         return info.stream
     await engine.fork(info.stream, info.head, fork)
     return fork
+
+
+Which = Literal["used", "compacted"]
+
+_LONGEST: Final = 60
+
+
+async def session_or_last(engine: Engine, name: str | None, which: Which = "used") -> StreamInfo:
+    """The session called ``name``; without a name the last one used, or the last compacted one.
+
+    It is named on stderr then. Raises what ``find_session`` raises, and StreamNotFound where there
+    is none.
+    """
+    if name is not None:
+        return await find_session(engine.store, name)
+    from eventctx.queries.read_errors import ReadErrors
+    from eventctx.queries.session_list import listed_sessions, ordered, summed_sessions
+
+    every = await summed_sessions(engine.store, ReadErrors())
+    fitting = [
+        one
+        for one in ordered(every, "last")
+        if (one.sums.compactions if which == "compacted" else one.sums.belongs_to is None)
+    ]
+    if not fitting:
+        raise _none(which, empty=not every)
+    chosen = fitting[0].info
+    rows = [row async for row in listed_sessions(engine.store, fitting[:1])]
+    short = short_names(one.info.stream for one in every)[chosen.stream]
+    title = f" “{one_line(rows[0].title, _LONGEST)}”" if rows[0].title else ""
+    last = "the last one that was compacted" if which == "compacted" else "the last one used"
+    click.echo(f"session {one_line(short)}{title}, {last}", err=True)
+    return chosen
+
+
+def _none(which: Which, *, empty: bool) -> StreamNotFound:
+    error = StreamNotFound("")
+    if empty:
+        words = "the store holds no sessions yet; `eventctx import FILE` adds some"
+    elif which == "compacted":
+        words = (
+            "no session of this store was compacted; name one of `eventctx sessions`, in which "
+            "`lost` then shows what left its view in other ways"
+        )
+    else:
+        words = "every session of this store belongs to another one; name one: `eventctx sessions`"
+    error.args = (words,)
+    return error
+
+
+T = TypeVar("T")
+
+
+def message_number(text: str) -> int:
+    """A message, ``#12`` or ``12``. For ``type=`` of an argument."""
+    return _read(naming.read_message, text)
+
+
+def message_numbers(text: str) -> tuple[int, ...]:
+    """A message, or a range of them, ``#3–#9`` or ``3-9``. For ``type=`` of an argument."""
+    return _read(naming.read_messages, text)
+
+
+def demand(text: str) -> tuple[int, int]:
+    """A demand, ``#12.1`` or ``12.1``. For ``type=`` of an option."""
+    return _read(naming.read_demand, text)
+
+
+def flat(
+    _: click.Context, __: click.Parameter, given: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    """The numbers of all messages and ranges. For ``callback=`` of an argument."""
+    return tuple(number for one in given for number in one)
+
+
+def position(text: str) -> int:
+    """A record's position, ``@48`` or ``48``. For ``type=`` of an option."""
+    return _read(naming.read_position, text)
+
+
+def request(text: str) -> RequestName:
+    """A request as screens name it, ``3``, ``3.2`` or ``@48``. For ``type=``."""
+    return _read(naming.read_request, text)
+
+
+def one_request(turn: RequestName | None, iteration: int | None, at: int | None) -> RequestName:
+    """The request that ``--turn``, ``--iteration`` and ``--position`` name together.
+
+    Raises click.UsageError where they do not go together.
+    """
+    if iteration is not None and (turn is None or turn.turn is None):
+        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
+    if turn is None:
+        return RequestName(position=at)
+    if iteration is None:
+        return turn
+    if turn.iteration is not None:
+        raise click.UsageError("Expected the iteration once: --turn 3.2, or --iteration 2.")
+    return RequestName(turn.turn, iteration)
+
+
+def _read(reads: Callable[[str], T], text: str) -> T:
+    try:
+        return reads(text)
+    except InvalidSetting as error:
+        raise click.BadParameter(f"{error}.") from error
+
+
+def request_in_words(turn: int | None, iteration: int | None, position: int | None) -> str:
+    """The request that an answer is about; without a position, the view as it stands now."""
+    if position is None:
+        return "the view as it stands now"
+    name, at = naming.request_name(turn, iteration, position), naming.position_name(position)
+    return f"request {name}" if name == at else f"request {name} ({at})"
+
+
+def place_in_words(turn: int | None, iteration: int | None, position: int) -> str:
+    """A record and the request or turn that it belongs to: ``@898 in 1.102``."""
+    at = naming.position_name(position)
+    if turn is None:
+        return at
+    return f"{at} in turn {turn}" if iteration is None else f"{at} in {turn}.{iteration}"

@@ -13,7 +13,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress
-from eventctx.cli.session_lists.table import age, show_sessions
+from eventctx.cli.output.session_table import age, show_sessions
 from eventctx.importers.detect import passed_over
 from eventctx.importers.format_table import known_folders
 from eventctx.importers.found import FileState, search

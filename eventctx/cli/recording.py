@@ -16,8 +16,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.program import complain, spelling
-from eventctx.cli.output.stopping import stopped_by_signals
+from eventctx.cli.output.program import complain, spelling, stopped_by_signals
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.importers.load import import_file
 from eventctx.log.private_files import make_folder

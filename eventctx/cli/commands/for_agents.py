@@ -14,8 +14,7 @@ from eventctx.cli.output.program import complain, run
 from eventctx.errors import EventctxError, InvalidSetting
 
 if TYPE_CHECKING:
-    from eventctx.adapters.command_hooks.hosts import HookHost
-    from eventctx.adapters.command_hooks.payload import HookPayload
+    from eventctx.adapters.command_hooks.hosts import HookHost, HookPayload
 
 
 class _HarmlessCommand(click.Command):
@@ -53,7 +52,7 @@ def hook_command(host: str, store: str | None) -> None:
     """
     import asyncio
 
-    from eventctx.adapters.command_hooks.payload import MOST_BYTES, read_payload
+    from eventctx.adapters.command_hooks.hosts import MOST_BYTES, read_payload
     from eventctx.queries.encoding import encode
 
     try:

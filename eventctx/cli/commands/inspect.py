@@ -21,7 +21,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline.document import document, marks
 from eventctx.queries.key_frames import timeline_at
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

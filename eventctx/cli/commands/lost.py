@@ -17,6 +17,7 @@ from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.projections.presence import Presence
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
+from eventctx.text import clip
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
@@ -238,8 +239,7 @@ def _text(item: ViewItem, root: str, width: int) -> str:
 
 def _path(path: str, root: str, width: int) -> str:
     """A path below ``root``; of a long one the end, which tells more."""
-    shown = one_line(path.removeprefix(f"{root}/") if root else path)
-    return shown if len(shown) <= width else f"…{shown[-(width - 1) :]}"
+    return clip(one_line(path.removeprefix(f"{root}/") if root else path), width, end=True)
 
 
 def _notes(item: ViewItem) -> list[str]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
     from eventctx.log.events import Known
     from eventctx.log.store import EventStore
-    from eventctx.projections.estimate_errors import EstimateErrors, Spread
+    from eventctx.projections.audit import EstimateErrors, Spread
     from eventctx.projections.figures import (
         CompactionFigures,
         Figures,

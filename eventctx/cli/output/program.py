@@ -28,7 +28,7 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.safe_text import escape, without_password
+from eventctx.text import escape, without_password
 
 if TYPE_CHECKING:
     import asyncio

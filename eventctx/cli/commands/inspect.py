@@ -24,7 +24,7 @@ from eventctx.queries.key_frames import timeline_at
 from eventctx.text import without_password
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.web.export.file import Contents
 
 
@@ -81,25 +81,25 @@ async def write_html(
     from eventctx.web.export.file import Contents, turns_of
 
     contents = Contents(reveal, structure, None if turn is None else turns_of(turn))
-    async with opening.existing(store, read_only=True) as engine:
-        info = await opening.find_session(engine.store, session)
-        written = await html_of(engine, info, html, contents)
+    async with opening.reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        written = await html_of(reader, info, html, contents)
     words = [f"wrote {html}: session {info.stream}, {size(written)}.", *contents.left_out()]
     click.echo(styled(" ".join(words)).plain, err=True)
 
 
 async def html_of(
-    engine: Engine, info: StreamInfo, output: Path, contents: Contents | None = None
+    reader: Reader, info: StreamInfo, output: Path, contents: Contents | None = None
 ) -> int:
     """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
     from eventctx.web.export.file import Contents, write_file
 
     with progress(f"Writing {info.stream}", None) as bar:
-        state = await timeline_at(engine.store, info.stream)
+        state = await timeline_at(reader.store, info.stream)
         columns = document(state, info.stream)
         with whole_file(output) as file:
             return await write_file(
-                file, engine.store, columns, marks(state), contents or Contents(), bar.at
+                file, reader.store, columns, marks(state), contents or Contents(), bar.at
             )
 
 
@@ -161,9 +161,9 @@ async def _inspect(
             "is not encrypted; who has the printed address first reads every session of the store"
         )
     url = opening.location(store)
-    async with opening.existing(store, read_only=True) as engine:
+    async with opening.reader(store) as reader:
         name = (
-            None if session is None else (await opening.find_session(engine.store, session)).stream
+            None if session is None else (await opening.find_session(reader.store, session)).stream
         )
         path = opening.path_of(url)
 
@@ -179,7 +179,7 @@ async def _inspect(
 
         with stopped_by_signals() as stop:
             await serve(
-                engine, url=url, path=path, ready=ready, stop=stop,
+                reader, url=url, path=path, ready=ready, stop=stop,
                 session=name, host=host, port=port, reveal=reveal,
             )  # fmt: skip
 

@@ -26,6 +26,7 @@ from eventctx.text import without_password
 if TYPE_CHECKING:
     from eventctx.engine import Engine
     from eventctx.log.store import StreamInfo
+    from eventctx.reader import Reader
     from eventctx.session.context import Context
 from eventctx.cli.output.plain import one_line
 from eventctx.log import naming
@@ -93,8 +94,29 @@ def reading(command: F) -> F:
 
 
 @asynccontextmanager
-async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator[Engine]:
-    """The engine on a store that exists already. Raises StoreUnavailable where there is none."""
+async def existing(own: str | None) -> AsyncIterator[Engine]:
+    """The engine on a store that exists already. Raises StoreUnavailable where there is none.
+
+    Questions use it too: it saves key frames and the search's index with the store, so that the
+    next command reads only what came since.
+    """
+    url = _existing(own)
+    from eventctx.engine import open_engine
+
+    async with open_engine(url, create=False) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def reader(own: str | None) -> AsyncIterator[Reader]:
+    """A reader of a store that exists already, which leaves no trace. Raises StoreUnavailable."""
+    from eventctx.reader import read
+
+    async with read(_existing(own)) as found:
+        yield found
+
+
+def _existing(own: str | None) -> str:
     url = location(own)
     path = path_of(url)
     if path is not None and not path.exists():
@@ -102,10 +124,7 @@ async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator
             f"there is no store at {path}: `eventctx import FILE` makes one, `eventctx demo` shows "
             f"what it is good for, --store or {ENVIRONMENT} names another"
         )
-    from eventctx.engine import open_engine
-
-    async with open_engine(url, create=False, read_only=read_only) as engine:
-        yield engine
+    return url
 
 
 @asynccontextmanager

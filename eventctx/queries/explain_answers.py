@@ -21,7 +21,7 @@ Message = dict[str, Any]
 
 
 class StandIn(msgspec.Struct, frozen=True):
-    """A message of a view that stands for others; ``message`` is None where it was erased."""
+    """A message of a view in the place of others; ``message`` is None where it was erased."""
 
     kind: str
     position: int
@@ -32,10 +32,10 @@ class StandIn(msgspec.Struct, frozen=True):
 class Explanation(Why, frozen=True, kw_only=True):
     """``Why``, with the texts, and the request that it is about.
 
-    ``position``, ``turn`` and ``iteration`` are those of the request; all None for the view as it
-    stands now. ``message`` is the message as it was added, ``shows`` its form in the view, each
-    None where it was erased or is not there. ``stands_in`` are the messages of the view that
-    stand for it. ``changes`` are the rules by which it is sent otherwise than the log has it, so
+    ``position``, ``turn`` and ``iteration`` are those of the request; all None for the present
+    view. ``message`` is the message as it was added, ``shows`` its form in the view, each
+    None where it was erased or is not there. ``stands_in`` are the messages of the view in
+    its place. ``changes`` are the rules by which it is sent otherwise than the log has it, so
     that a provider takes it; ``left_out`` is true where one of them leaves out the whole message.
     """
 

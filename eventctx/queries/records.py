@@ -30,8 +30,8 @@ class Message(NamedTuple):
     """A message of the transcript: its number, the position of its record, and the message.
 
     ``message`` is None where the contents were erased. ``origin`` is what a recorded session says
-    beside the message: a harness wrote it, whatever its text looks like, or it is the observation
-    behind an action in a model's text.
+    of the message: a harness wrote it, whatever its text looks like, or it is the observation
+    after an action in a model's text.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""The sessions of a store in the order that somebody asked for, a title and a project with each."""
+"""The list of a store's sessions: sums that a cache keeps, titles, projects, and an order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SessionStatsCache:
             _log.debug("%s cannot be read: %s", self._path, error)
 
     def get(self, session: str) -> SessionSums | None:
-        """What is known of a session, perhaps up to an earlier record."""
+        """The sums of a session, perhaps up to an earlier record."""
         return self._known.get(session)
 
     def keep(self, sums: Mapping[str, SessionSums]) -> None:

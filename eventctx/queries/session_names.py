@@ -20,7 +20,7 @@ _LOOKED: Final = 10_000
 async def find_session(store: EventStore, name: str) -> StreamInfo:
     """The session called ``name``, or the only one whose name begins with it.
 
-    A ``…`` in it stands for any characters, as screens cut long names.
+    A ``…`` in it matches any characters, as screens cut long names.
     Raises StreamNotFound with similar names, InvalidSetting for an ambiguous beginning.
     """
     if _may_be_a_session(name):

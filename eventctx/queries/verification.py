@@ -50,7 +50,7 @@ class Verification(msgspec.Struct, frozen=True):
     """The outcome of a verification.
 
     ``records`` were read, ``erased`` bodies were erased on purpose, as records in the chain say.
-    ``receipt`` is for the stream as it stands; keep it outside the store. ``deleted`` records went
+    ``receipt`` is for the stream as it is now; keep it outside the store. ``deleted`` records went
     when the session was deleted on purpose. ``signed`` are the signatures that hold.
     """
 
@@ -287,7 +287,7 @@ class SnapshotChecker:
         self._state: Any = request_view.initial()
 
     async def load(self, store: EventStore, info: StreamInfo) -> None:
-        """Read the snapshot of a stream; one of another version is not read by anybody."""
+        """Read the snapshot of a stream; one of another version is never read."""
         snapshot = await store.load_snapshot(info.stream, view_snapshot.NAME)
         if snapshot is None or snapshot.version != view_snapshot.VERSION:
             return

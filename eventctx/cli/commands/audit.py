@@ -189,7 +189,7 @@ def _parts(row: AuditRow) -> list[str]:
 def _notes(
     chosen: Sequence[AuditRow | int], compactions: Sequence[CompactionRow]
 ) -> dict[int, Note]:
-    """Lines for compactions and gaps, by the index of the row that they stand before."""
+    """Lines for compactions and gaps, by the index of the row after them."""
     notes: dict[int, list[str | tuple[str, str]]] = {}
     waiting = list(compactions)
     place = 0

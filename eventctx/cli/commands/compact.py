@@ -305,7 +305,7 @@ def _in_view(before: ViewState, plan: Plan) -> list[tuple[Run, list[Facts]]]:
 
 
 class RunAnswer(msgspec.Struct, frozen=True):
-    """What becomes of a run of messages in view."""
+    """The outcome for a run of messages in view."""
 
     name: str
     first: int

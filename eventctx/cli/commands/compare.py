@@ -128,7 +128,7 @@ class _Asked(NamedTuple):
 
 
 def _commands(asked: _Asked, program: str) -> list[str]:
-    """What makes the what-if true in a fork, and asks there."""
+    """The commands that make the what-if true in a fork, and ask there."""
     loss, fork = asked.loss, asked.fork
     name, settings = name_and_settings(loss.policy)
     given = "".join([f" --set {shlex.quote(one)}" for one in settings])

@@ -149,7 +149,7 @@ def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
 
 
 def _answer(compared: ViewDiff) -> str:
-    """What was asked and the answer: both requests, how many messages left and came, tokens."""
+    """The question and the answer: both requests, how many messages left and came, tokens."""
     before, after = compared.before, compared.after
     asked = f"From {_where(before)} to {_where(after)}"
     counts = {kind: len(compared.of(kind)) for kind in _TITLES}  # type: ignore[arg-type]

@@ -114,7 +114,7 @@ async def _import(
     store: str | None,
     as_json: bool,
 ) -> None:
-    # The files are searched first: without any, no empty store may be left behind.
+    # The files are searched first: without any, no empty store may be left.
     for path in files:
         _check(path)
     screen = Screen()

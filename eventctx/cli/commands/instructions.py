@@ -281,14 +281,14 @@ def _state(one: Instruction) -> tuple[str, str]:
 
 
 def _below(one: Instruction) -> str:
-    """What stands below a demand; nothing where it was in view all along."""
+    """The line below a demand; nothing where it was in view all along."""
     parts: list[str] = []
     if one.stands == "verbatim" and one.where is not None:
         parts.append(f"said again in {one.where}")
     elif one.where is not None:
         parts.append(f"word by word in {one.where}")
     runs = one.runs
-    # Of one that only the view as it stands now does not hold, all requests held it.
+    # Of one that only the present view does not hold, all requests held it.
     if len(runs) > 1 or (runs and runs[0].held != "verbatim"):
         shown = [_run(run) for run in runs[-_MOST_RUNS:]]
         more = "" if len(runs) <= _MOST_RUNS else "… "

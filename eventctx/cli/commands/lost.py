@@ -213,7 +213,7 @@ def _show(screen: Screen, item: ViewItem, root: str) -> None:
     note = "; ".join(_notes(item))
     width = (screen.width if screen.live else PIPE_WIDTH) - len(head)
     beside = width - len(note) - 2
-    # On a narrow screen the notes stand below, so that the words keep their line.
+    # On a narrow screen the notes go below, so that the words keep their line.
     fits = not note or beside >= min(len(_text(item, root, width)), max(_LEAST_TEXT, width // 2))
     text = _text(item, root, beside if fits and note else width)
     colour = (head[:11], _STYLES[item.state])
@@ -266,7 +266,7 @@ def _notes(item: ViewItem) -> list[str]:
 
 
 def _below(item: ViewItem, width: int) -> list[str]:
-    """What stands below an item: the error of a command, what was used of a result."""
+    """The lines below an item: the error of a command, the parts of a result that were used."""
     if item.command is not None and item.command.error:
         return [one_line(item.command.error, width)]
     if item.quoted:

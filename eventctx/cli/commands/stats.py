@@ -28,7 +28,7 @@ _OUTLIVED: Final = {
     "power cut": "the end of the process, and a power cut",
     "loss of a machine": "a power cut, and the loss of a machine",
 }
-"""What an acknowledged append survives, in words."""
+"""The events that an acknowledged append survives, in words."""
 
 _LOST: Final = {"error": "errors", "dropped": "dropped"}
 
@@ -80,7 +80,7 @@ def _without_end(stats: Stats) -> str:
 
 
 def _described(found: StoreDescription) -> list[tuple[str, str]]:
-    """What keeps the records, what an acknowledged append survives, and on which settings."""
+    """Rows about the server that keeps the records, the events they survive, and its settings."""
     facts = ", ".join(f"{name}={value}" for name, value in sorted(found.facts.items()))
     return [
         ("kept by", found.server),

@@ -134,7 +134,7 @@ async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None
                 screen.blank()
             screen.line((info.stream, "bold"))
         place += 1
-        # What a tool call asked for stands with the texts; it is redacted and cut as they are.
+        # A tool call's request is one of the texts: it is redacted and cut as they are.
         texts = selection._replace(contents=cleaner(selection.redactor))
         found = [span async for span in texts.spans(engine, info.stream)]
         if found:
@@ -179,7 +179,7 @@ def _own_records(info: StreamInfo) -> int:
 
 
 def _behind(before: int, at: Callable[[int], None]) -> Callable[[int], None]:
-    """``at`` for a session whose records come behind ``before`` records of other sessions."""
+    """``at`` for a session whose records come after ``before`` records of other sessions."""
     return lambda done: at(before + done)
 
 

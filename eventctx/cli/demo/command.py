@@ -87,7 +87,7 @@ def demo_command(
         raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
     wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
     url = _url(store)
-    # A folder that somebody chose for a store gets no file that nobody asked for.
+    # A folder chosen for a store gets no other file unasked.
     folder = Path(url).parent if opening.named_store(store) is None else None
     run(_demo(Screen(), recording, size, wanted, url, folder))
 
@@ -186,7 +186,7 @@ class _Stage:
 def _chosen(audit: Audit) -> list[AuditRow | int]:
     """The rows to show: the last request of each turn, and those around compactions.
 
-    A number stands for so many rows that are left out.
+    A number counts rows that are left out.
     """
     requests = audit.requests
     wanted = {

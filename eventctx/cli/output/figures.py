@@ -40,7 +40,7 @@ def request_tokens(figures: RequestFigures) -> str:
 
 
 def beside_tokens(figures: RequestFigures) -> str:
-    """What was sent beside the messages; as the messages are estimated, so is the rest."""
+    """The tokens sent with the messages; as the messages are estimated, so is the rest."""
     return tokens(figures.beside, True)
 
 

@@ -64,7 +64,7 @@ def as_option(own: str | None) -> str:
 
 
 def path_of(url: str) -> Path | None:
-    """The file behind a store's URL; None for a store that is no file."""
+    """The file of a store's URL; None for a store that is no file."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return Path(url)
@@ -72,7 +72,7 @@ def path_of(url: str) -> Path | None:
 
 
 def store_options(command: F) -> F:
-    """Give a command ``--store``, which may stand before the command's name or after it."""
+    """Give a command ``--store``, before the command's name or after it."""
     option = click.option(
         "--store",
         metavar="URL",

@@ -1,4 +1,4 @@
-"""A record's effect on a message, and its reason: in words, and as JSON with stable keys."""
+"""Why a message is in a view or not, in words: facts with labels, and their causes."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class LabelledFact(NamedTuple):
 
 
 def facts_of(answer: Explanation, undated: int | None = None) -> Iterator[LabelledFact]:
-    """What took a message out of the view or keeps it there, what stands for it, its history.
+    """The cause that took a message out or keeps it in view, its replacement, its history.
 
     ``undated`` is the time of records of an imported file that has none.
     """

@@ -1,4 +1,4 @@
-"""A request as it was sent: what stood beside its messages, and what the program put into them."""
+"""A request as it was sent: system prompt, tools, texts of the client, and its proof."""
 
 from __future__ import annotations
 

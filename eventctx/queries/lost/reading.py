@@ -32,7 +32,7 @@ async def what_left(
     compaction: int | None = None,
     selector: RequestSelector = NOW,
 ) -> Lost:
-    """What is no longer in the view after a compaction, of a request, or now.
+    """Report what is no longer in the view after a compaction, of a request, or now.
 
     Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
     """
@@ -98,7 +98,7 @@ class _Reader:
         return found
 
     async def taken_back(self, state: ChangesState) -> WithdrawnSentences:
-        """The sentences that held no longer, as somebody had said by then."""
+        """The sentences that a person had taken back by then."""
         places: dict[int, set[int]] = {}
         for number, place in state.view.spoken.withdrawn:
             places.setdefault(number, set()).add(place)

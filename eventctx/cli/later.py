@@ -1,4 +1,4 @@
-"""Commands that are loaded when they run."""
+"""Commands that are loaded when they run, and the names that a shell completes."""
 
 from __future__ import annotations
 

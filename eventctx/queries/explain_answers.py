@@ -1,4 +1,4 @@
-"""Answers about a session's views: the findings of pure projections, with their texts."""
+"""Answers of ``why`` and ``diff``: findings of pure projections with texts, and their JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Answers from a store: one pass over the log, then the bodies of the messages that are shown."""
+"""Answers ``why`` and ``diff`` from a store.
+
+One pass over the log finds the state at each request that is asked about; then the bodies of the
+messages that are shown are read.
+"""
 
 from __future__ import annotations
 

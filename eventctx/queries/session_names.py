@@ -1,4 +1,7 @@
-"""The session that a person or an agent means by a name, or by the beginning of one."""
+"""The session that a person or an agent names: whole, by its beginning, or by pieces with a gap.
+
+The short names of a list are such names, each as short as the other sessions allow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``restore``: bring messages back into the view of a session."""
+"""``restore``, ``fork`` and ``sign``: each appends a record to a session, or begins a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""``hook``: called by an agent's program at its events; it never makes that program fail."""
+"""Commands that an agent's program starts: ``hook`` and ``mcp``.
+
+``hook`` is called at the program's events, and never makes it fail. ``mcp`` serves the agent
+itself, which asks about what it no longer sees.
+"""
 
 from __future__ import annotations
 

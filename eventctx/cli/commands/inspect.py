@@ -1,4 +1,4 @@
-"""``inspect``: a page on this machine that shows what the model saw, at any point."""
+"""``inspect``: a page on this machine that shows what the model saw, or one file for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sessions``: the sessions of a store."""
+"""``sessions`` and ``search``: the sessions of a store, and messages in any of them."""
 
 from __future__ import annotations
 

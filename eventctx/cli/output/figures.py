@@ -1,4 +1,7 @@
-"""Token figures as a screen shows them: an estimate always has its ``~``."""
+"""Token figures as a screen shows them, and how requests are known.
+
+An estimate always has its ``~``.
+"""
 
 from __future__ import annotations
 

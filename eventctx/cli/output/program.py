@@ -1,4 +1,4 @@
-"""The outcome of every command: exit codes, errors as one line, Ctrl-C, and a pipe that closes."""
+"""The outcome of every command: exit codes, errors as one line, signals, a pipe that closes."""
 
 from __future__ import annotations
 

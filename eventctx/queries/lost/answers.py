@@ -26,7 +26,7 @@ STATES: Final = (Presence.GONE, Presence.SUMMARY, Presence.SHORTENED, Presence.W
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The cause that took a message out of the view; ``position`` is its record's (``at``: ``@48``).
+    """The cause that took a message out of the view, at the ``position`` (``at``: ``@48``).
 
     ``compaction`` is the number of the compaction among the applied ones, from 1; None where
     another record did it.

@@ -87,7 +87,7 @@ async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
     from eventctx.text import escape_breaks
 
     found: list[CompletionItem] = []
-    async with opening.reader(store) as reader:
+    async with opening.open_reader(store) as reader:
         known = SessionStatsCache(reader.store)
         async for info in reader.each_session():
             if not info.stream.startswith(incomplete):

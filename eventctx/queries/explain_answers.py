@@ -15,7 +15,7 @@ from eventctx.projections.explain.why import Reason, Why
 from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import WORDS
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 
 Message = dict[str, Any]
 
@@ -219,14 +219,14 @@ def cause_answer(cause: Cause | None, undated: int | None = None) -> CauseAnswer
         return None
     compaction = None
     if (facts := cause.compaction) is not None:
-        compaction = filled(
+        compaction = fill(
             CauseCompactionAnswer,
             facts,
             settings=_settings(facts.settings),
             tokens_before=facts.figures.before,
             tokens_after=facts.figures.after,
         )
-    return filled(
+    return fill(
         CauseAnswer,
         cause,
         at=position_name(cause.position),
@@ -240,7 +240,7 @@ def reason_answer(reason: Reason | None, undated: int | None = None) -> ReasonAn
     if reason is None:
         return None
     settings, by = _settings(reason.settings), cause_answer(reason.cause, undated)
-    return filled(ReasonAnswer, reason, settings=settings, by=by)
+    return fill(ReasonAnswer, reason, settings=settings, by=by)
 
 
 def change_answers(changes: Iterable[RowChange]) -> list[ChangeAnswer]:
@@ -292,7 +292,7 @@ def why_answer(found: Explanation, undated: int | None = None) -> WhyAnswer:
     request = None
     if found.position is not None:
         request = request_name(found.turn, found.iteration, found.position)
-    return filled(
+    return fill(
         WhyAnswer,
         found,
         name=message_name(found.number),
@@ -363,7 +363,7 @@ class DiffAnswer(msgspec.Struct, frozen=True):
 def diff_answer(found: ViewDiff) -> DiffAnswer:
     """The difference as JSON."""
     differences = [
-        filled(
+        fill(
             DifferenceAnswer,
             one,
             name=message_name(one.number),
@@ -372,10 +372,10 @@ def diff_answer(found: ViewDiff) -> DiffAnswer:
         for one in found.differences
     ]
     sides = {"before": _side(found.before), "after": _side(found.after)}
-    return filled(DiffAnswer, found, differences=differences, **sides)
+    return fill(DiffAnswer, found, differences=differences, **sides)
 
 
 def _side(side: Side) -> SideAnswer:
     groups = [GroupAnswer(name, count) for name, count in side.groups.items()]
     estimated = side.figures.estimated
-    return filled(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)
+    return fill(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)

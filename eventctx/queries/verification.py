@@ -20,7 +20,7 @@ from eventctx.messages.facts import READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 
 ProblemKind = Literal[
     "record", "body", "facts", "missing", "head", "receipt", "unreadable", "snapshot", "signature"
@@ -102,7 +102,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
 def session_answer(found: Verification) -> VerificationAnswer:
     """The row of a session."""
     receipt = str(found.receipt) if found.ok else None
-    return filled(VerificationAnswer, found, session=found.stream, receipt=receipt)
+    return fill(VerificationAnswer, found, session=found.stream, receipt=receipt)
 
 
 def store_answer(problems: Sequence[str]) -> VerificationAnswer:

@@ -70,7 +70,7 @@ def audit_command(
 async def _audit(
     session: str | None, turn: int | None, store: str | None
 ) -> tuple[Audit, ImportedFile]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         return await audit_of(engine.store, info.stream, turn)
 

@@ -69,12 +69,12 @@ def restore_command(
 async def _restore(
     session: str, messages: tuple[int, ...], pin: bool, fork: str | None, store: str | None
 ) -> tuple[str, tuple[int, ...]]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         if fork is not None:
             await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
-        name = await opening.written(engine, info, fork)
-        context = await opening.for_a_change(engine, name)
+        name = await opening.choose_written(engine, info, fork)
+        context = await opening.open_unbound_session(engine, name)
         back = await context.restore(*messages)
         if pin:
             await context.pin(*dict.fromkeys(messages))
@@ -129,7 +129,7 @@ def fork_command(session: str, new: str, at: int, store: str | None, as_json: bo
 
 
 async def _fork(session: str, new: str, at: int, store: str | None, as_json: bool) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         receipt = await engine.fork(info.stream, at, new)
         messages = len(await engine.transcript(new))
@@ -185,6 +185,6 @@ def _read(key: Path) -> Signer:
 
 
 async def _sign(session: str, key: Signer, store: str | None) -> Receipt:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         return await engine.sign(info.stream, key)

@@ -118,7 +118,7 @@ def diff_command(
 async def _diff(
     session: str, one: RequestName, other: RequestName, store: str | None
 ) -> tuple[ViewDiff, Figures]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         selectors = [RequestSelector(*name) for name in (one, other)]
         compared = await difference(engine.store, info.stream, *selectors)

@@ -74,7 +74,7 @@ def hook_command(host: str, store: str | None) -> None:
 async def _answer(host: HookHost, payload: HookPayload, store: str | None) -> dict[str, Any] | None:
     from eventctx.adapters.command_hooks.hook import hook_answer
 
-    async with opening.created(store) as engine:
+    async with opening.open_or_create(store) as engine:
         return await hook_answer(engine, host, payload)
 
 
@@ -117,7 +117,7 @@ def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None
             "mcp: expected the package mcp; install it with: pip install 'eventctx[mcp]'"
         ) from error
     server = mcp_server(
-        lambda: opening.reader(store),
+        lambda: opening.open_reader(store),
         project=Path.cwd() if project is None else project,
         most=most,
         reveal=reveal,

@@ -123,7 +123,7 @@ async def _import(
         if isinstance(result, ImportSummary) and not as_json:
             show_session(screen, result, verbose)
 
-    async with opening.created(store) as engine:
+    async with opening.open_or_create(store) as engine:
 
         async def importing(path: Path, name: str | None) -> list[ImportSummary]:
             name = session or name

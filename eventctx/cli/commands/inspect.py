@@ -81,7 +81,7 @@ async def write_html(
     from eventctx.web.export.file import Contents, turns_of
 
     contents = Contents(reveal, structure, None if turn is None else turns_of(turn))
-    async with opening.reader(store) as reader:
+    async with opening.open_reader(store) as reader:
         info = await opening.find_session(reader.store, session)
         written = await html_of(reader, info, html, contents)
     words = [f"wrote {html}: session {info.stream}, {size(written)}.", *contents.left_out()]
@@ -161,7 +161,7 @@ async def _inspect(
             "is not encrypted; who has the printed address first reads every session of the store"
         )
     url = opening.location(store)
-    async with opening.reader(store) as reader:
+    async with opening.open_reader(store) as reader:
         name = (
             None if session is None else (await opening.find_session(reader.store, session)).stream
         )

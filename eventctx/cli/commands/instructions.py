@@ -101,7 +101,7 @@ async def _instructions(
     session: str | None, which: RequestName, store: str | None
 ) -> tuple[Instructions, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         found = await engine.instructions(info.stream, **which._asdict())
         mirror = await engine.mirror_of(info.stream)
@@ -164,12 +164,12 @@ def _take_back(
 async def _withdrawn(
     session: str, which: tuple[int, int], by: int | None, fork: str | None, store: str | None
 ) -> tuple[str, int]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         if fork is not None:
             await _check(engine, info.stream, which, by)  # a fork that fails would stay
-        name = await opening.written(engine, info, fork)
-        context = await opening.for_a_change(engine, name)
+        name = await opening.choose_written(engine, info, fork)
+        context = await opening.open_unbound_session(engine, name)
         receipt = await context.withdraw_instruction(*which, by=by)
         return name, receipt.position
 

@@ -13,7 +13,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.opening import position, session_or_last
 from eventctx.cli.output.plain import clock, day, number, one_line, plural
-from eventctx.cli.output.program import run, tell
+from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.records import (
     WITH_MESSAGE,
     contents_in_text,
@@ -102,7 +102,7 @@ async def _log(
     start = start or 0
     if start < 0 or (stop is not None and stop < start):
         raise InvalidSetting(f"positions: expected 0 <= from <= to, found {start} to {stop}")
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         if start > info.head and not follow:
             raise InvalidSetting(
@@ -130,7 +130,7 @@ async def _log(
                 printer.put(record, numbering.turn_number(time, record.turn_id), known)
                 if bodies:
                     printer.contents(record)
-    tell(errors)
+    report_skipped(errors)
 
 
 async def _figures(engine: Engine, session: str) -> Figures:

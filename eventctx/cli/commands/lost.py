@@ -78,7 +78,7 @@ def lost_command(
 async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
 ) -> tuple[str, Lost, Figures]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session, "compacted")
         found = await engine.lost(info.stream, compaction=compaction, turn=turn)
         return info.stream, found, await figures_of(engine.store, info.stream)

@@ -56,7 +56,7 @@ def replay_command(
 async def _replay(
     session: str | None, stop: int | None, plain: bool, store: str | None, as_json: bool
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(

@@ -9,7 +9,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import minute_or, one_line, plural
-from eventctx.cli.output.program import run, tell
+from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.screen import JsonRows, Screen, progress, put_document
 from eventctx.cli.output.session_table import show_sessions
 from eventctx.log.naming import message_name
@@ -18,9 +18,9 @@ from eventctx.queries.session_list import (
     ListedSession,
     Order,
     Summed,
-    listed_sessions,
-    ordered,
-    summed_sessions,
+    list_sessions,
+    sort_sessions,
+    sum_sessions,
 )
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ async def _sessions(
     as_json: bool,
 ) -> None:
     errors = ReadErrors()
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         with progress("Reading sessions") as bar:
-            every = await summed_sessions(engine.store, errors, bar.at)
-        chosen = ordered(every, order)
+            every = await sum_sessions(engine.store, errors, bar.at)
+        chosen = sort_sessions(every, order)
         if after is not None:
             chosen = await _behind(engine, chosen, after)
-        rows: Any = listed_sessions(engine.store, chosen, project=project, grep=grep, limit=limit)
+        rows: Any = list_sessions(engine.store, chosen, project=project, grep=grep, limit=limit)
         async with aclosing(rows):
             if as_json:
                 document = JsonRows()
@@ -96,7 +96,7 @@ async def _sessions(
             else:
                 shown: list[ListedSession] = [row async for row in rows]
                 show_sessions(Screen(), shown, every)
-    tell(errors)
+    report_skipped(errors)
 
 
 async def _behind(engine: Engine, sessions: list[Summed], after: str) -> list[Summed]:
@@ -136,13 +136,13 @@ def search_command(
 
 
 async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
-    from eventctx.search.found import found_by
+    from eventctx.search.found import find_messages
 
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         name = None
         if session is not None:
             name = (await opening.find_session(engine.store, session)).stream
-        return await found_by(engine.store, engine.recaller(), query, name, limit)
+        return await find_messages(engine.store, engine.recaller(), query, name, limit)
 
 
 def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:

@@ -9,7 +9,7 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
-from eventctx.cli.output.program import run, tell
+from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.log.store import StoreDescription
 from eventctx.projections import usage
@@ -46,12 +46,12 @@ def stats_command(store: str | None, as_json: bool) -> None:
         put_document(stats)
     else:
         _show(Screen(), stats)
-    tell(errors)
+    report_skipped(errors)
 
 
 async def _stats(store: str | None, errors: ReadErrors) -> Stats:
     url = opening.location(store)
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         with progress("Reading the log", await records_in(engine.store)) as bar:
             return await stats_of(
                 engine.store, url, opening.path_of(url), engine.hook_failures, errors, bar.at

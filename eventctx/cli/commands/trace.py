@@ -97,7 +97,7 @@ async def _trace(
     as_json: bool,
     targets: dict[str, Any],
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         infos: Sessions = engine.each_session
         if session is not None:
             infos = partial(_only, await opening.find_session(engine.store, session))

@@ -78,7 +78,7 @@ async def _transcript(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         messages = _shown_to(audience, await transcript_of(engine.store, info, at, turn))
     if as_json:
@@ -172,7 +172,7 @@ async def _view(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         if name == RequestName():
             name = await last_request(engine.store, info.stream)

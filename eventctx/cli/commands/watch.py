@@ -68,7 +68,7 @@ async def _follow(
         else:
             show_passed_over(screen, result)
 
-    async with opening.created(store) as engine:
+    async with opening.open_or_create(store) as engine:
         known = KnownFiles(opening.path_of(opening.location(store)))
         follower = Follower(engine.store, paths, known=known, told=told, format=format_)
         if as_json:

@@ -71,7 +71,7 @@ async def _why(
     session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         answer = await engine.why(info.stream, message, **name._asdict())
         comes_back = answer.standing.restorable

@@ -94,7 +94,7 @@ def reading(command: F) -> F:
 
 
 @asynccontextmanager
-async def existing(own: str | None) -> AsyncIterator[Engine]:
+async def open_existing(own: str | None) -> AsyncIterator[Engine]:
     """The engine on a store that exists already. Raises StoreUnavailable where there is none.
 
     Questions use it too: it saves key frames and the search's index with the store, so that the
@@ -108,7 +108,7 @@ async def existing(own: str | None) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def reader(own: str | None) -> AsyncIterator[Reader]:
+async def open_reader(own: str | None) -> AsyncIterator[Reader]:
     """A reader of a store that exists already, which leaves no trace. Raises StoreUnavailable."""
     from eventctx.reader import read
 
@@ -128,7 +128,7 @@ def _existing(own: str | None) -> str:
 
 
 @asynccontextmanager
-async def created(own: str | None) -> AsyncIterator[Engine]:
+async def open_or_create(own: str | None) -> AsyncIterator[Engine]:
     """The engine on a store that is created if it does not exist; the default folder, too."""
     url = location(own)
     if path_of(url) == default_path():
@@ -153,7 +153,7 @@ def on_fork(command: F) -> F:
     return click.option("--fork", metavar="NAME", help=words)(command)
 
 
-async def for_a_change(engine: Engine, name: str) -> Context:
+async def open_unbound_session(engine: Engine, name: str) -> Context:
     """A session for a command that compacts nothing, so that it needs no policy's function."""
     from eventctx.session.settings import SettingsForgotten
 
@@ -162,7 +162,7 @@ async def for_a_change(engine: Engine, name: str) -> Context:
         return await engine.session(name)
 
 
-async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
+async def choose_written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
     """The session that a command writes to: the one found, or a new fork of it at its head.
 
     Raises ImportedSession for a mirror without a fork, StreamExists, InvalidSessionId.
@@ -187,18 +187,18 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     if name is not None:
         return await find_session(engine.store, name)
     from eventctx.queries.read_errors import ReadErrors
-    from eventctx.queries.session_list import listed_sessions, ordered, summed_sessions
+    from eventctx.queries.session_list import list_sessions, sort_sessions, sum_sessions
 
-    every = await summed_sessions(engine.store, ReadErrors())
+    every = await sum_sessions(engine.store, ReadErrors())
     fitting = [
         one
-        for one in ordered(every, "last")
+        for one in sort_sessions(every, "last")
         if (one.sums.compactions if which == "compacted" else one.sums.belongs_to is None)
     ]
     if not fitting:
         raise _none(which, empty=not every)
     chosen = fitting[0].info
-    rows = [row async for row in listed_sessions(engine.store, fitting[:1])]
+    rows = [row async for row in list_sessions(engine.store, fitting[:1])]
     short = short_names(one.info.stream for one in every)[chosen.stream]
     title = f" “{one_line(rows[0].title, _LONGEST)}”" if rows[0].title else ""
     last = "the last one that was compacted" if which == "compacted" else "the last one used"

@@ -217,7 +217,7 @@ def spelling() -> str:
     return "eventctx"
 
 
-def tell(errors: ReadErrors) -> None:
+def report_skipped(errors: ReadErrors) -> None:
     """Say what was passed over. Raises CommandFailed where it is damage.
 
     An error that is none of the library's own is raised again: it is a bug, to be reported.

@@ -243,7 +243,7 @@ def _key(kind: GatheredKind, plain: str, outcome: CallOutcome | None) -> tuple[s
     return kind, plain, f"failed {outcome.error}" if outcome is not None and failed else ""
 
 
-def united(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
+def unite_files(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
     """Relative and absolute paths that are one file, each with the item for both."""
     paths = {item.text: item for item in items if item.kind == "file"}
     absolute: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
-from eventctx.queries.lost.views import ViewContents, asked
+from eventctx.queries.lost.views import ViewContents, find_states
 from eventctx.queries.requests import address_of, sound_messages
 
 BATCH: Final = 256
@@ -37,7 +37,7 @@ async def what_left(
     Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
     """
     while True:
-        about = await asked(store, stream, compaction=compaction, selector=selector)
+        about = await find_states(store, stream, compaction=compaction, selector=selector)
         index = key_frames(store).beside(stream, about.now, SessionIndex)
         reader = _Reader(store, stream, index)
         await reader.follow(about.now)

@@ -20,7 +20,7 @@ from eventctx.messages.facts import Facts
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import Change, ChangesState, Origin
 from eventctx.queries.lost.answers import LeftBy
-from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, united
+from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, unite_files
 from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
 
 _LEFT_BY: Final[dict[str, LeftBy]] = {
@@ -214,7 +214,7 @@ class SessionIndex:
     def _made_overview(self) -> Overview:
         self.needles.look_through()
         given = self.gathering.items.values()
-        one_file = united(given)
+        one_file = unite_files(given)
         items = list(dict.fromkeys([one_file.get(item, item) for item in given]))
         names = Counter(file_name(item.text) for item in items if item.kind == "file")
         needles = self.needles.by_result(names.keys())

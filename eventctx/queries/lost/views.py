@@ -138,7 +138,7 @@ class Asked(NamedTuple):
     position: int | None
 
 
-async def asked(
+async def find_states(
     store: EventStore,
     stream: str,
     *,

@@ -12,7 +12,7 @@ from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.text import counted, html_table, summary_line
 
@@ -59,7 +59,7 @@ class _Kept:
         return 0 if self.audit is None else len(self.audit.requests)
 
 
-async def audited(store: EventStore, session: str) -> Audit:
+async def audit_session(store: EventStore, session: str) -> Audit:
     """Fold a session into its audit. Raises StreamNotFound."""
     now = await timeline_at(store, session)
     kept = key_frames(store).beside(session, now.changes, _Kept)
@@ -89,7 +89,7 @@ async def audit_of(
 
     Raises StreamNotFound, InvalidSetting for a turn that there is not.
     """
-    found = await audited(store, session)
+    found = await audit_session(store, session)
     file = figures.read((await timeline_at(store, session)).audit.sizes).file
     if turn is None:
         return found, file
@@ -182,11 +182,11 @@ class AuditAnswer(msgspec.Struct, frozen=True):
 
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
     """The audit as JSON; a time is None where an imported file has none."""
-    return filled(
+    return fill(
         AuditAnswer,
         found,
         requests=[
-            filled(
+            fill(
                 RequestAnswer,
                 row,
                 request=row.name,
@@ -198,7 +198,7 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
             for row in found.requests
         ],
         compactions=[
-            filled(
+            fill(
                 CompactionAnswer,
                 row,
                 time=iso_or(row.time, undated),
@@ -207,5 +207,5 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
             )
             for row in found.compactions
         ],
-        turns=[filled(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
+        turns=[fill(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
     )

@@ -157,11 +157,6 @@ class Bare:
         self.ends[session] = (position, digest)
         return sequence
 
-    async def fork(self, parent: str, at: int, digest: bytes, new: str, first: Draft) -> int:
-        """Make a fork; ``digest`` is the parent's at ``at``."""
-        origin = SessionOrigin(first.time, parent, at)
-        return await self.append(new, [first], origin=origin, after=(at, digest))
-
     async def erase(self, session: str, bodies: Sequence[ErasedBody]) -> None:
         """Note erasures; the bodies' messages stay."""
         subject = self.names.of_session("e", session)

@@ -25,7 +25,7 @@ import apsw
 
 from eventctx.errors import StoreFull
 from eventctx.log.private_files import FILE_RIGHTS
-from eventctx.stores.sqlite_errors import translated
+from eventctx.stores.sqlite_errors import translate
 from eventctx.stores.sqlite_schema import LockWait
 
 APPLICATION_ID: Final = 0x45435449  # "ECTI"
@@ -230,7 +230,7 @@ class IndexFile:
             self.keep_in_memory()
             return self._connect()
         except apsw.Error as error:
-            raise translated(error, self.path, self._system_errno) from error
+            raise translate(error, self.path, self._system_errno) from error
 
     def _leave_alone(self) -> None:
         _log.warning(
@@ -304,7 +304,7 @@ class IndexFile:
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(LockWait(self._lock_timeout))
         if self.path == MEMORY:
-            if not (self._read_only and self._copied(connection)):
+            if not (self._read_only and self._copy(connection)):
                 make_tables(connection, self._version)
         elif not has_marker(connection):
             raise _Foreign
@@ -316,7 +316,7 @@ class IndexFile:
             f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=MEMORY"
         ).fetchall()
 
-    def _copied(self, connection: apsw.Connection) -> bool:
+    def _copy(self, connection: apsw.Connection) -> bool:
         """Fill an empty database with the index in the store's folder, if it is of use."""
         with suppress(apsw.Error, OSError):
             if look(self._beside) is not Found.OURS:

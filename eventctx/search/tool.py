@@ -133,7 +133,7 @@ def listing(intro: str, quotes: Sequence[Quote], characters: int) -> str:
     lines = [QUOTED, intro]
     used = len(QUOTED) + len(intro) + 1
     for quote in quotes:
-        block = fenced(quote)
+        block = fence_quote(quote)
         if used + 1 + len(block) > characters:
             break
         lines.append(block)
@@ -145,7 +145,7 @@ def page(quote: Quote, start: int, characters: int) -> str:
     """One message in an answer of at most ``characters``, from character ``start`` of its text."""
     whole = len(quote.text)
     if start and start >= whole:
-        return bounded(
+        return bound_text(
             f"Message {quote.number} has {whole} characters; start must be below that.", characters
         )
     end = min(whole, start + characters - len(QUOTED) - _HEADER_CHARACTERS)
@@ -155,7 +155,7 @@ def page(quote: Quote, start: int, characters: int) -> str:
     return listing(intro, [quote._replace(text=quote.text[start:end])], characters)
 
 
-def fenced(quote: Quote) -> str:
+def fence_quote(quote: Quote) -> str:
     """The text between two lines that do not occur in it."""
     fence = _fence(quote.text)
     role = _UNSAFE.sub("_", quote.role)[:32]
@@ -164,7 +164,7 @@ def fenced(quote: Quote) -> str:
     return f"{opening}\n{quote.text}\n</{fence}>"
 
 
-def bounded(text: str, characters: int) -> str:
+def bound_text(text: str, characters: int) -> str:
     """A text of our own, cut to ``characters`` with an ellipsis if it is longer."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
@@ -236,7 +236,7 @@ class RecallTool:
                 answer = await self._search(request.query)
         except EventctxError as error:
             answer = f"Nothing could be recalled: {error}"
-        return bounded(answer, self.max_characters)
+        return bound_text(answer, self.max_characters)
 
     async def _quote(self, number: int, start: int) -> str:
         found = await self._recall.message(self.session, number)

@@ -178,7 +178,7 @@ class MemoryStore:
             taken = self._streams.get(new)
             if taken is not None:
                 if taken.parent is parent and taken.base == at + 1:
-                    done = _retried(taken, at + 1, (first,))
+                    done = _find_retry(taken, at + 1, (first,))
                     if done is not None:
                         return done
                 raise StreamExists(new)
@@ -266,7 +266,7 @@ class MemoryStore:
             self._check_open()
             taken = self._streams.get(info.stream)
             if taken is not None:
-                done = _retried(taken, info.head, (last,)) if taken.deleted else None
+                done = _find_retry(taken, info.head, (last,)) if taken.deleted else None
                 if done is None:
                     raise StreamExists(info.stream)
                 return done.records[0]
@@ -340,7 +340,7 @@ class MemoryStore:
         head = -1 if found is None else found.head
         first = retried_at(expected, head, len(drafts))
         if found is not None and first is not None and drafts:
-            done = _retried(found, first, drafts)
+            done = _find_retry(found, first, drafts)
             if done is not None:
                 return done
         last = None if found is None else found.at(head).id
@@ -360,7 +360,7 @@ class MemoryStore:
             stream.records.append(record)
             self._log.append((stream, position))
             records.append(record)
-        return _appended(records)
+        return _append_result(records)
 
     def _after(self, after: int) -> Iterator[Record]:
         for place_ in self._log[max(after + 1, 0) :]:
@@ -368,17 +368,17 @@ class MemoryStore:
                 yield place_[0].at(place_[1])
 
 
-def _appended(records: Sequence[Record]) -> Appended:
+def _append_result(records: Sequence[Record]) -> Appended:
     last = records[-1]
     return Appended(tuple(records), Receipt(last.stream, last.position, last.digest))
 
 
-def _retried(stream: _Stream, first: int, drafts: Sequence[Draft]) -> Appended | None:
+def _find_retry(stream: _Stream, first: int, drafts: Sequence[Draft]) -> Appended | None:
     """The records of an earlier try of this append; None if other records lie there."""
     if first + len(drafts) - 1 > stream.head:
         return None
     found = [stream.at(position) for position in range(first, first + len(drafts))]
-    return _appended(found) if same_ids([record.id for record in found], drafts) else None
+    return _append_result(found) if same_ids([record.id for record in found], drafts) else None
 
 
 def _body(stream: _Stream, address: Address) -> Body:

@@ -21,7 +21,7 @@ from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import Durability
 from eventctx.stores.sqlite_shared import SharedFile, acquire, release
 from eventctx.stores.threaded_store import ThreadedStore, count
-from eventctx.stores.threads import closed
+from eventctx.stores.threads import closed_error
 
 
 class SqliteStore(ThreadedStore):
@@ -151,7 +151,7 @@ class SqliteStore(ThreadedStore):
         StoreUnavailable.
         """
         if self._closed:
-            raise closed(self.path)
+            raise closed_error(self.path)
         stop = threading.Event()
         copying = asyncio.ensure_future(
             asyncio.to_thread(back_up, self._file, Path(path), stop.is_set)

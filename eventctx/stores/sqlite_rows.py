@@ -50,7 +50,7 @@ def body_id(global_position: int, index: int) -> int:
     return (global_position << _BODY_BITS) + index
 
 
-def packed(text: str | None) -> str | bytes | None:
+def pack_id(text: str | None) -> str | bytes | None:
     """An id of 16 or 32 lowercase hex digits as bytes, half its size; other texts unchanged."""
     if text is None or len(text) not in _HEX_LENGTHS:
         return text
@@ -76,9 +76,9 @@ def record_row(
         draft.version,
         draft.time,
         draft.iteration,
-        packed(draft.turn_id),
-        packed(draft.span_id),
-        packed(draft.parent_span_id),
+        pack_id(draft.turn_id),
+        pack_id(draft.span_id),
+        pack_id(draft.parent_span_id),
         digest,
         draft.payload,
         len(bodies),

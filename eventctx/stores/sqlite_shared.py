@@ -23,7 +23,7 @@ import apsw
 
 from eventctx.errors import EventctxError, StoreUnavailable
 from eventctx.stores.ack import Bell, settle
-from eventctx.stores.sqlite_errors import read_only, translated
+from eventctx.stores.sqlite_errors import read_only, translate
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import (
     Durability,
@@ -34,7 +34,7 @@ from eventctx.stores.sqlite_schema import (
     open_for_reading,
 )
 from eventctx.stores.sqlite_writer import Writer
-from eventctx.stores.threads import Job, ReadWork, StoreThreads, closed, forked
+from eventctx.stores.threads import Job, ReadWork, StoreThreads, closed_error, forked_error
 
 
 class FileIdentity(NamedTuple):
@@ -89,7 +89,7 @@ class FileReader(ReadWork):
         try:
             outcome = (job.ack, job.function(self._queries, *job.args), None)
         except Exception as error:
-            failure = translated(error, self._path, self._connection.system_errno)
+            failure = translate(error, self._path, self._connection.system_errno)
             settle([(job.ack, None, failure)])
         else:
             settle([outcome])
@@ -236,10 +236,10 @@ class SharedFile:
         Raises StoreUnavailable in a forked process, and when the last user is gone.
         """
         if self.threads.forked:
-            raise forked(self.path)
+            raise forked_error(self.path)
         with _lock:
             if not self.users:
-                raise closed(self.path)
+                raise closed_error(self.path)
             self.users += 1
 
     @contextmanager
@@ -308,7 +308,7 @@ def acquire(
     """
     path = path.absolute()
     check_path(path, create)
-    known = _known(path)
+    known = _find_open(path)
     if read_only:
         return known or _for_reading(path, lock_timeout)
     if known is None:
@@ -316,7 +316,7 @@ def acquire(
             path, durability=durability, create=create, lock_timeout=lock_timeout
         )
         made = SharedFile(opened, place)
-        known = _registered(made)
+        known = _register(made)
         if known is not made:
             made.shut()
     known.strengthen(durability, lock_timeout)
@@ -344,10 +344,10 @@ _open: dict[FileIdentity, SharedFile] = {}
 _inherited: set[FileIdentity] = set()
 
 
-def _known(path: Path) -> SharedFile | None:
+def _find_open(path: Path) -> SharedFile | None:
     identity = FileIdentity.of(path)
     if identity in _inherited:
-        raise forked(path)
+        raise forked_error(path)
     with _lock:
         found = None if identity is None else _open.get(identity)
         if found is not None:
@@ -355,7 +355,7 @@ def _known(path: Path) -> SharedFile | None:
         return found
 
 
-def _registered(made: SharedFile) -> SharedFile:
+def _register(made: SharedFile) -> SharedFile:
     """``made``, or the file that another thread opened meanwhile."""
     identity = made.identity
     # A file without write permission is not shared: rights may change, and the next user may write.

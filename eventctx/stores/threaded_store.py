@@ -27,7 +27,7 @@ from eventctx.log.store import (
 )
 from eventctx.stores.ack import Ack
 from eventctx.stores.rules import sizes
-from eventctx.stores.threads import StoreThreads, closed
+from eventctx.stores.threads import StoreThreads, closed_error
 
 NO_LIMIT: Final = 2**62
 
@@ -240,14 +240,14 @@ class ThreadedStore:
         self, function: Callable[..., Any], *args: Any, size: int = _SMALL_JOB_BYTES
     ) -> Ack[Any]:
         if self._closed:
-            return Ack.failed(closed(self._threads.place))
+            return Ack.failed(closed_error(self._threads.place))
         if self.read_only:
             return Ack.failed(self._threads.read_only())
         return self._threads.write(function, args, size)
 
     def _read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
         if self._closed:
-            return Ack.failed(closed(self._threads.place))
+            return Ack.failed(closed_error(self._threads.place))
         return self._threads.read(function, args)
 
 

@@ -272,7 +272,7 @@ class WireMessage(NamedTuple):
     payload: bytes
 
 
-def stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredRecord:
+def to_stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredRecord:
     """The stored form of a draft."""
     return StoredRecord(
         draft.id,
@@ -289,7 +289,7 @@ def stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredR
     )
 
 
-def restored(
+def to_record(
     record: StoredRecord,
     stream: str,
     position: int,

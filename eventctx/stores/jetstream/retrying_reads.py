@@ -59,7 +59,7 @@ class StoredMessage(NamedTuple):
         return found
 
 
-def as_stored(headers: bytes, data: bytes) -> StoredMessage:
+def parse_stored(headers: bytes, data: bytes) -> StoredMessage:
     """A message of a direct get: the server tells of its place in headers.
 
     Raises ValueError for a message without them.
@@ -126,7 +126,7 @@ class CollectingClient(Client):
         finally:
             del self._collections[key]
         if status.startswith(_COMPLETE):
-            messages = [as_stored(*message) for message in collection.messages]
+            messages = [parse_stored(*message) for message in collection.messages]
             return Collected(messages, _number(status, _PENDING), _number(status, _UP_TO))
         if status.startswith(_NOT_FOUND):
             return Collected([], 0)

@@ -41,7 +41,7 @@ from eventctx.stores.jetstream.layout import (
     name_of,
     part_of,
     places,
-    restored,
+    to_record,
 )
 from eventctx.stores.jetstream.retrying_reads import (
     RetryingReads,
@@ -162,7 +162,7 @@ def records_of(
     base = names.global_position(shard, unit.sequence, 0) - first
     records = unit.unit.records
     return [
-        restored(
+        to_record(
             records[position - first],
             stream,
             position,

@@ -180,7 +180,7 @@ class ServerConnection:
 
         ``sql`` names the schema itself. With ``seconds=None`` the answer may take any time.
         """
-        self._guarded(lambda: self._pq.send_query(sql.encode()), seconds)
+        self._send_guarded(lambda: self._pq.send_query(sql.encode()), seconds)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -235,17 +235,21 @@ class ServerConnection:
         if name is None:
             name = f"eventctx_{len(self._prepared)}".encode()
             text = in_schema(sql, self.schema).encode()
-            self._guarded(lambda: self._pq.send_prepare(name, text, kinds), self.wait_for_answers)
+            self._send_guarded(
+                lambda: self._pq.send_prepare(name, text, kinds), self.wait_for_answers
+            )
             self._prepared[sql] = name
         formats = [pq.Format.BINARY] * len(params)
-        found = self._guarded(
+        found = self._send_guarded(
             lambda: self._pq.send_query_prepared(name, [*params], formats, pq.Format.BINARY),
             self.wait_for_answers,
         )
         assert found is not None  # noqa: S101 - libpq gives a result for every query
         return found
 
-    def _guarded(self, send: Callable[[], None], seconds: float | None) -> pq.abc.PGresult | None:
+    def _send_guarded(
+        self, send: Callable[[], None], seconds: float | None
+    ) -> pq.abc.PGresult | None:
         """Send a query and return the last of its results. Raises ConnectionLost, Refused."""
         try:
             send()

@@ -141,13 +141,13 @@ def naming_damage(
             return read(self, stream, *args, **options)
         except Refused as error:
             if error.code in _DAMAGE:
-                raise _damaged(error, stream) from error
+                raise _damage_error(error, stream) from error
             raise
 
     return named
 
 
-def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
+def translate(error: Exception, place: str, stream: str = "") -> EventctxError:
     """The eventctx error for ``error``, with ``error`` as its cause.
 
     ``stream`` is the one that was used, if it was one alone.
@@ -155,14 +155,14 @@ def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
     if isinstance(error, EventctxError):
         return error
     if isinstance(error, Refused) and error.code in _DAMAGE:
-        found: EventctxError = _damaged(error, stream)
+        found: EventctxError = _damage_error(error, stream)
     else:
-        found = _named(error, place)
+        found = _error_for(error, place)
     found.__cause__ = error
     return found
 
 
-def _named(error: Exception, place: str) -> EventctxError:
+def _error_for(error: Exception, place: str) -> EventctxError:
     if isinstance(error, ConnectionLost):
         return StoreUnavailable(f"{place}: the server cannot be reached: {error}")
     if not isinstance(error, Refused):
@@ -188,7 +188,7 @@ def _named(error: Exception, place: str) -> EventctxError:
     return StoreError(f"{place}: the server refused: {error}")
 
 
-def _damaged(error: Refused, stream: str) -> LogCorrupted:
+def _damage_error(error: Refused, stream: str) -> LogCorrupted:
     return LogCorrupted(stream, -1, f"the server finds its files damaged: {error.message}")
 
 

@@ -17,7 +17,7 @@ from eventctx.stores.postgres.append import (
     KnownHead,
     KnownHeads,
     Types,
-    appended,
+    append_result,
     read_heads,
     stored,
 )
@@ -100,7 +100,7 @@ class ServerLog:
                 return self._retried_fork(stream, at, new, first)
             head = KnownHead(made[0][0], at, origin.digest, b"")
             (record,) = self._insert([(new, head, first)], [head.stream])
-        return appended([record])
+        return append_result([record])
 
     def _retried_fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
         info = self._queries.head(new)
@@ -123,7 +123,7 @@ class ServerLog:
                 if head is None:
                     raise StreamNotFound(name)
             located = [
-                (*self._located(stream, segments, address), address.index, facts)
+                (*self._locate(stream, segments, address), address.index, facts)
                 for stream, addresses in bodies.items()
                 for segments in (self._queries.lineage(stream),)
                 for address, facts in (
@@ -156,7 +156,7 @@ class ServerLog:
         again = [record for one in done if one is not None for record in one.records]
         return [*again, *new]
 
-    def _located(
+    def _locate(
         self, stream: str, segments: Sequence[RowRange], address: Address
     ) -> tuple[int, int]:
         """The owner of the record at an address, and its global position. Raises LogCorrupted."""

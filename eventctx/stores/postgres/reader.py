@@ -22,7 +22,7 @@ from eventctx.stores.postgres.errors import (
     Refused,
     begins_again,
     loses_connection,
-    translated,
+    translate,
 )
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.threads import Job, ReadWork
@@ -68,7 +68,7 @@ class ServerReader(ReadWork):
                 if again and time.monotonic() < end and not self._stopped:
                     time.sleep(_PAUSE)
                     continue
-                settle([(job.ack, None, translated(error, self._place))])
+                settle([(job.ack, None, translate(error, self._place))])
                 return
             settle([(job.ack, found, None)])
             return

@@ -28,7 +28,7 @@ from eventctx.stores.jetstream.layout import (
     encode,
     split_body,
     split_unit,
-    stored,
+    to_stored,
 )
 from eventctx.stores.jetstream.retrying_reads import CollectingClient
 from tests.services.nats_server import Cluster
@@ -144,7 +144,7 @@ class Bare:
             bodies += [piece for one in pieces for piece in one]
             counts = zip(draft.bodies, pieces, strict=True)
             places = [StoredBody(body.digest, len(one)) for body, one in counts]
-            records.append(stored(draft, digest, places))
+            records.append(to_stored(draft, digest, places))
         unit = encode(Unit(first, tuple(records), origin, deleted))
         sequence = 0
         for message in split_unit(unit, self.most):

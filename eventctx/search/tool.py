@@ -19,8 +19,8 @@ from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import QUOTED, TOOL_NAME, text_of
-from eventctx.patterns import pattern
 from eventctx.search.recall import MAX_LIMIT, Recall
+from eventctx.text import clip, pattern
 
 __all__ = ["DESCRIPTION", "FOUND", "TOOL_NAME", "RecallArguments", "parameters", "read_arguments"]
 
@@ -145,7 +145,7 @@ def page(quote: Quote, start: int, characters: int) -> str:
     """One message in an answer of at most ``characters``, from character ``start`` of its text."""
     whole = len(quote.text)
     if start and start >= whole:
-        return bound_text(
+        return clip(
             f"Message {quote.number} has {whole} characters; start must be below that.", characters
         )
     end = min(whole, start + characters - len(QUOTED) - _HEADER_CHARACTERS)
@@ -162,11 +162,6 @@ def fence_quote(quote: Quote) -> str:
     moment = datetime.fromtimestamp(quote.time // 10**9, UTC).isoformat().replace("+00:00", "Z")
     opening = f'<{fence} message="{quote.number}" role="{role}" time="{moment}">'
     return f"{opening}\n{quote.text}\n</{fence}>"
-
-
-def bound_text(text: str, characters: int) -> str:
-    """A text of our own, cut to ``characters`` with an ellipsis if it is longer."""
-    return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def _fence(text: str) -> str:
@@ -236,7 +231,7 @@ class RecallTool:
                 answer = await self._search(request.query)
         except EventctxError as error:
             answer = f"Nothing could be recalled: {error}"
-        return bound_text(answer, self.max_characters)
+        return clip(answer, self.max_characters)
 
     async def _quote(self, number: int, start: int) -> str:
         found = await self._recall.message(self.session, number)

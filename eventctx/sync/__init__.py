@@ -20,7 +20,7 @@ from typing import Any
 from eventctx.sync.loop_thread import LoopThread
 from eventctx.sync.proxy import SyncContext as Context
 from eventctx.sync.proxy import SyncEngine as Engine
-from eventctx.sync.proxy import SyncFollowing as Following
+from eventctx.sync.proxy import SyncHostReporter as HostReporter
 from eventctx.sync.proxy import SyncIteration as Iteration
 from eventctx.sync.proxy import SyncPlanPhase as PlanPhase
 from eventctx.sync.proxy import SyncProviderCall as ProviderCall
@@ -33,7 +33,7 @@ from eventctx.sync.proxy import opened
 __all__ = [
     "Context",
     "Engine",
-    "Following",
+    "HostReporter",
     "Iteration",
     "PlanPhase",
     "ProviderCall",

@@ -119,7 +119,7 @@ class SyncToolCall(Proxy):
     """``eventctx.ToolCall`` without async."""
 
 
-class SyncFollowing(Proxy):
+class SyncHostReporter(Proxy):
     """``Context.following`` without async."""
 
 
@@ -143,7 +143,7 @@ FACES: dict[type, type[Proxy]] = {
     turns.PlanPhase: SyncPlanPhase,
     turns.ProviderCall: SyncProviderCall,
     turns.ToolCall: SyncToolCall,
-    host_turns.Following: SyncFollowing,
+    host_turns.HostReporter: SyncHostReporter,
     recall.Recall: SyncRecall,
     tool.RecallTool: SyncRecallTool,
 }

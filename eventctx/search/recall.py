@@ -10,9 +10,11 @@ and every batch of records moves the mark, so an index that is not disturbed rea
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -393,3 +395,28 @@ def _lost() -> StoreUnavailable:
         f"the search index was lost {_ATTEMPTS} times while it was being filled: is another "
         "program deleting or overwriting it?"
     )
+
+
+# A store's driver is loaded when such a store is opened, so a store of a server is recognised here
+# without loading a driver.
+_OWN: Final = (
+    (
+        ("eventctx.stores.postgres.store", "PostgresStore"),
+        ("eventctx.search.postgres_index", "PostgresTextIndex"),
+    ),
+)
+"""Stores whose server searches, and the index that asks it."""
+
+
+def text_index(store: EventStore, version: int) -> TextIndex:
+    """The index of a store; opens nothing yet. ``version`` is that of the documents."""
+    # A search fills the index, so a store opened for reading has an index of its own.
+    for (home, name), (module, index) in () if store.read_only else _OWN:
+        loaded = sys.modules.get(home)
+        if loaded is not None and isinstance(store, getattr(loaded, name)):
+            made = getattr(import_module(module), index)(store, version=version)
+            return cast(TextIndex, made)
+    # Loaded by the first search: few programs search, and all of them start.
+    from eventctx.search.sqlite_index import SqliteTextIndex
+
+    return SqliteTextIndex(store.cache_path, version=version, read_only=store.read_only)

@@ -121,9 +121,7 @@ class Bare:
         session: str,
         drafts: Sequence[Draft],
         *,
-        origin: SessionOrigin | None = None,
         after: tuple[int, bytes] | None = None,
-        deleted: bool = False,
         later: list[WireMessage] | None = None,
     ) -> int:
         """Append one unit behind ``after`` (the session's end by default); its sequence.
@@ -131,10 +129,11 @@ class Bare:
         Its bodies are put into ``later`` instead, if that is given.
         """
         position, digest = after or self.ends.get(session, (-1, GENESIS))
+        origin = None
         if session not in self.ends:
-            origin = origin or SessionOrigin(drafts[0].time)
+            origin = SessionOrigin(drafts[0].time)
             shard = self.names.shard(session)
-            entry = Registered(session, origin.created, origin.parent, origin.forked_at)
+            entry = Registered(session, origin.created)
             await self.put(self.names.of_shard("n", shard), WireMessage({}, encode(entry)))
         first, records, bodies = position + 1, [], []
         for draft in drafts:
@@ -145,7 +144,7 @@ class Bare:
             counts = zip(draft.bodies, pieces, strict=True)
             places = [StoredBody(body.digest, len(one)) for body, one in counts]
             records.append(to_stored(draft, digest, places))
-        unit = encode(Unit(first, tuple(records), origin, deleted))
+        unit = encode(Unit(first, tuple(records), origin))
         sequence = 0
         for message in split_unit(unit, self.most):
             sequence = await self.put(self.names.of_session("r", session), message)

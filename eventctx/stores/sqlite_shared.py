@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakSet
 
 import apsw
 
@@ -188,6 +189,7 @@ class SharedFile:
             self.bell,
             partial(read_only, path),
         )
+        _made.add(self)
 
     @property
     def writable(self) -> bool:
@@ -341,6 +343,8 @@ def release(file: SharedFile) -> None:
 
 _lock = threading.Lock()
 _open: dict[FileIdentity, SharedFile] = {}
+_made: WeakSet[SharedFile] = WeakSet()
+"""All files of this process, those opened for reading alone included."""
 _inherited: set[FileIdentity] = set()
 
 
@@ -376,9 +380,9 @@ def _identities(path: Path) -> dict[str, FileIdentity | None]:
 def _renew() -> None:
     global _lock
     _lock = threading.Lock()
-    for identity, file in _open.items():
+    for file in list(_made):
         file.after_fork()
-        _inherited.add(identity)
+    _inherited.update(_open)
     _open.clear()
 
 

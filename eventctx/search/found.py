@@ -1,4 +1,4 @@
-"""What a search of a store found, and its JSON."""
+"""The results of a search of a store, and their JSON."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def _literal(name: str) -> str:
 
 @contextmanager
 def _alone_with(store: Path) -> Iterator[None]:
-    """Hold SQLite's exclusive lock on a store, which nobody can get while another has it open.
+    """Hold SQLite's exclusive lock on a store; no process gets it while another has it open.
 
     Every process that has a store open holds a shared lock on its file.
     """

@@ -4,7 +4,7 @@ POSIX drops every lock that a process holds on a file as soon as the process clo
 of it. SQLite keeps its own descriptors from doing that, so nothing in this process may open the
 file of a store but SQLite, and a test reads the locks to see it.
 
-Invariants: a file that can be written is in ``_open`` under its identity while somebody uses it. An
+Invariants: a file that can be written is in ``_open`` under its identity while it has users. An
 object of a process is never used in a process that was forked from it.
 """
 
@@ -82,7 +82,7 @@ class FileReader(ReadWork):
 
     @property
     def pause(self) -> float | None:
-        """While somebody watches, the time between two looks."""
+        """While there are watchers, the time between two looks."""
         return POLL_SECONDS if self._watchers else None
 
     def answer(self, job: Job) -> None:
@@ -96,7 +96,7 @@ class FileReader(ReadWork):
             settle([outcome])
 
     def idle(self) -> None:
-        """Look for commits, if it is time and somebody watches."""
+        """Look for commits, if it is time and there are watchers."""
         if not self._watchers or (now := time.monotonic()) < self._next_poll:
             return
         self._next_poll = now + POLL_SECONDS

@@ -247,12 +247,12 @@ class AppendLog(Protocol):
 
 
 class Try(NamedTuple):
-    """A place where an append may be stored: its batch was to follow the position ``behind``.
+    """A place where an append may be stored: its batch was to follow the position ``end``.
 
     Its own first record is at ``first``; those between belong to appends of the same batch.
     """
 
-    behind: int
+    end: int
     first: int
 
 
@@ -294,7 +294,7 @@ def appending(append: QueuedAppend, tip: Tip) -> UnitAppend:
     return UnitAppend(append.session, tip.position + 1, append.drafts, digests, origin)
 
 
-def behind(appending: UnitAppend, sequence: int) -> Tip:
+def tip_after(appending: UnitAppend, sequence: int) -> Tip:
     """The end of the session after an append whose last unit ends at ``sequence``."""
     last = appending.first + len(appending.drafts) - 1
     return Tip(last, appending.digests[-1], appending.drafts[-1].id, sequence)
@@ -306,7 +306,7 @@ def may_come_yet(append: QueuedAppend, tip: Tip) -> bool:
     Only another record after the same end rules it out: the servers accept one message with that
     expectation.
     """
-    return any(tip.position <= one.behind for one in append.tried)
+    return any(tip.position <= one.end for one in append.tried)
 
 
 def ends_before(expected: Expected, tip: Tip) -> bool:
@@ -338,12 +338,12 @@ async def made_before(log: AppendLog, append: QueuedAppend, tip: Tip) -> Appende
             return append_result(append.session, tuple(found))
     if accepted:
         return None
-    behind = f"its leader has it end at {tip.position}, and may be behind the others"
+    doubt = f"its leader has it end at {tip.position}, and may be behind the others"
     if may_come_yet(append, tip):
-        raise Undecided(behind)
+        raise Undecided(doubt)
     # The caller may have sent it before, or have seen an end that this leader does not know.
     if ends_before(append.expected, tip) and not await log.current(append.session):
-        raise Undecided(behind)
+        raise Undecided(doubt)
     raise conflict(append.session, append.expected, tip.position)
 
 

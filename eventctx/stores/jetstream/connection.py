@@ -299,7 +299,7 @@ def check_answer(answer: Msg) -> Any:
 
 
 def _in_words(error: BaseException | None) -> str:
-    """What an error means to a person. Never its own text: that may quote a URL."""
+    """The meaning of an error for people. Never its own text, which may quote a URL."""
     if error is None:
         return "no answer"
     if isinstance(error, ApiError):

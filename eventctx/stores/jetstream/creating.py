@@ -64,7 +64,7 @@ _ALL: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": -1,
     "allow_direct": True,
     "allow_atomic": True,
-    # With a roll-up, whoever may append could take away what is there.
+    # With a roll-up, every client that may append could remove messages.
     "allow_rollup_hdrs": False,
     "deny_delete": False,
 }
@@ -356,7 +356,7 @@ class Pusher:
         self._lock = asyncio.Lock()
 
     async def fill(self, shard: int, sequence: int) -> None:
-        """Store fillers until the last message of a shard is at ``sequence`` or behind it."""
+        """Store fillers until the last message of a shard is at ``sequence`` or later."""
         subject = self._link.names.of_shard("g", shard)
         tries = Tries(self._link, "filling")
         async with self._lock:

@@ -217,7 +217,7 @@ class Destroyer:
                 page = await self._reads.page(shard, subject, 1)
                 found = [one.sequence for one in page.messages if one.sequence < before]
                 if not found:
-                    # A replica may be behind; the leader is not.
+                    # A replica may lag; the leader does not.
                     left = await self._reads.next(shard, subject, 1)
                     if left is None or left.sequence >= before:
                         break

@@ -182,7 +182,7 @@ _HEADER_BYTES: Final = 4096
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A stored snapshot, and a unit near it: where to begin to read what came behind it."""
+    """A stored snapshot, and a unit near it, from which to read the later records."""
 
     position: int
     digest: bytes
@@ -224,7 +224,7 @@ class Caches:
     async def save_snapshot(self, session: str, name: str, snapshot: Snapshot) -> None:
         """Put a snapshot in the place of the last of its name; that of no session is not kept."""
         subject = self._names.snapshot(session, name)
-        async with self._lock(subject):  # at once: who loads it later waits
+        async with self._lock(subject):  # at once, so that a later load waits
             near = self._reader.positions.before(session, snapshot.position)
             kept = _Kept(
                 snapshot.position,
@@ -341,7 +341,7 @@ async def inspect(reader: SessionReader) -> Inspection:
 
 
 async def _end(reader: SessionReader, session: str) -> str | None:
-    """What is wrong with the end of a session that is in the registry."""
+    """The problem with the end of a registered session, in words."""
     try:
         head = await reader.heads.head(session)
     except LogCorrupted as damage:
@@ -352,7 +352,7 @@ async def _end(reader: SessionReader, session: str) -> str | None:
 
 
 async def _unlisted(reader: SessionReader, shard: int, listed: set[str]) -> list[str]:
-    """Subjects of the shard's stream that no store writes, and sessions nobody registered."""
+    """Subjects of the shard's stream that no store writes, and unregistered sessions."""
     findings: list[str] = []
     stream = reader.names.stream(shard)
     prefix = f"{reader.names.prefix}.{shard}."

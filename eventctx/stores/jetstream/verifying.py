@@ -327,7 +327,7 @@ class SessionEnds:
     async def state(self, shard: int) -> StreamState:
         """The state of a shard's leader, after the check that nothing is missing.
 
-        Raises LogCorrupted, and StoreUnavailable when every leader is behind what one had before.
+        Raises LogCorrupted, and StoreUnavailable when every leader lags behind an earlier one.
         """
         return (await self.status(shard)).state
 

@@ -37,13 +37,13 @@ from eventctx.stores.jetstream.append import (
     UnitAppend,
     append_result,
     appending,
-    behind,
     made_before,
     maybe_made_before,
     pack,
     pack_without_bodies,
     records_of,
     registry_entry,
+    tip_after,
 )
 from eventctx.stores.jetstream.connection import (
     DOUBTS,
@@ -234,7 +234,7 @@ class JetStreamWriter:
             if place.origin is not None:
                 messages.append(registry_entry(self._names, queue.session, place.origin))
             room -= packed.size
-            tip = behind(place, 0)
+            tip = tip_after(place, 0)
         settle(failed)
         return staged
 
@@ -251,9 +251,9 @@ class JetStreamWriter:
             ends: dict[str, int] = {}
             for one in batch:
                 first = one.appending.first
-                behind = ends.setdefault(one.append.session, first - 1)
+                end = ends.setdefault(one.append.session, first - 1)
                 if not definite:
-                    one.append.tried.append(Try(behind, first))
+                    one.append.tried.append(Try(end, first))
             for queue in queues:
                 queue.alone = True
                 self._tips.pop(queue.session, None)
@@ -276,7 +276,7 @@ class JetStreamWriter:
             records = records_of(self._names, place, packed.units, begins)
             outcomes.append((pending.ack, append_result(place.session, records), None))
             self._queues[place.session].waiting.popleft()
-            self.know(place.session, behind(place, begins + packed.units[-1].offset))
+            self.know(place.session, tip_after(place, begins + packed.units[-1].offset))
             freed += pending.size
         settle(outcomes)
         self._free(freed)
@@ -380,7 +380,7 @@ class JetStreamWriter:
         if place.origin is not None:
             messages.append(registry_entry(self._names, session, place.origin))
         first = await send(self._link, messages)
-        self.know(session, behind(place, first + packed.units[-1].offset))
+        self.know(session, tip_after(place, first + packed.units[-1].offset))
         return append_result(session, records_of(self._names, place, packed.units, first))
 
     def _next(self, shard: int, queue: SessionQueue) -> None:

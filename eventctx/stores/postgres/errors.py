@@ -48,7 +48,7 @@ def _one_line(message: str) -> str:
 
 
 READ_ONLY: Final = "25006"
-"""A transaction of a standby, or of a user who may only read."""
+"""A transaction on a standby, or of a read-only user."""
 
 DISORDER: Final = "40001"
 """Another transaction wrote first: the same work succeeds in a new one."""
@@ -68,7 +68,7 @@ _GONE: Final = frozenset(
         "53300",  # too many connections
         "53200",  # out of memory
         "0A000",  # a prepared statement whose tables were changed: a new connection has none
-        "26000",  # a prepared statement that a pooler gave to somebody else
+        "26000",  # a prepared statement that a pooler gave to another client
     }
 )
 _DAMAGE: Final = ("XX001", "XX002", "58P01")

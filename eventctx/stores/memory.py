@@ -84,7 +84,6 @@ class MemoryStore:
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> Awaitable[Appended]:
-        """See ``EventStore.append``."""
         try:
             with self._lock:
                 self._check_open()
@@ -122,7 +121,6 @@ class MemoryStore:
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read_all``."""
         with self._lock:
             self._check_open()
             records = list(self._after(after))
@@ -130,14 +128,12 @@ class MemoryStore:
             yield record if bodies else _without_data(record)
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
         with self._lock:
             self._check_open()
             found = self._streams.get(stream)
             return None if found is None else _info(found)
 
     def peek(self, stream: str) -> int | None:
-        """See ``PeekingStore.peek``."""
         with self._lock:
             if self._closed:
                 return None
@@ -147,7 +143,6 @@ class MemoryStore:
     async def streams(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[StreamInfo]:
-        """See ``EventStore.streams``."""
         with self._lock:
             self._check_open()
             names = list(self._streams)
@@ -158,13 +153,11 @@ class MemoryStore:
             yield info
 
     async def forks(self, stream: str) -> list[str]:
-        """See ``EventStore.forks``."""
         with self._lock:
             self._check_open()
             return self._forks(self._existing(stream))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
         with self._lock:
             self._check_open()
             found = self._existing(stream)
@@ -241,7 +234,6 @@ class MemoryStore:
         return Erasure(sum(erased), tuple([record for one in added for record in one]))
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         with self._lock:
             self._check_open()
             found = self._existing(stream)
@@ -261,7 +253,6 @@ class MemoryStore:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         with self._lock:
             self._check_open()
             taken = self._streams.get(info.stream)
@@ -283,16 +274,13 @@ class MemoryStore:
         return True
 
     async def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         with self._lock:
             return Inspection((), self._log.count(None))
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         return StoreDescription("memory", "memory://", "this process", "nothing")
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         with self._lock:
             self._check_open()
             return self._snapshots.get((stream, name))
@@ -304,7 +292,6 @@ class MemoryStore:
                 self._snapshots[stream, name] = snapshot
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         with self._lock:
             self._check_open()
             return self._checkpoints.get(name)
@@ -316,7 +303,6 @@ class MemoryStore:
             self._checkpoints[name] = position
 
     async def close(self) -> None:
-        """See ``EventStore.close``."""
         with self._lock:
             self._closed = True
         self._bell.ring()

@@ -109,7 +109,6 @@ class Log:
             self._bodies.clear()
 
     def append(self, stream: str, drafts: Sequence[Draft], expected: Expected) -> Appended:
-        """See ``EventStore.append``."""
         head = self._head(stream)
         last = -1 if head is None else head.position
         accepted = accepts(expected, last, None if head is None else head.event)
@@ -124,7 +123,6 @@ class Log:
         return self._insert(stream, owner, last + 1, drafts, digests)
 
     def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         parent = self._head(stream)
         if parent is None:
             raise StreamNotFound(stream)
@@ -193,7 +191,6 @@ class Log:
         return owner, int(row[0][0])
 
     def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         head = self._head(stream)
         if head is None:
             raise StreamNotFound(stream)
@@ -220,7 +217,6 @@ class Log:
         return appended.records[0]
 
     def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         if self._head(info.stream) is not None:
             done = self._find_retry(info.stream, info.head, (last,))
             if done is None:
@@ -255,7 +251,6 @@ class Log:
             )  # fmt: skip
 
     def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         self._cursor.execute("INSERT OR REPLACE INTO checkpoints VALUES(?,?)", (name, position))
 
     def _rows(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[Row]:

@@ -272,7 +272,6 @@ class Queries:
         return f"SQLite {apsw.sqlite_lib_version()}", facts
 
     def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return Inspection(*inspect(self._connection))
 
     def data_version(self) -> int:

@@ -227,18 +227,15 @@ class LeadersLog:
         self._reader = reader
 
     async def tip(self, session: str) -> Tip:
-        """See ``append.AppendLog``."""
         head = await self._reader.heads.head(session)
         if head is None:
             return NOTHING
         return Tip(head.position, head.digest, head.event, head.sequence)
 
     async def records(self, session: str, first: int, last: int) -> list[Record]:
-        """See ``append.AppendLog``."""
         return await self._reader.records(session, first, last)
 
     async def current(self, session: str) -> bool:
-        """See ``append.AppendLog``."""
         return await self._reader.heads.current(self._reader.names.shard(session))
 
 
@@ -266,7 +263,6 @@ class StoreParts:
         await self.writer.idle()
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         versions = sorted({server.version for server in self.checked})
         facts = {
             "servers": ", ".join(server.name for server in self.checked),

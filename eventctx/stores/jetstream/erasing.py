@@ -90,7 +90,6 @@ class Eraser:
     async def erase(
         self, bodies: Mapping[str, Mapping[Address, bytes]], records: Mapping[str, Draft]
     ) -> Erasure:
-        """See ``EventStore.erase``."""
         async with self._writer.exclusive(records) as forget:
             notes = {
                 name: QueuedAppend(name, (draft,), ANY, sizes((draft,)))

@@ -69,7 +69,6 @@ class Families:
         self._forks = forks
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         async with self._writer.exclusive((stream, new)) as forget:
             tries = Tries(self._link, f"fork of {stream!r}")
             try:
@@ -130,7 +129,6 @@ class Families:
         raise StreamExists(new)
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         async with self._writer.exclusive((stream,)) as forget:
             tries = Tries(self._link, f"deletion of {stream!r}")
             try:
@@ -191,7 +189,6 @@ class Families:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         async with self._writer.exclusive((info.stream,)) as forget:
             tries = Tries(self._link, f"mark of the deletion of {info.stream!r}")
             try:

@@ -151,7 +151,6 @@ class Registry:
             self._places.popitem(last=False)
 
     async def forks(self, session: str) -> list[str]:
-        """See ``EventStore.forks``."""
         await existing(self._reader.heads, session)
         shard, subject = self._names.shard(session), self._names.of_session("f", session)
         last = await self._reader.heads.last(shard, subject)
@@ -207,7 +206,6 @@ class Caches:
         self._saves: dict[str, asyncio.Lock] = {}
 
     async def load_snapshot(self, session: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         subject = self._names.snapshot(session, name)
         async with self._lock(subject):
             found = await self._reader.reads.last_of(self._names.caches, subject)
@@ -254,7 +252,6 @@ class Caches:
         return gone
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         subject = self._names.checkpoint(name)
         found = await self._reader.reads.last_of(self._names.caches, subject)
         if found is None:
@@ -265,7 +262,6 @@ class Caches:
             return None
 
     async def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         subject = self._names.checkpoint(name)
         async with self._lock(subject):
             await self._replace(subject, _encode(position))

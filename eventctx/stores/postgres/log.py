@@ -74,7 +74,6 @@ class ServerLog:
         """Whether something was erased or deleted since the writer last set this to false."""
 
     def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         self._prepare(new, first)
         with self.connection.transaction():
             # A deletion of the parent has ended, or waits for this.
@@ -189,7 +188,6 @@ class ServerLog:
         )
 
     def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         self._heads.forget(stream)
         self._prepare(stream, last)
         with self.connection.transaction():
@@ -226,7 +224,6 @@ class ServerLog:
         return record
 
     def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         self._prepare(info.stream, last)
         with self.connection.transaction():
             self._lock("ROW EXCLUSIVE")
@@ -300,7 +297,6 @@ class ServerLog:
         )  # fmt: skip
 
     def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         self.connection.rows(
             "INSERT INTO eventctx.checkpoints(name, position) VALUES($1, $2) "
             "ON CONFLICT (tenant, name) DO UPDATE SET position = excluded.position",

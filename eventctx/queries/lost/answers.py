@@ -8,6 +8,7 @@ import msgspec
 
 from eventctx.log import notebook
 from eventctx.projections.presence import Presence
+from eventctx.projections.silent_loss import SuspectedLoss
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 """- ``instruction``: a sentence of a person: the first one of a message, or one with a demand;
@@ -128,6 +129,9 @@ class Lost(msgspec.Struct, frozen=True):
     encrypted, so that nothing can be found in them. ``items`` are sorted: instructions first, in a
     kind those that are gone first, then by how often they were used again. For a compaction, items
     that were gone before it are left out.
+
+    ``suspected`` is inferred, not known: requests up to there whose prompt was smaller than the log
+    says, while no record tells why. No other field counts them.
     """
 
     session: str
@@ -142,6 +146,7 @@ class Lost(msgspec.Struct, frozen=True):
     sealed: int
     counts: tuple[StateCounts, ...]
     items: tuple[ViewItem, ...]
+    suspected: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
         about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from eventctx.log.events import Break, LossCause, LossKind
+from eventctx.log.events import Break, CountedPart, LossCause
 from eventctx.log.naming import ranges_name
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.fold import TimelineState
@@ -25,8 +25,13 @@ LEAST: Final = 1_000
 """Tokens that a prompt may be smaller than its estimate without a word: 0 of 1,084 reports of
 recorded sessions were, once the thinking of earlier turns and interrupted answers are set aside."""
 
-SHARE: Final = 0.05
-"""The same, as a share of what was added since the report before; estimates of it err."""
+SHARE: Final = 0.06
+"""The same, as a share of what was added since the report before: estimates of it err."""
+
+EARLY_SHARE: Final = 0.1
+"""The share until ``LEARNT`` reports have taught the estimator the session's rates."""
+
+LEARNT: Final = 3
 
 LEAST_CACHED: Final = 2_000
 """Tokens by which the cached part must fall to be told."""
@@ -64,7 +69,7 @@ class SuspectedLoss(msgspec.Struct, frozen=True):
     """
 
     position: int
-    kind: LossKind
+    kind: CountedPart
     tokens: int
     expected: int
     found: int
@@ -90,8 +95,8 @@ class ReportedRequest(NamedTuple):
 
     ``expected`` is the estimate recorded with the request, ``turn`` tells its turn from others,
     ``turn_from`` is the position of the first request of that turn, ``breaks`` are those since the
-    reported request before it. ``anchored``: a prompt had been reported when it was estimated.
-    ``time`` is in UTC nanoseconds.
+    reported request before it. ``reports`` counts the prompts that were reported
+    when it was estimated. ``time`` is in UTC nanoseconds.
     """
 
     position: int
@@ -103,7 +108,7 @@ class ReportedRequest(NamedTuple):
     cached: int
     model: str | None
     breaks: frozenset[Break]
-    anchored: bool = True
+    reports: int = LEARNT
 
 
 class ShownMessages(NamedTuple):
@@ -117,14 +122,16 @@ class ShownMessages(NamedTuple):
     def not_sent(self, before: ReportedRequest, now: ReportedRequest) -> float:
         """Tokens of what programs and APIs leave out by themselves: answers since ``before`` that
         were interrupted, with what stands in for their results; at a new turn, the thinking of the
-        turn before it.
+        turn before it. And half of new images and documents, whose estimates are rough.
         """
         tokens: float = 0
         for message in self.messages:
             if message.position > now.position:
                 continue  # its own answer
-            if message.number in self.unanswered and message.position > before.position:
+            if message.position > before.position and message.number in self.unanswered:
                 tokens += message.tokens + self.unanswered[message.number]
+            elif message.position > before.position and message.facts.media:
+                tokens += message.tokens / 2
             elif before.turn != now.turn and message.position > before.turn_from:
                 tokens += message.facts.thinking / _CHARACTERS_OF_A_TOKEN
         return tokens
@@ -151,7 +158,7 @@ def suspect(
     """
     if not _RECORDED.isdisjoint(now.breaks):
         return None
-    missing = now.expected - now.prompt if now.anchored else 0
+    missing = now.expected - now.prompt if now.reports else 0
     allowed = _allowed(before, now)
     if missing > allowed and missing > allowed + (view := shown()).not_sent(before, now):
         return SuspectedLoss(
@@ -174,7 +181,8 @@ def _allowed(before: ReportedRequest, now: ReportedRequest) -> float:
     """Tokens by which a prompt may be smaller than its estimate; models count differently."""
     if before.model != now.model:
         return now.expected / 4
-    return LEAST + SHARE * max(0, now.expected - before.prompt)
+    share = SHARE if now.reports >= LEARNT else EARLY_SHARE
+    return LEAST + share * max(0, now.expected - before.prompt)
 
 
 def _cause(before: ReportedRequest, now: ReportedRequest) -> LossCause:
@@ -222,7 +230,7 @@ def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
     models = dict(state.audit.models)
     anchored = {one.position: one.calibrated for one in state.audit.sizes.requests}
     breaks: frozenset[Break] = frozenset()
-    turn, turn_from = None, -1
+    turn, turn_from, reports = None, -1, 0
     for place, row in enumerate(state.audit.requests):
         breaks |= frozenset(cast("tuple[Break, ...]", row.breaks))
         if row.turn != turn:
@@ -241,9 +249,10 @@ def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
                 cached=cached.get(at, 0),
                 model=model,
                 breaks=breaks,
-                anchored=anchored.get(at, False),
+                reports=reports if anchored.get(at) else 0,
             )
             yield place, request
+            reports += 1
             breaks = frozenset()
 
 

@@ -39,7 +39,7 @@ Break = Literal[
 ]
 """Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
 
-LossKind = Literal["prompt", "cache"]
+CountedPart = Literal["prompt", "cache"]
 LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
 """Likely causes of a suspected loss; ``projections.silent_loss`` says how they are inferred."""
 
@@ -528,7 +528,7 @@ class LossSuspected(Event, frozen=True, tag="context:loss_suspected"):
     """
 
     prepared: int
-    kind: LossKind
+    kind: CountedPart
     tokens: int
     expected: int
     found: int
@@ -604,7 +604,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
-        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record after it"),
         _row(
             SessionEnd,
             "activity",

@@ -54,9 +54,9 @@ class SessionMemory:
     ``prepared`` are the positions of the last requests by turn and iteration, ``additions`` the
     places of a host's additions by their SHA-256, ``usage_of`` the requests (by position) and
     answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
-    of the last overflow, -1 for none. ``reports`` compare prompts with what was expected. ``ending`` are the ends under way of compactions that an
-    error stopped. ``left_open`` is what was open when the session was first loaded, until a turn
-    begins.
+    of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
+    ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
+    was open when the session was first loaded, until a turn begins.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)

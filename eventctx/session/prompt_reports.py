@@ -24,6 +24,7 @@ class PromptReports:
     def __init__(self) -> None:
         self._expected: dict[int, ReportedRequest] = {}
         self._last: ReportedRequest | None = None
+        self._reports = 0
         self._turn: tuple[str | None, int] = (None, -1)
 
     def expect(self, position: int, event: RequestPrepared, turn_id: str | None, time: int) -> None:
@@ -40,7 +41,7 @@ class PromptReports:
             cached=0,
             model=event.model,
             breaks=frozenset(event.breaks),
-            anchored=self._last is not None,
+            reports=self._reports,
         )
         if len(self._expected) > MAX_EXPECTED:
             del self._expected[next(iter(self._expected))]
@@ -65,6 +66,7 @@ class PromptReports:
             breaks=frozenset(breaks),
         )
         before, self._last = self._last, now
+        self._reports += 1
         # Nearly always nothing is missing, and the view need not be gone through.
         if before is None or suspect(before, now, lambda: _NOTHING) is None:
             return None

@@ -21,7 +21,6 @@ from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies import rules
 from eventctx.policies.advisers import ModelAnswer, ScoreRequest
 from eventctx.policies.fit import fit
-from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
     AskScores,
     Budget,
@@ -190,24 +189,6 @@ def test_a_view_below_the_target_is_left_as_it_is_without_asking() -> None:
 
 def test_an_empty_view_gives_an_empty_proposal() -> None:
     assert proposed(view([])) == Proposal({})
-
-
-@pytest.mark.parametrize(
-    "settings_",
-    [
-        {"recency_weight": -0.1},
-        {"importance_weight": 2},
-        {"size_weight": "0.1"},
-        {"size_weight": float("nan")},
-        {"recency_weight": 0, "importance_weight": 0, "size_weight": 0},
-        {"keep_recent": -1},
-        {"keep_recent": True},
-        {"scorer": "llm"},
-    ],
-)
-def test_a_setting_out_of_range_is_refused(settings_: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=r"expected .*, found"):
-        policy_named("smart", settings_)
 
 
 # -- scores from a model -------------------------------------------------------------------------

@@ -18,8 +18,6 @@ from eventctx.log.plan import numbers_in
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
-from eventctx.policies import rules
-from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
@@ -289,34 +287,6 @@ def test_a_summary_a_little_longer_than_asked_for_is_taken() -> None:
 
 
 # -- properties ----------------------------------------------------------------------------------
-
-
-@st.composite
-def scenes(draw: st.DrawFn) -> Visible:
-    story = draw(stories(most=24))
-    pins = draw(st.sets(st.integers(0, len(story.messages) - 1), max_size=2))
-    return view(story.messages, pins=tuple(pins))
-
-
-@examples
-@given(visible=scenes(), budget=budgets, share=st.sampled_from([0.0, 0.5, 1.0]))
-def test_every_proposal_keeps_the_rules_before_and_after_it_is_fitted(
-    visible: Visible, budget: int, share: float
-) -> None:
-    policy, state = Summarize(share), PolicyState("manual")
-    size = Budget(budget, budget * 9 // 10, budget // 2)
-    outcome = policy.propose(visible, size, state)
-    if isinstance(outcome, AskSummary):
-        again = policy.propose(visible, size, state)
-        assert outcome == again
-        answers = {outcome.key: Summary("Fine.", 0, 1)}
-        outcome = policy.propose(visible, size, PolicyState("manual", answers=answers))
-    assert isinstance(outcome, Proposal)
-    rules.check(visible, outcome)
-    fitted = fit(visible, outcome, size)
-    rules.check(visible, fitted.proposal)
-    floor = fit(visible, Ladder().propose(visible, size, state), size)
-    assert bool(fitted.overflow) == bool(floor.overflow)
 
 
 def played(story: Story, budget: int, **options: Any) -> tuple[Engine, Scripted, list[Any]]:

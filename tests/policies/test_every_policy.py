@@ -13,16 +13,11 @@ from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom, policy_named
 from eventctx.policies.pipeline import Pipeline
 from eventctx.policies.policy import (
-    AskScores,
     Budget,
     Policy,
     PolicyState,
-    Proposal,
-    Scores,
-    Visible,
 )
 from eventctx.policies.presets import Importance, Simple, Truncate
-from eventctx.policies.proposals import drop, keep_only
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.workset import Workset
@@ -41,24 +36,8 @@ from tests.policies.given import (
     seen,
     view,
 )
+from tests.policies.test_custom import last_three, wants_scores, without_the_oldest
 from tests.transcripts import DIALECTS, Story, stories
-
-
-def last_three(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-    return keep_only(visible, [ref.number for ref in visible.messages[-3:]])
-
-
-def without_the_oldest(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-    return drop(visible, [ref.number for ref in visible.messages[:3]])
-
-
-def wants_scores(visible: Visible, budget: Budget, state: PolicyState) -> Proposal | AskScores:
-    numbers = tuple(ref.number for ref in visible.messages)
-    found = state.answers.get("scores")
-    if isinstance(found, Scores):
-        return keep_only(visible, [number for number in numbers if found.by_number[number] >= 0.5])
-    return AskScores("scores", numbers)
-
 
 ANY: dict[str, st.SearchStrategy[Policy]] = {
     "custom": st.sampled_from([Custom(last_three), Custom(without_the_oldest)]),

@@ -28,8 +28,9 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from eventctx.messages.encoding import decode_json
+from eventctx.messages.facts import Facts
 from eventctx.messages.parts import Part, parts_of_result, read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 KIND: Final = "ToolFailed"
 """The type of a failure whose result names none."""
@@ -220,6 +221,17 @@ def observes(message: dict[str, Any], action: str) -> bool:
         return False
     text = "".join([part.value for part in parts if part.kind == "text"])
     return bool(action) and has_form(text, action)
+
+
+def by_person(message: dict[str, Any], facts: Facts, before: Facts | None = None) -> bool:
+    """Whether a message holds a person's words (or an image).
+
+    ``facts`` are the message's. A row of tool results that ends in a person's words counts; an
+    observation does not: it follows an action in the text of ``before``, the message before it.
+    """
+    if not facts.human or before is None or not before.action:
+        return facts.human
+    return not observes(message, before.action)
 
 
 def has_form(text: str, action: str) -> bool:

@@ -102,7 +102,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def answers(self) -> bool:
-        """Whether it holds a tool's results, or stands for one as an observation."""
+        """Whether it holds a tool's results, or is one, as an observation."""
         return bool(self.results) or self.observation
 
     @property

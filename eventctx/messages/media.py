@@ -5,7 +5,7 @@ Never the length of an encoding. Every provider has a rule of its own for what t
 
 Read are: Anthropic's ``image`` and ``document``; OpenAI's ``image_url``, ``input_image``, ``file``,
 ``input_file`` and ``input_audio``; the ``audio`` and ``resource`` of the Model Context Protocol;
-Gemini's inline data; blocks of other frameworks with ``data`` and a media type beside it.
+Gemini's inline data; blocks of other frameworks with ``data`` and a media type.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ def _count_of_tree(text: bytes, start: int, end: int) -> int:
 
 
 def _inflate(data: bytes, place: int, most: int) -> bytes:
-    """The text of the stream behind ``place``, at most ``most`` bytes; empty if it is broken."""
+    """The text of the stream after ``place``, at most ``most`` bytes; empty if it is broken."""
     start = data.find(b"stream", place, place + _REACH)
     if start < 0:
         return b""

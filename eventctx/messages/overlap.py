@@ -99,7 +99,7 @@ _NO_CONTENTS: Final = frozenset(
 
 
 _SAID: Final = frozenset({"content", "text", "thinking", "output", "refusal", "summary"})
-"""Keys under which stands what somebody said or a tool answered."""
+"""Keys of words that somebody said or a tool answered."""
 
 _PLACES: Final = ("/", "./", "../", "~", "http://", "https://", "file:", "C:", "D:")
 

@@ -14,7 +14,7 @@ Sort = Literal["call", "result", "thinking", "hosted", "other"]
 
 
 class ItemType(NamedTuple):
-    """A type of item: its sort, its role, and the keys under which its content may stand.
+    """A type of item: its sort, its role, and the keys that its content may have.
 
     ``answer`` is the type of the item that answers a call.
     """
@@ -74,7 +74,7 @@ TABLE: Final[dict[str, ItemType]] = {
 }
 
 _BY_SERVER: Final = ("tool_search_call", "tool_search_output")
-"""Items that the provider writes by itself, one behind the other, without a ``call_id``."""
+"""Items that the provider writes by itself, one after the other, without a ``call_id``."""
 
 
 def is_item(message: dict[str, Any]) -> bool:
@@ -144,7 +144,7 @@ def has_failed(message: dict[str, Any]) -> bool:
 
 
 def referenced_ids(item: str, message: dict[str, Any]) -> tuple[str, ...]:
-    """The id of what a reference stands for, as of a call: its answer may follow.
+    """The id of the item that is referred to, as of a call: its answer may follow.
 
     Without it, that answer would look like one without a call.
     """

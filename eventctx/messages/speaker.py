@@ -38,7 +38,7 @@ _CLOSED_BY: Final = {
         "explicitly asks you to."
     ),
 }
-"""How other texts of a harness begin and end; behind the end may come a person's words."""
+"""How other texts of a harness begin and end; a person's words may follow."""
 
 _TO_THE_END: Final = (
     "This session is being continued from a previous conversation",
@@ -76,7 +76,7 @@ HARNESS_PREFIXES: Final = (
 _NOTICE: Final = pattern(
     r"\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
-"""The line that Claude Code writes behind a notification."""
+"""The line that Claude Code writes after a notification."""
 
 _ELEMENT: Final = pattern(
     rf"<({'|'.join([name for name in _ELEMENTS if name != 'command-args'])})[ >\n]"
@@ -91,7 +91,7 @@ BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
 
 
 def is_of_harness(text: str) -> bool:
-    """Whether a harness wrote all of a text: behind its elements may come a person's words."""
+    """Whether a harness wrote all of a text: a person's words may follow its elements."""
     return persons_part(text) is None
 
 
@@ -101,7 +101,7 @@ def persons_part(text: str) -> int | None:
     Of a prompt command of Claude Code (it names itself in ``command-message`` first, a local
     command in ``command-name``) the arguments are a person's words.
 
-    Walks over the elements by position: copying the rest behind each one would take time that grows
+    Walks over the elements by position: copying the rest after each one would take time that grows
     with the square of the number of elements.
     """
     head = text[:1]
@@ -123,7 +123,7 @@ def persons_part(text: str) -> int | None:
 
 
 def without_elements(text: str) -> str:
-    """A text without the elements that a harness wrote into it, wherever they stand.
+    """A text without the elements that a harness wrote into it, wherever they are.
 
     Each leaves an empty line, so that the words around it do not become one sentence.
     """

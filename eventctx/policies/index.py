@@ -1,6 +1,6 @@
-"""The text of an index as it stands in a view: demands, files, and lines of what left.
+"""The text of an index in a view: demands, files, and lines of what left.
 
-A program makes it from the log, and it stands in role user, because providers know no other place
+A program makes it from the log, and it has role user, because providers know no other place
 for it. Like a summary it says so, and marks each line as data (``MARK``).
 """
 
@@ -239,7 +239,7 @@ def last_said(messages: Sequence[MessageExtracts], request_of: Mapping[int, int]
 
 
 # -- the choice of lines -------------------------------------------------------------------------
-# A line is worth more the newer its message is, the more lately the model wrote a name that stands
+# A line is worth more the newer its message is, the more lately the model wrote a name
 # in it, and the rarer that name is; code and paths are worth twice as much as prose. All of it was
 # measured on recorded sessions (docs/decisions/0034-workset.md).
 
@@ -255,7 +255,7 @@ SAID_WEIGHT: Final = 10.0
 CODE_WEIGHT: Final = 2.0
 
 LINE_CHARACTERS: Final = 10
-"""About what a line takes beside its text: its mark, its end, its part of the message's number."""
+"""About what a line takes besides its text: its mark, its end, its part of the message's number."""
 
 MOST_WEIGHED: Final = 3_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
@@ -269,7 +269,7 @@ _NO_CODE: Final = pattern(r"//|#(?!include)|\*|/\*|[-|] ")
 
 
 class QuotedLine(NamedTuple):
-    """A line of message ``number``, ``place`` lines behind its first one."""
+    """A line of message ``number``, ``place`` lines after its first one."""
 
     number: int
     place: int
@@ -277,7 +277,7 @@ class QuotedLine(NamedTuple):
 
 
 class LineSizes(NamedTuple):
-    """The size of a message's number on a line of its own, and of a line of text, as they stand."""
+    """The size of a message's number on a line of its own, and of a line of text, with marks."""
 
     number: Callable[[int], int]
     line: Callable[[str], int]

@@ -109,7 +109,7 @@ def spoken_rows(
 ) -> Mapping[int, str]:
     """Rows with a person's task or demands, in order, each with its reason code.
 
-    Left out are those whose demands stand in one of ``insertions``, or were all taken back
+    Left out are those whose demands are in one of ``insertions``, or were all taken back
     (``Visible.asked_for``).
     """
     asked = visible.asked_for
@@ -145,7 +145,7 @@ def put_back_spoken(
         last_open = group.rows[0] if group.pending else last_open
     insertions = proposal.insertions
     if last_open is not None:
-        # Nothing can be inserted behind a round that waits for results: such texts go to the start.
+        # Nothing can be inserted after a round that waits for results: such texts go to the start.
         behind = {ref.number for ref in visible.messages[last_open + 1 :]}
         insertions = tuple(
             [

@@ -22,7 +22,7 @@ from eventctx.messages.parts import Part, hosted_arguments
 from eventctx.text import pattern
 
 How = Literal["read", "written", "edited"]
-"""What a call does to a file."""
+"""The effect of a call on a file."""
 
 _HOW: Final[dict[str, How]] = {
     **dict.fromkeys(("read", "read_file", "view", "view_file", "open", "open_file"), "read"),

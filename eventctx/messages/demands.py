@@ -135,7 +135,7 @@ def _demand(sentence: str) -> tuple[bool, str] | None:
 
 
 def _readable(sentence: str) -> int:
-    """How many characters are letters or white space."""
+    """The number of letters and white space."""
     if sentence.isascii():
         return len(sentence) - len(sentence.translate(_LETTERS_AND_SPACES))
     return sum([one.isalpha() or one.isspace() for one in sentence])

@@ -323,7 +323,7 @@ NAME_CHARACTERS: Final = r"A-Za-z0-9_./:@#~+$-"
 """The characters of a name, as a class of a regular expression."""
 
 TELLING: Final = pattern(r"[0-9_/.:]|[a-z][A-Z]")
-"""What a name has and a word has not; words joined by hyphens have none of it."""
+"""The mark of a name, which a word does not have; words joined by hyphens have none of it."""
 
 # The shortest name has six characters, and most words of a text are shorter.
 _RUN: Final = pattern(rf"[{NAME_CHARACTERS}]{{6,}}")

@@ -103,7 +103,7 @@ def _is_bare_reference(message: dict[str, Any]) -> bool:
 
 
 def describe(message: dict[str, Any]) -> ItemType:
-    """What an item is: by the table, else by its name and whether it has a ``call_id``."""
+    """The type of an item: by the table, else by its name and whether it has a ``call_id``."""
     item = type_of(message)
     found = TABLE.get(item)
     paired = isinstance(message.get("call_id"), str)
@@ -232,7 +232,7 @@ UnansweredCall = Literal["synthetic", "left_out", "passed_through"]
 
 
 def when_unanswered(item: str) -> UnansweredCall:
-    """What a view does with a call of this type that nobody answered.
+    """The treatment of a call of this type that nobody answered.
 
     A screenshot and a person's answer cannot be made up, so a call for one is left out. Of an item
     that this release does not know, and of a reference, nobody can say whether it waits.

@@ -4,7 +4,7 @@ Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor 
 ``Fitted.overflow`` names its parts. So a request is never too large for a reason that a policy
 could have avoided, and a policy need not reach the budget by itself.
 
-What a person asked for goes last: the task, the latest message and every demand (``spoken_rows``).
+The words of a person go last: the task, the latest message and every demand (``spoken_rows``).
 Such a row that the proposal leaves out is put back first, with its whole round. Then:
 
 1. Results that take more than their share of the budget are shortened.

@@ -109,7 +109,7 @@ Measure = Callable[[str], int]
 
 
 def measure_of(estimator: Estimator) -> Measure:
-    """How an estimator measures texts: digits and wide characters cost more with some."""
+    """The measure of texts by an estimator: digits and wide characters cost more with some."""
     digit, wide, prose = estimator.digit, estimator.wide, estimator.prose
     if not digit and not wide:
         return len
@@ -250,7 +250,7 @@ SAID_HALF_LIFE: Final = 16
 """Requests after which a name that the model wrote counts half."""
 
 SAID_WEIGHT: Final = 10.0
-"""What a rare name adds that the model wrote just now, if the line alone counts 1."""
+"""The weight of a rare name that the model wrote just now, where the line alone counts 1."""
 
 CODE_WEIGHT: Final = 2.0
 
@@ -284,7 +284,7 @@ class LineSizes(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """When things were: ``request_of`` gives the request before which a message came.
+    """The times of things: ``request_of`` gives the request before which a message came.
 
     ``now`` is the next request; ``said`` gives the last request at which the model wrote a name.
     """

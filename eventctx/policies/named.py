@@ -47,7 +47,7 @@ _MODULES: Final = {
     **dict.fromkeys(("importance", "simple", "truncate"), "presets"),
     "token-budget": "token_budget",
 }
-"""Where a policy's module is not called as the policy is."""
+"""Modules that are not called as their policy is."""
 
 
 class _Policies(Mapping[str, type[Any]]):

@@ -5,8 +5,8 @@ messages, pins, the latest human message, the message to be answered, the thinki
 loop, the task and messages with demands stay, and a tool round stays whole if one of its rows
 stays. The task and demands (``spoken_rows``) are the last to leave a view: a policy may drop such a
 row only where an insertion quotes its demands word by word (``plan.Insertion.demands``), and the
-task not even then. What it drops otherwise is put back, and ``fit`` shortens it as far as the
-budget forces that. ``keep_only`` and ``drop`` are for authors of policies of their own.
+task not even then. Any other such row that it drops is put back, and ``fit`` shortens it as far as
+the budget forces that. ``keep_only`` and ``drop`` are for authors of policies of their own.
 """
 
 from __future__ import annotations

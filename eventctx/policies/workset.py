@@ -1,10 +1,10 @@
 """The workset policy: the rounds that are needed most stay, and an index says where the rest is.
 
 Rounds leave by need, not by age alone: a round is worth less the longer ago it came, the more of
-its text is again later in the view, and the less its kind is used again. What leaves is not
-gone: an index, made anew from the log in each compaction, quotes the person's demands and the lines
-that the model most likely needs again, and names files and message numbers, so that the agent can
-recall the rest (``search.tool``).
+its text is again later in the view, and the less its kind is used again. A message that leaves is
+not gone: an index, made anew from the log in each compaction, quotes the person's demands and the
+lines that the model most likely needs again, and names files and message numbers, so that the agent
+can recall the rest (``search.tool``).
 
 The policy needs texts, which it asks for (``AskTexts``); no model is called. How well it keeps what
 an agent needs is measured by ``projections.evidence`` (docs/explanation/evidence.md).
@@ -68,7 +68,7 @@ PERSONS_AGE: Final = 18
 
 _FRESH: Final[Mapping[str, float]] = {"read": 2.8, "edited": 2.2, "written": 2.2}
 _STALE: Final[Mapping[str, float]] = {"read": 1.2, "edited": 1.0, "written": 1.0}
-"""What a call that touched a file is worth; stale where the file was touched again since.
+"""The worth of a call that touched a file; stale where the file was touched again since.
 
 By how often models used one again, by token, in recorded sessions; any other call, and what the
 model says, counts 1.
@@ -169,7 +169,7 @@ def _numbers_to_read(visible: Visible) -> tuple[int, ...]:
 
 
 class _Scene:
-    """What was read: messages by number, with their requests and the names that were said."""
+    """The messages read, by number, their requests, and the names that the model wrote."""
 
     def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
         self.visible = visible
@@ -246,7 +246,7 @@ def _name_what_must_stay(working_set: WorkingSet, visible: Visible) -> None:
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
-    """What each round is worth, in the order of the rounds; 0 for those that were not read."""
+    """The worth of each round, in the order of the rounds; 0 for those that were not read."""
     messages, by_number = working_set.messages, scene.by_number
     later: set[str] = set()
     touched: set[str] = set()

@@ -148,11 +148,7 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             referring = None
         if facts.item == REFERENCE:
             referring = current
-        for call_id in facts.calls:
-            waiting = open_calls.setdefault(call_id, [])
-            # An id that one answer uses twice is one call: a provider could not distinguish them.
-            if not waiting or waiting[-1] is not current:
-                waiting.append(current)
+        _open_calls(facts, current, open_calls)
         last = current
     groups: list[Group] = []
     for one in rounds:
@@ -161,6 +157,15 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
         else:
             groups += one.groups(rows)
     return groups
+
+
+def _open_calls(facts: Facts, current: _Round, open_calls: dict[str, list[_Round]]) -> None:
+    """Let the calls of a row wait for their results."""
+    for call_id in facts.calls:
+        waiting = open_calls.setdefault(call_id, [])
+        # An id that one answer uses twice is one call: a provider could not distinguish them.
+        if not waiting or waiting[-1] is not current:
+            waiting.append(current)
 
 
 def _observe(rounds: list[_Round | Group], rows: Sequence[Facts], index: int) -> None:

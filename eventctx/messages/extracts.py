@@ -269,7 +269,9 @@ def _lines(parts: Iterable[Part]) -> dict[str, None]:
             continue
         text = part.value if part.kind == "text" else text_of_result(part)
         for line in text[:MOST_OF_ONE].splitlines():
-            line = _without_number(line).strip()
+            line = line.strip()
+            if line[:1].isdigit():  # few lines by far
+                line = _without_number(line).strip()
             if len(line) >= SHORTEST_LINE and is_quotable(line):
                 found[line] = None
     return found

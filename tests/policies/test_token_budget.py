@@ -25,7 +25,6 @@ from eventctx.policies.token_budget import (
     build_messages,
     four_characters_a_token,
 )
-from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.session.context import Context
 from eventctx.session.settings import Settings
@@ -36,7 +35,6 @@ from tests.policies.given import (
     asks,
     budget_of,
     budgets,
-    decided,
     examples,
     keeps_the_rules,
     model,
@@ -496,17 +494,12 @@ policies = st.builds(
     pin=st.integers(0, 20),
     state=st.sampled_from([DUE, MANUAL]),
 )
-def test_every_proposal_keeps_the_rules(
+def test_memory_never_brings_the_next_compaction_nearer(
     story: Story, policy: TokenBudgetPolicy, tokens: int, pin: int, state: PolicyState
 ) -> None:
-    visible, budget = seen(story, (pin,)), budget_of(tokens)
-    fitted = keeps_the_rules(policy, visible, budget, state)
-    if fitted.proposal.insertions:
-        assert fitted.tokens <= line_to_drop_to(budget)
-    assert decided(policy, visible, budget, state).dispositions.keys() == {
-        ref.number for ref in visible.messages
-    }
-    assert {reason for _, reason in fitted.proposal.dispositions.values()} <= REASONS.keys()
+    budget = budget_of(tokens)
+    fitted = keeps_the_rules(policy, seen(story, (pin,)), budget, state)
+    assert not fitted.proposal.insertions or fitted.tokens <= line_to_drop_to(budget)
 
 
 # -- the policy: in a session --------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     OpenAI's Responses API that has no role. ``demands`` is how many demands a person makes in it
     (``messages.demands``), ``demand_characters`` how long these sentences are together.
     ``observation``: the text is the result of the action in the model's text before it
-    (``messages.observations``), and counts as ``outcome``. ``action`` is the form in which a
+    (``tool_results.observes``), and counts as ``outcome``. ``action`` is the form in which a
     model's text without calls holds an action. ``server_calls`` are the ids of calls to the
     provider's own tools whose result is not in the body, ``server_results`` those of such results
     whose call is not: an answer that ended in ``pause_turn`` goes on in the next message.
@@ -103,7 +103,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def answers(self) -> bool:
-        """Whether it holds a tool's results, or stands for one as an observation."""
+        """Whether it holds a tool's results, or is one, as an observation."""
         return bool(self.results) or self.observation
 
     @property

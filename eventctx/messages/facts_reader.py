@@ -1,7 +1,7 @@
 """The reader of facts: from a message of any dialect, which it does not change, to its facts.
 
 Policies, token counts and the order of a view are computed from facts alone, without the text.
-Facts are stored beside the body with the reader's version and can be rebuilt.
+Facts are stored with the body and the reader's version and can be rebuilt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is compared: policies with their settings, by name or as objects, and the baselines.
+"""The policies of a comparison with their settings, by name or as objects, and the baselines.
 
 A policy is measured against no choice at all, chance, age alone, and knowing the future. These drop
 whole rounds until the view is down to the target; what must stay stays. They are no policies to

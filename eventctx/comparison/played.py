@@ -145,7 +145,7 @@ def stand_in(asked: AskedInRun) -> Answer:
 
 
 def demanded(asked: AskedInRun, question: AskSummary) -> tuple[tuple[int, str], ...]:
-    """What people demand in the messages of a question, and of the summaries that it takes in."""
+    """The demands in the messages of a question, and in the summaries that it takes in."""
     wanted = numbers_in([run for one in question.merged for run in one.demands])
     wanted.update(question.numbers)
     recording = asked.recording

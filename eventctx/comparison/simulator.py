@@ -326,7 +326,7 @@ class _Run:
 
 
 def _equal_from_the_start(before: list[Entry], after: list[Entry]) -> int:
-    """How many entries of both are equal, from the first on, to what a provider sees of them."""
+    """The number of entries, from the first on, that are equal in both as a provider sees them."""
     same = 0
     for one, other in zip(before, after, strict=False):
         if one is not other and one != other and _seen(one) != _seen(other):

@@ -49,7 +49,7 @@ def session_source(path: Path, name: str | None = None) -> Path:
 
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
-    """Why a file that was found in a folder is not imported: another one tells its session."""
+    """The reason not to import a file found in a folder: another one tells its session."""
     return amplifier_folder.passed_over(path, take_over=take_over)
 
 

@@ -177,7 +177,7 @@ def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:
 
 
 def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePassedOver:
-    """What is said of a file whose import raised ``error``; not ``named`` if a search met it."""
+    """The report of a file whose import raised ``error``; not ``named`` if a search met it."""
     if isinstance(error, NotATranscript) and not named:
         return FilePassedOver(path=path, reason=f"no transcript: {error.found}")
     if isinstance(error, CLOSED_ON_PURPOSE) and not named:

@@ -1,4 +1,4 @@
-"""What a host's messages must keep on their way into the log and back."""
+"""Checks that a host's messages come back from the log as they went in."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HostDialect(Protocol[M]):
         ...
 
     def identity(self, row: Mapping[str, Any]) -> Hashable:
-        """What a message says; equal for one that the host gave back in another form."""
+        """The content of a message; equal for one that the host gave back in another form."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 This module reads messages by itself, not with the engine's reader, so that it finds the reader's
 mistakes, too. It reads all dialects. Sources: Anthropic's messages API (a ``tool_result`` must
-stand in the message after its ``tool_use``, the first message must have role ``user``) and
+be in the message after its ``tool_use``, the first message must have role ``user``) and
 OpenAI's chat API (an assistant message with ``tool_calls`` must be followed by tool messages for
 every call).
 """

@@ -82,7 +82,7 @@ async def test_a_state_on_disk_is_equal_to_the_one_in_memory(
     plain = held = request_view.initial()
     for record in await records(store, summary.session or ""):
         plain = request_view.evolve(plain, record)
-        held = spill.kept(request_view.evolve(held, record))
+        held = spill.spill(request_view.evolve(held, record))
         assert _parts(held) == _parts(plain)
     assert held.layout.refs.is_backed
     spill.close()

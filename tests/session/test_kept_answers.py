@@ -269,7 +269,7 @@ async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
     plain = held = request_view.initial()
     for record in await records_of(store):
         plain = request_view.evolve(plain, record)
-        held = spill.kept(request_view.evolve(held, record))
+        held = spill.spill(request_view.evolve(held, record))
     assert held.layout.refs.is_backed
     assert held.layout.entries() == plain.layout.entries()
     spill.close()

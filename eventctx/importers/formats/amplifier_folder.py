@@ -80,7 +80,7 @@ def source_to_take_over(path: Path, mirrored: str | None = None) -> Path:
 
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
-    """Why a file of a session folder is not imported: another one tells its session."""
+    """The reason not to import a file of a session folder: another one tells its session."""
     if path.is_dir():
         return None
     if take_over:
@@ -124,7 +124,7 @@ def _is_session(folder: Path) -> bool:
 
 
 def _told(log: Path) -> int:
-    """How much a log tells: 2 with whole requests, 1 with texts of answers, 0 with neither."""
+    """The fullness of a log: 2 with whole requests, 1 with texts of answers, 0 with neither."""
     try:
         for line in read_lines(log):
             row = first_record(line) if any(mark in line.data for mark in _MARKS) else None

@@ -185,7 +185,7 @@ class _Rollout:
 
     def _unrepeated(self, line: int) -> Iterator[Item]:
         """The messages that only events have, now that their items cannot follow."""
-        for one in self.events.taken():
+        for one in self.events.take():
             if one.role == "assistant":
                 yield from self._call(line)
             else:

@@ -102,7 +102,7 @@ class Compacted:
         )
 
 
-def compacted(
+def plan_compaction(
     view: ViewState,
     item: CompactionItem,
     stored: Sequence[Stored],
@@ -131,7 +131,7 @@ def compacted(
     )
 
 
-def taken_back(
+def plan_undoing(
     view: ViewState,
     item: Undone,
     source_format: str,
@@ -154,7 +154,7 @@ def taken_back(
     return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 
 
-def cleared(
+def plan_clearing(
     view: ViewState,
     item: ResultsCleared,
     stored: Sequence[Stored],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.importers.recording.carried import Carried, carried
+from eventctx.importers.recording.carried import Carried, find_carried
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
 from eventctx.log.record import Record
@@ -100,7 +100,9 @@ class RecordedRequests:
 
     # -- what a file holds -----------------------------------------------------------------------
 
-    def said(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
+    def note_message(
+        self, number: int | None, record: Record, index: int, message: dict[str, Any]
+    ) -> None:
         """Note a message of the transcript; a compaction's own messages have no number."""
         if not self.records or not isinstance(message.get("role"), str):
             return
@@ -126,11 +128,11 @@ class RecordedRequests:
         if item.kind != "message":
             return (), ()
         among = self._waiting
-        found: Carried = carried(item.value, [message for _, message in among])
+        found: Carried = find_carried(item.value, [message for _, message in among])
         if not found.messages and self._carried:
             # A client writes a message anew when its reminders change, as for another model.
             among = self._carried
-            found = carried(item.value, [message for _, message in among])
+            found = find_carried(item.value, [message for _, message in among])
         if not found.messages and self._gave_up:
             return (), ()  # it may carry one that was given up
         numbers = [among[index][0] for index in found.messages]
@@ -165,12 +167,12 @@ class RecordedRequests:
 
     @property
     def observed(self) -> int:
-        """How many requests have a wire form."""
+        """The number of requests that have a wire form."""
         return len(self._positions)
 
     @property
     def unanswered(self) -> int:
-        """How many requests no answer in the file names: failed attempts, most of them."""
+        """The number of requests that no answer in the file names, most of them failed attempts."""
         return len(self._requests) - len(self._positions) - self._unknown
 
     def time_of(self, request: str | None) -> int | None:
@@ -327,7 +329,7 @@ class NotedMessages:
     def add(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Take a message; one of a compaction has no number."""
         if self._notes is None:
-            self._requests.said(number, record, index, message)
+            self._requests.note_message(number, record, index, message)
         elif self._requests.records:
             place = (_NO_NUMBER if number is None else number, record.position, index)
             self._notes.extend(place)
@@ -343,5 +345,5 @@ class NotedMessages:
                 number, _, index = notes[at : at + _NOTE]
                 message = decode_body(record.bodies[index].data or b"")
                 known = None if number == _NO_NUMBER else number
-                self._requests.said(known, record, index, message)
+                self._requests.note_message(known, record, index, message)
                 at += _NOTE

@@ -130,7 +130,7 @@ class SpilledView:
     def __init__(self) -> None:
         self._spill = SpillFile()
 
-    def kept(self, view: ViewState) -> ViewState:
+    def spill(self, view: ViewState) -> ViewState:
         """An equal state, whose long parts are on disk; most often the very same one."""
         refs, sealed = view.layout.refs, view.layout.sealed
         if len(refs) < 2 * CHUNK or refs.is_backed:

@@ -1,4 +1,4 @@
-"""What the compactions of a file took out of the view, for a program that undoes one of them.
+"""The messages that compactions took out of the view, for a program that undoes one of them.
 
 The messages return as they are, under their numbers. The text that an earlier compaction had put in
 returns as a body of the plan that undoes the later one: a plan reads no text of another's.

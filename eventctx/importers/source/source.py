@@ -1,4 +1,4 @@
-"""What an import reads: a file's lines, those of a file that grows, or the events of a folder."""
+"""The source of an import: a file's lines, those of a file that grows, or a folder's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an adapter, in words: what was expected, what was found, what to do."""
+"""Problems of an adapter in words: expected, found, and what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REPORTS: Final[Mapping[str, str]] = {
 
 
 def of_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> str | None:
-    """What the records lack or have too often; None if they are as expected."""
+    """The records that are missing or repeated; None if they are as expected."""
     wrong = [
         f"expected {number} of {name}, found {found.get(name, 0)}: {_REPORTS[name]}"
         for name, number in expected.items()
@@ -58,7 +58,7 @@ def of_ends(
 def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) -> str | None:
     """Which texts the transcript lacks, has twice or in another order; None if it is as expected.
 
-    ``again``: one text may stand in several messages, but no message is followed by itself.
+    ``again``: several messages may have one text, but no message is followed by itself.
     """
     said = json.dumps(rows, ensure_ascii=False, default=str)
     missing = [text for text in texts if text not in said]
@@ -92,7 +92,7 @@ def of_requests(
     received: Sequence[Sequence[Any]],
     transcripts: Sequence[Sequence[Any]],
 ) -> str | None:
-    """Where what the model received differs from the views of the log; None if it does not.
+    """The first difference between the requests and the views of the log; None without one.
 
     ``views`` are those of the requests of the session, the last of which are this driver's;
     ``transcripts`` are the messages of the log at the same places, as the model would be shown

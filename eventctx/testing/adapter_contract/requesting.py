@@ -123,7 +123,7 @@ class RequestingContract(HostTraits):
 
 
 class RecordingContract(HostTraits):
-    """What is recorded beside the messages: turns, calls, usage and tools."""
+    """Turns, calls, usage and tools are recorded with the messages."""
 
     pytestmark = pytest.mark.asyncio
 

@@ -101,7 +101,7 @@ def check_same(found: Sequence[Row], wanted: Sequence[Row], where: str) -> None:
 
 
 def check_pairs(view: Sequence[Row], where: str) -> None:
-    """Raise Broken unless the results of each call stand directly behind it."""
+    """Raise Broken unless the results of each call come directly after it."""
     open_calls: dict[str, int] = {}
     for place, row in enumerate(view):
         answered = results_of(row)
@@ -125,7 +125,7 @@ def check_pairs(view: Sequence[Row], where: str) -> None:
 
 
 def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> None:
-    """Raise Broken if messages stand in another order than they were added in.
+    """Raise Broken if messages are in another order than they were added in.
 
     Messages are recognised by their calls and results, which a view that shortens a message does
     not change, and by their text where that is unchanged; others are passed over.

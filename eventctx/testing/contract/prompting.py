@@ -29,7 +29,7 @@ OTHERS: Final = (
     "Notes of the project: it is written in Python.",
     "The user decided to use PostgreSQL.",
 )
-"""Two more system messages: one behind the prompt, and one in the middle of the conversation."""
+"""Two more system messages: one after the prompt, and one in the middle of the conversation."""
 
 
 def _with_rules() -> list[Row]:

@@ -216,7 +216,7 @@ class RecordedConversation:
         return found.new
 
     def _shown(self, step: Continuation) -> Shown:
-        """What a step shows: system prompts, what a compaction put in, and all else."""
+        """The messages of a step: system prompts, those of a compaction, and all others."""
         if not step.compacted:
             return step.shown
         inserted = [Row(one, None) for one in step.compacted]
@@ -298,7 +298,7 @@ class RecordedConversation:
         found = [] if compacts or exchange.status >= _FAILED else answers(answer)
         for message in found:
             self._add(line, message, answer=True)
-            self._sent.said(message)
+            self._sent.note_spoken(message)
         self._failed = not found
         if compacts:
             output = list_or_empty(answer.get("output"))

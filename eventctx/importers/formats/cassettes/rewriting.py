@@ -1,4 +1,4 @@
-"""What became of a conversation that its client wrote anew: what it kept, put in, and says next.
+"""A conversation that its client wrote anew: the messages it kept, put in, and says next.
 
 A client sends no word of its compaction: the next request has other messages. Those that say the
 same as before, in the same order, were kept. All others before what the person says next were put
@@ -146,7 +146,7 @@ Shown = list[tuple[Row | None, dict[str, Any]]]
 
 
 class Continuation(NamedTuple):
-    """What a request has: of the conversation, in order, and after that.
+    """The content of a request: of the conversation, in order, and after that.
 
     ``shown`` pairs a row of the conversation, or None, with the message that replaces it now.
     ``compacted`` are the messages that a compaction left; None without one. ``kept_from`` is the

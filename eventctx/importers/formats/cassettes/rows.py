@@ -28,7 +28,7 @@ _PASSING: Final = frozenset(
     )
 )
 _BILLING: Final = "x-anthropic-billing-header:"
-"""How a line of Claude Code's system prompt begins that is for the API, and changes."""
+"""The beginning of a line of Claude Code's system prompt that is for the API, and changes."""
 
 
 class Row(NamedTuple):
@@ -60,7 +60,7 @@ def is_system(message: dict[str, Any]) -> bool:
 
 
 def sealed_mark(message: dict[str, Any]) -> object:
-    """What names an item whose content the provider keeps to itself; None for any other."""
+    """The name of an item whose content the provider keeps to itself; None for any other."""
     if message.get("type") not in _SEALED:
         return None
     return message.get("encrypted_content") or message.get("id")

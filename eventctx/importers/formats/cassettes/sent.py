@@ -39,7 +39,7 @@ class SentRequests:
         self._messages: tuple[bytes, ...] = ()
         self._texts: dict[bytes, bool] = {}
 
-    def said(self, message: dict[str, Any]) -> None:
+    def note_spoken(self, message: dict[str, Any]) -> None:
         """Take an answer, which a later request may hold."""
         if self._on_tape and "content" in message:
             self._texts.setdefault(message_digest(message), isinstance(message["content"], str))

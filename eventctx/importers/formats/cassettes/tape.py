@@ -49,7 +49,7 @@ KEPT_HEADERS: Final = (
 """The headers of a request that a tape holds."""
 
 _OF_CONVERSATION: Final = frozenset(("turn", "compact", "compaction"))
-"""What Codex calls the requests of its conversation."""
+"""Codex's names for the requests of its conversation."""
 
 
 def header_line(session: str, agent: str | None, parent: str | None) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class ClaudeConversation:
 
     def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """The items of one line, and of those that waited for it."""
-        for one in self.order.taken(WaitingRow(line, data, row)):
+        for one in self.order.take(WaitingRow(line, data, row)):
             yield from self._placed(self._row(*one))
 
     def _placed(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -208,7 +208,7 @@ class ClaudeConversation:
 
     def _delivered(self, line: int) -> Iterator[Item]:
         """The queued messages that the model sees from here on, after what was open."""
-        for one in self.queue.taken():
+        for one in self.queue.take():
             yield MessageItem(line, one.time, one.message, by_harness=one.by_harness)
 
     def _system(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -302,7 +302,7 @@ class ClaudeConversation:
         data: bytes | None,
     ) -> Iterator[Item]:
         """The items of a ``user`` line: a person's, a harness's, or results of tools."""
-        self.queue.said(message)
+        self.queue.note_spoken(message)
         facts = None if row.by_harness else read_facts(message)
         item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts, data=data)
         answers = any(part.kind == "result" for part in read_parts(message))

@@ -41,7 +41,7 @@ class WaitingRow(NamedTuple):
 
 
 class _Waits(NamedTuple):
-    """What ends the waiting: a line of this name, or one with a call of these."""
+    """The end of the waiting: a line of this name, or one with a call of these."""
 
     uuid: object
     calls: frozenset[str]
@@ -62,7 +62,7 @@ class LineOrder:
         """The row that waits."""
         return self._held[0] if self._held else None
 
-    def taken(self, new: WaitingRow) -> list[WaitingRow]:
+    def take(self, new: WaitingRow) -> list[WaitingRow]:
         """The rows that ``new`` completes, each to be taken before the next is asked for."""
         if not self._held:
             waits = self._waits_of(new.row)
@@ -93,7 +93,7 @@ class LineOrder:
         self._answers = self._answers or row.type == "assistant"
 
     def _waits_of(self, row: ClaudeRow) -> _Waits | None:
-        """What a row waits for; None for one that follows what came before."""
+        """The lines that a row waits for; None for one that follows what came before."""
         if row.type not in ("user", "assistant") or self._knows(row.uuid):
             return None
         calls, results = _calls_and_results(row)

@@ -90,7 +90,7 @@ class MessageQueue:
             harness = _by_harness(attachment)
             self._absorb(QueuedMessage(line, time, prompt, harness, uuid, attached=True))
 
-    def said(self, message: dict[str, Any]) -> None:
+    def note_spoken(self, message: dict[str, Any]) -> None:
         """Take a ``user`` line: a message that waits with the same words is this one."""
         words = text_of_content(message.get("content"))
         if not words:
@@ -102,7 +102,7 @@ class MessageQueue:
             self._queued = [one for one in self._queued if one is not known]
         self._dequeued = None
 
-    def taken(self) -> list[QueuedMessage]:
+    def take(self) -> list[QueuedMessage]:
         """The messages that wait, now that a request begins; they wait no more."""
         taken, self._waiting = self._waiting, []
         half = [one for one in taken if one.removed != one.attached]

@@ -39,7 +39,7 @@ from eventctx.policies.policy import (
     is_policy,
 )
 from eventctx.policies.trigger import make_budget
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.evidence import Need
 from eventctx.session.settings import by_own_name, check_advised
 
@@ -59,7 +59,7 @@ class Dropping:
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """The proposal; its insertions are those of the view."""
-        whole = kept_whole(visible)
+        whole = keep_whole(visible)
         working_set = WorkingSet(visible, whole)
         fixed = visible.protected | visible.open_round
         free = [one for one in working_set.groups if fixed.isdisjoint(one.rows)]

@@ -20,7 +20,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_results import observes
 from eventctx.projections.evidence import CarriedDemand, Need, carried_demands, needs
 from eventctx.projections.view import request_view
-from eventctx.queries.transcript import transcript_at
+from eventctx.queries.records import transcript_at
 
 STREAM: Final = "what-if"
 """The session id in the records of a run; no store ever sees it."""

@@ -34,9 +34,9 @@ from eventctx.policies.deciding import (
     Bodies,
     Deciding,
     Decision,
+    DecisionIO,
     Question,
     Reply,
-    Rim,
     Situation,
 )
 from eventctx.policies.planner import Completed, visible_of
@@ -231,9 +231,9 @@ class _Run:
         deciding = Deciding(policy, trigger)
         visible = visible_of(frame.view, thinking=frame.thinking)
         scene = Situation(frame.view, visible, frame.goal, frame.goal, frame.thinking)
-        rim = Rim(body_of, bytes, partial(self._applied, frame.view, trigger))
+        io = DecisionIO(body_of, bytes, partial(self._applied, frame.view, trigger))
         asked = self._asked
-        decided = yield from self._answered(deciding.steps(scene, rim), frame.view)
+        decided = yield from self._answered(deciding.steps(scene, io), frame.view)
         if decided.plan is None:
             self._skipped += 1
             if self._asked > asked or trigger == "threshold":

@@ -1,4 +1,4 @@
-"""What the result of a tool says of its call: whether it failed, with which status, and why.
+"""The result of a tool: whether the call failed, with which status, and why.
 
 Three readers, from the plainest form to the least: a host's value or a copy of it (``failure_of``),
 the text of a result in a message (``outcome_of``), and a message in the user's role that is the
@@ -86,7 +86,7 @@ def failure_of_copy(result: object) -> ToolFailure | None:
         return None
     if result.startswith("{'success': False") or result.endswith(", 'success': False}"):
         return ToolFailure(KIND, result)
-    return failure_of(_decoded(result)) if '"success"' in result else None
+    return failure_of(_decode(result)) if '"success"' in result else None
 
 
 def failure_of_row(text: str) -> ToolFailure | None:
@@ -101,7 +101,7 @@ def failure_of_row(text: str) -> ToolFailure | None:
         if text.startswith(words):
             return ToolFailure(KIND, text.removeprefix(words) or NO_REASON)
     if text.startswith("{"):
-        given = _decoded(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
+        given = _decode(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
         return (
             failure_of(given) if isinstance(given, dict) and given.keys() <= TOOL_RESULT else None
         )
@@ -120,7 +120,7 @@ def answer_of_copy(result: object) -> str | None:
         return None
 
 
-def _decoded(text: str) -> object:
+def _decode(text: str) -> object:
     try:
         return decode_json(text)
     except msgspec.DecodeError:

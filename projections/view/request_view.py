@@ -218,7 +218,7 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
     if takes_back(event):
         return after_compaction(after)._replace(breaks=with_break(state.breaks, "set"))
     if event.trigger == "imported":
-        found = calibration.compacted(after.calibration, record.position)
+        found = calibration.note_compacted(after.calibration, record.position)
         after = after._replace(calibration=found)
     return after_compaction(after)._replace(
         breaks=with_break(state.breaks, "compaction"), compactions=state.compactions + 1
@@ -238,9 +238,9 @@ def _made(state: ViewState, record: Record) -> ViewState:
         record.position, state.layout.tokens, not event.breaks, event.budget
     )
     state = state._replace(
-        breaks=(), shown=shown, calibration=calibration.prepared(state.calibration, size)
+        breaks=(), shown=shown, calibration=calibration.note_prepared(state.calibration, size)
     )
-    return _calibrated(state, calibration.called(state.calibration, event.model))
+    return _calibrated(state, calibration.note_called(state.calibration, event.model))
 
 
 def as_requested(state: ViewState, event: RequestPrepared) -> ViewState:
@@ -268,7 +268,7 @@ def _called(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state  # a call that sends no view, such as a summarizer's, does not calibrate it
-    return _calibrated(state, calibration.called(state.calibration, event.model))
+    return _calibrated(state, calibration.note_called(state.calibration, event.model))
 
 
 def _reported(state: ViewState, record: Record) -> ViewState:
@@ -276,15 +276,17 @@ def _reported(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state
-    called = _calibrated(state, calibration.called(state.calibration, event.model))
-    learned = calibration.reported(called.calibration, event.prepared, event.prompt, event.model)
+    called = _calibrated(state, calibration.note_called(state.calibration, event.model))
+    learned = calibration.note_reported(
+        called.calibration, event.prepared, event.prompt, event.model
+    )
     return called._replace(calibration=learned)
 
 
 def _sent(state: ViewState, record: Record) -> ViewState:
     """The host sent another list than the view, so the report will be for that list."""
     event: Any = decode_known(record)
-    sent = calibration.sent(state.calibration, event.prepared, event.difference)
+    sent = calibration.note_sent(state.calibration, event.prepared, event.difference)
     return state._replace(calibration=sent)
 
 
@@ -298,7 +300,7 @@ def _content(state: ViewState, record: Record) -> ViewState:
 
 def with_model(state: ViewState, model: str | None) -> ViewState:
     """The view, counted for a request to ``model``; unchanged if the model is not known."""
-    return _calibrated(state, calibration.called(state.calibration, model))
+    return _calibrated(state, calibration.note_called(state.calibration, model))
 
 
 def _calibrated(state: ViewState, new: Calibration) -> ViewState:
@@ -313,7 +315,7 @@ def _calibrated(state: ViewState, new: Calibration) -> ViewState:
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
     )
-    new = calibration.recounted(new, layout.tokens, state.layout.tokens)
+    new = calibration.recount(new, layout.tokens, state.layout.tokens)
     return state._replace(
         layout=layout, size_after_compaction=size_after_compaction, calibration=new
     )

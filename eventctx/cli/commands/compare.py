@@ -26,7 +26,7 @@ from eventctx.comparison.recording import Recording, UnusedSession, recordings_o
 from eventctx.errors import InvalidSetting
 from eventctx.importers.many import import_paths
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.named import ALIASES, POLICIES, imported
+from eventctx.policies.named import ALIASES, POLICIES, import_path
 from eventctx.stores.memory import MemoryStore
 
 LOSSES = 3
@@ -146,7 +146,7 @@ async def _compare(
     stored: set[str] = set()
     if streams:
         async with opening.existing(store) as engine:
-            found = [(await opening.find_session(engine, name)).stream for name in streams]
+            found = [(await opening.find_session(engine.store, name)).stream for name in streams]
             recordings, unused = await recordings_of(engine.store, found)
             stored = {one.name for one in recordings}
     if paths:
@@ -216,7 +216,7 @@ def _prices(given: str | None) -> Prices:
 
 
 def _function(option: str, path: str) -> Any:
-    found = imported(path)
+    found = import_path(path)
     if not callable(found):
         raise InvalidSetting(f"--{option}: expected an async function, found {path!r}")
     return found

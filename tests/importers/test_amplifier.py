@@ -10,9 +10,7 @@ from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.amplifier_log import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
-    CallEnded,
     CompactionItem,
-    Item,
     ModelCall,
     Raw,
     Waiting,
@@ -21,6 +19,7 @@ from eventctx.importers.source.items import (
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import (
+    always,
     events,
     items_of,
     jsonl,
@@ -31,15 +30,6 @@ from tests.importers.given import (
     text,
     texts,
 )
-
-
-def always() -> bool:
-    return True
-
-
-def ended_usages(found: list[Item]) -> list[Any]:
-    return [item.usage for item in of_type(found, CallEnded)]
-
 
 # -- the transcript, and context-persistent ------------------------------------------------------
 

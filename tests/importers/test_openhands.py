@@ -23,11 +23,17 @@ from eventctx.importers.source.items import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import OpenHands, openhands_talk
-from tests.importers.given import events, items_of, load, of_type, raw_kinds, roles, text, texts
-
-
-def always() -> bool:
-    return True
+from tests.importers.given import (
+    always,
+    events,
+    items_of,
+    load,
+    of_type,
+    raw_kinds,
+    roles,
+    text,
+    texts,
+)
 
 
 def test_events_are_messages_of_openais_chat() -> None:

@@ -20,7 +20,6 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
-    Waiting,
     Warned,
 )
 from eventctx.stores.memory import MemoryStore
@@ -381,14 +380,3 @@ def test_wrong_types_in_the_fields_of_an_answer_do_no_harm(wrong: Any) -> None:
     found = items_of(parse, log.data())
     assert roles(found) == ["user", "assistant"]
     assert prompts(found) == [None]
-
-
-def test_half_a_last_line_waits_and_half_a_line_between_is_kept() -> None:
-    data = Pi().user("a").user("b").data()
-    first, second, third = data.splitlines(keepends=True)
-    found = items_of(parse, first + second + third[:20])
-    assert roles(found) == ["user"]
-    assert len(of_type(found, Waiting)) == 1
-    broken = items_of(parse, first + second[:20] + b"\n" + third)
-    assert roles(broken) == ["user"]
-    assert "unreadable" in raw_kinds(broken)

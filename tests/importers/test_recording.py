@@ -22,6 +22,7 @@ from tests.importers.given import (
     Codex,
     call,
     events,
+    imported,
     jsonl,
     load,
     messages,
@@ -34,15 +35,6 @@ def tool_loop() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", call("t1"), call("t2", "Read"))
     log.result("t1", "a").result("t2", "b", is_error=True).answer("m2", text("done"))
     return log.user("again").answer("m3", text("sure")).system("turn_duration")
-
-
-async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(data)
-    store = MemoryStore()
-    summary = await load(store, path, **options)
-    assert summary.session is not None
-    return store, summary.session
 
 
 async def test_the_first_record_names_source_format_and_import_time(tmp_path: Path) -> None:

@@ -18,21 +18,23 @@ from eventctx.projections.trace.spans import Span
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi, pi_call
-from tests.importers.given import NOW, SESSION, ClaudeCode, Codex, call, jsonl, load, records, salt
+from tests.importers.given import (
+    NOW,
+    SESSION,
+    ClaudeCode,
+    Codex,
+    call,
+    imported,
+    jsonl,
+    load,
+    records,
+    salt,
+)
 from tests.importers.given import text as said
 
 SECOND = 1_000_000_000
 START = 1_767_261_600 * SECOND
 """2026-01-01T10:00:00Z. Rows of ``ClaudeCode`` are half a second behind it, a second apart."""
-
-
-async def imported(folder: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
-    path = folder / "file.jsonl"
-    path.write_bytes(data)
-    store = MemoryStore()
-    summary = await load(store, path, **options)
-    assert summary.session is not None
-    return store, summary.session
 
 
 async def traced(store: MemoryStore, session: str) -> list[Span]:

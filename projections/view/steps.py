@@ -1,9 +1,13 @@
-"""Steps of the fold: messages are set, cleared, pinned, restored, erased; prompts are set."""
+"""Steps of the fold: changes to the transcript and its pins, and spans that begin and end.
+
+The steps of added messages, compactions and requests are in ``request_view``.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from eventctx.log import events
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Located
 from eventctx.log.plan import Insertion, find, without
@@ -11,13 +15,13 @@ from eventctx.log.record import Record
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view import spoken
+from eventctx.projections.view import unended
 from eventctx.projections.view.planned import insertion_refs, reference, replaced_in, stripped_in
-from eventctx.projections.view.refs import InsertionRef, MessageRef
+from eventctx.projections.view.refs import InsertionRef, MessageRef, end_in
 from eventctx.projections.view.state import ViewState, initial, with_break
 
 
-def replaced(state: ViewState, record: Record) -> ViewState:
+def set_messages(state: ViewState, record: Record) -> ViewState:
     """The transcript is the one that was set; messages that stay keep their numbers."""
     event: Any = decode_known(record)
     known = {ref.number: ref for ref in state.layout.refs}
@@ -40,18 +44,18 @@ def replaced(state: ViewState, record: Record) -> ViewState:
         next_number=state.next_number + fresh,
         messages=messages,
         layout=layouts.build(
-            refs, _still_standing(state, event.order), state.layout.ends.only_of(refs)
+            refs, _insertions_left(state, event.order), state.layout.ends.only_of(refs)
         ),
         breaks=with_break(state.breaks, "set"),
         hidden=(hidden["summarised"], hidden["dropped"], hidden["merged"]),
         pins=state.pins.intersection(ref.number for ref in refs),
-        spoken=spoken.only_of(
-            state.spoken, event.order, [ref for ref in refs if ref.number >= state.next_number]
+        spoken=state.spoken.only_of(
+            event.order, [ref for ref in refs if ref.number >= state.next_number]
         ),
     )
 
 
-def _still_standing(
+def _insertions_left(
     state: ViewState, order: tuple[tuple[int, int], ...]
 ) -> tuple[InsertionRef, ...]:
     """The insertions that stand for at least one message still in the transcript."""
@@ -67,7 +71,7 @@ def _still_standing(
     )
 
 
-def cleared(state: ViewState, record: Record) -> ViewState:
+def clear(state: ViewState, record: Record) -> ViewState:
     """Nothing is visible but the system prompts; numbers and turns are counted on."""
     prompts = [one for one in state.layout.insertions if one.kind == "system_prompt"]
     return initial()._replace(
@@ -82,19 +86,19 @@ def cleared(state: ViewState, record: Record) -> ViewState:
     )
 
 
-def pinned(state: ViewState, record: Record) -> ViewState:
+def pin(state: ViewState, record: Record) -> ViewState:
     """No compaction takes these messages out."""
     event: Any = decode_known(record)
     return state._replace(pins=state.pins.union(event.numbers))
 
 
-def unpinned(state: ViewState, record: Record) -> ViewState:
+def unpin(state: ViewState, record: Record) -> ViewState:
     """Compactions may take these messages out again."""
     event: Any = decode_known(record)
     return state._replace(pins=state.pins.difference(event.numbers))
 
 
-def restored(state: ViewState, record: Record) -> ViewState:
+def restore(state: ViewState, record: Record) -> ViewState:
     """Messages that a compaction took out or shortened are back, whole."""
     event: Any = decode_known(record)
     summarised, dropped, merged = state.hidden
@@ -131,10 +135,10 @@ def restored(state: ViewState, record: Record) -> ViewState:
     )
 
 
-def withdrawn(state: ViewState, record: Record) -> ViewState:
+def withdraw_demand(state: ViewState, record: Record) -> ViewState:
     """A demand of a person holds no longer."""
     event: Any = decode_known(record)
-    return state._replace(spoken=spoken.taken_back(state.spoken, event.number, event.demand))
+    return state._replace(spoken=state.spoken.without_demand(event.number, event.demand))
 
 
 def _located(located: Located, estimator: Estimator) -> MessageRef:
@@ -149,7 +153,7 @@ def _located(located: Located, estimator: Estimator) -> MessageRef:
     )
 
 
-def prompted(state: ViewState, record: Record) -> ViewState:
+def set_prompts(state: ViewState, record: Record) -> ViewState:
     """The system prompts are these; they stand before all messages."""
     event: Any = decode_known(record)
     rows = [Insertion("system_prompt", index) for index in range(len(record.bodies))]
@@ -165,13 +169,58 @@ def prompted(state: ViewState, record: Record) -> ViewState:
     return state._replace(layout=layout, breaks=breaks)
 
 
-def erased(state: ViewState, record: Record) -> ViewState:
+def erase(state: ViewState, record: Record) -> ViewState:
     """Contents are gone. What was bound to them is stripped from the messages beside them."""
     event: Any = decode_known(record)
     layout = state.layout
     if event.unbound:
         refs = stripped_in(layout.refs, event.unbound, state.estimator)
-        layout = layouts.rebuilt(refs, layout)
-    left = spoken.without(state.spoken, event.numbers)
+        layout = layouts.rebuild(refs, layout)
+    left = state.spoken.without_messages(event.numbers)
     breaks = with_break(state.breaks, "erase")
     return state._replace(layout=layout, breaks=breaks, spoken=left)
+
+
+def start_session(state: ViewState, record: Record) -> ViewState:
+    """An imported session mirrors its file."""
+    event: Any = decode_known(record)
+    return state._replace(mirror=None if event.imported_at is None else event.source or "a file")
+
+
+def leave_file(state: ViewState, record: Record) -> ViewState:
+    """The session takes no more records from a file."""
+    # A fork reads through its parent's records; its own first record makes it no mirror. What was
+    # open before belongs to the parent, or to the program that wrote the file.
+    return state._replace(mirror=None, spans=())
+
+
+def begin_turn(state: ViewState, record: Record) -> ViewState:
+    """A turn begins."""
+    event: Any = decode_known(record)
+    return begin_span(state._replace(turns=max(state.turns, event.number)), record)
+
+
+def begin_span(state: ViewState, record: Record) -> ViewState:
+    """A span is open."""
+    return state._replace(position=record.position, spans=unended.with_begun(state.spans, record))
+
+
+def end_span(state: ViewState, record: Record) -> ViewState:
+    """A span is closed, if it was open."""
+    spans = unended.without_ended(state.spans, record)
+    if spans is state.spans:
+        return state
+    return state._replace(position=record.position, spans=spans)
+
+
+def end_call(state: ViewState, record: Record) -> ViewState:
+    """A tool has ended: the view tells how, where its result is missing."""
+    state = end_span(state, record)
+    event = unended.tool_event(record)
+    if event is None or event.call_id is None:
+        return state
+    # Nothing is known of a call that was broken off: the tool may have done its work all the same.
+    if isinstance(event, events.ToolError) and event.status != "error":
+        return state
+    end = end_in(record, state.estimator)
+    return state._replace(layout=layouts.with_end(state.layout, event.call_id, end))

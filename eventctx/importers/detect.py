@@ -22,7 +22,7 @@ from eventctx.importers.format_table import (
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier, amplifier_folder
+from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.source.document import read_document
@@ -44,18 +44,18 @@ def session_source(path: Path, name: str | None = None) -> Path:
     format a file is taken as it is.
     """
     if name is None or (name == AMPLIFIER and path.is_dir()):
-        return amplifier_folder.source_of(path)
+        return amplifier.source_of(path)
     return path
 
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """The reason not to import a file found in a folder: another one tells its session."""
-    return amplifier_folder.passed_over(path, take_over=take_over)
+    return amplifier.passed_over(path, take_over=take_over)
 
 
 def is_transcript_folder(path: Path) -> bool:
     """Whether a folder is one session, and not a folder to search for some."""
-    return is_event_folder(path) or amplifier_folder.is_session_folder(path)
+    return is_event_folder(path) or amplifier.is_session_folder(path)
 
 
 def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
@@ -83,7 +83,7 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
     _refuse_binary(path)
     if name is None:
         name = detect(read_lines(path), path.name)
-        if name in (MESSAGES, CONTEXT_PERSISTENT) and amplifier_folder.is_transcript(path):
+        if name in (MESSAGES, CONTEXT_PERSISTENT) and amplifier.is_transcript(path):
             name = AMPLIFIER
     return FORMATS[name]
 

@@ -18,7 +18,7 @@ from eventctx.errors import (
     SourceChanged,
 )
 from eventctx.importers.detect import choose, passed_over
-from eventctx.importers.formats.amplifier_folder import CONTEXT
+from eventctx.importers.formats.amplifier import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
 from eventctx.importers.source.document import stem

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.importers.formats.claude.order import WINDOW
+from eventctx.importers.formats.claude.waiting import WINDOW
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Waiting

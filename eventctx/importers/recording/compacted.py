@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from eventctx.importers.recording.contents import Stored, TranscriptSlots
+from eventctx.importers.recording.spilled import PutIn
 from eventctx.importers.recording.track import Content
-from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (

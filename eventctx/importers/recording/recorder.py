@@ -26,10 +26,9 @@ from eventctx.importers.recording.contents import (
     contents_of,
 )
 from eventctx.importers.recording.recorded_requests import NotedMessages, RecordedRequests
-from eventctx.importers.recording.spilled_view import SpilledView
+from eventctx.importers.recording.spilled import SpilledView, UndoneCompactions, put_in
 from eventctx.importers.recording.track import NO_IDS, Content, LineIds, Track
 from eventctx.importers.recording.turns import FileTurns
-from eventctx.importers.recording.undone import UndoneCompactions, put_in
 from eventctx.importers.source.items import (
     Branched,
     CallEnded,

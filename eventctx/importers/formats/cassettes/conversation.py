@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rewriting import Continuation, Shown, aligned, rewriting
-from eventctx.importers.formats.cassettes.rows import Row
-from eventctx.importers.formats.cassettes.sent import SentRequests
+from eventctx.importers.formats.cassettes.rows import Row, SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import (

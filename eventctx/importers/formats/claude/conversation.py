@@ -14,8 +14,6 @@ from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
-from eventctx.importers.formats.claude.order import LineOrder, WaitingRow
-from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.formats.claude.route import Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
@@ -29,6 +27,12 @@ from eventctx.importers.formats.claude.rows import (
     source_of,
     time_of,
     value_of,
+)
+from eventctx.importers.formats.claude.waiting import (
+    QUEUED_COMMAND,
+    LineOrder,
+    MessageQueue,
+    WaitingRow,
 )
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (

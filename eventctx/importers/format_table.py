@@ -111,7 +111,6 @@ class Format(NamedTuple):
     undoes_compactions: bool = False
 
 
-CLAUDE_CODE: Final = "claude-code"
 OPENHANDS: Final = "openhands"
 AMPLIFIER: Final = "amplifier"
 CONTEXT_PERSISTENT: Final = "context-persistent"
@@ -120,7 +119,7 @@ MESSAGES: Final = "messages"
 
 _ROWS: Final = (
     Format(
-        CLAUDE_CODE,
+        "claude-code",
         "Claude Code session (JSONL)",
         claude_code.parse,
         is_row=claude_code.is_row,

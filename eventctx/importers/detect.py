@@ -131,16 +131,16 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
             )
     for value in values:
         if foreign(value) is not None:
-            raise NotATranscript(name, _described(value), tuple(FORMATS))
-        found = _marked(value)
+            raise NotATranscript(name, _describe(value), tuple(FORMATS))
+        found = _find_marked(value)
         if found == MESSAGES and isinstance(value, dict) and any(map(_is_amplifier, values)):
             return AMPLIFIER
         if found is not None:
             return found
-    raise NotATranscript(name, _described(values[0]), tuple(FORMATS))
+    raise NotATranscript(name, _describe(values[0]), tuple(FORMATS))
 
 
-def _marked(value: object) -> str | None:
+def _find_marked(value: object) -> str | None:
     """The format that marks a value: as one line of many, or else as the whole of a file."""
     if isinstance(value, dict):
         for row in FORMATS.values():
@@ -198,11 +198,11 @@ def _values(head: list[FileLine]) -> list[object]:
     return values
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, dict):
         return foreign(value) or f"an object with the keys {', '.join(list(value)[:6]) or 'none'}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return foreign(value) or f"a list of {_described(value[0])}"
+        return foreign(value) or f"a list of {_describe(value[0])}"
     return f"JSON of type {type(value).__name__}"
 
 

@@ -146,14 +146,14 @@ async def _results(
         reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
             return [FilePassedOver(path=found.path, reason=reason)]
-        return [result_of(summary) for summary in await _imported(found.path, importing, names)]
+        return [result_of(summary) for summary in await _import(found.path, importing, names)]
     except ENDS_ALL:
         raise
     except EventctxError as error:
         return [passed_over_for(found.path, error, named=found.named)]
 
 
-async def _imported(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
+async def _import(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
     """Import a file under the first of its names whose session is not another file's."""
     changed: SourceChanged | None = None
     for name in names.to_try(path):

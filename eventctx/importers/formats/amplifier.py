@@ -110,7 +110,7 @@ def source_of(path: Path) -> Path:
     files = [*logs, *([transcript] if transcript.is_file() else [])]
     if len(files) < 2:
         return files[0] if files and path == folder else path
-    told = {log: _told(log) for log in logs}
+    told = {log: _fullness(log) for log in logs}
     best = max(logs, key=lambda log: told[log], default=transcript)
     if not told.get(best):
         return transcript if transcript in files else (logs[0] if path == folder else path)
@@ -135,7 +135,7 @@ def source_to_take_over(path: Path, mirrored: str | None = None) -> Path:
     if mirrored == _LOG:
         # Not source_of(path): of a file named otherwise this is another one.
         logs = [log for log in (folder / _LOG, folder / _BETWEEN / _LOG) if log.is_file()]
-        return max(logs, key=_told, default=source_of(path))
+        return max(logs, key=_fullness, default=source_of(path))
     for name in (mirrored, CONTEXT, TRANSCRIPT):
         if name is not None and (folder / name).is_file():
             return folder / name
@@ -186,12 +186,12 @@ def _is_session(folder: Path) -> bool:
     )
 
 
-def _told(log: Path) -> int:
+def _fullness(log: Path) -> int:
     """The fullness of a log: 2 with whole requests, 1 with texts of answers, 0 with neither."""
     try:
         for line in read_lines(log):
             row = first_record(line) if any(mark in line.data for mark in _MARKS) else None
-            told = _told_by(row) if isinstance(row, dict) else 0
+            told = _fullness_of_row(row) if isinstance(row, dict) else 0
             if told:
                 return told
     except (OSError, MalformedTranscript):
@@ -199,7 +199,7 @@ def _told(log: Path) -> int:
     return 0
 
 
-def _told_by(row: dict[str, Any]) -> int:
+def _fullness_of_row(row: dict[str, Any]) -> int:
     if not amplifier_rows.is_row(row):
         return 0
     name, found = amplifier_rows.name_of(row), AmplifierRow(0, row)

@@ -56,7 +56,7 @@ def _sidechain(agent: str) -> Parser:
         def row(line: int, data: bytes, one: ClaudeRow) -> Iterable[Item]:
             return conversation.row(line, data, one) if chains.agent_of(one) == agent else ()
 
-        return _items_of(_marked(lines), conversation, row, ended)
+        return _items_of(_select_marked(lines), conversation, row, ended)
 
     return parse_one
 
@@ -101,7 +101,7 @@ class _Sidechains:
         return agent
 
 
-def _marked(lines: Iterable[FileLine]) -> Iterator[FileLine]:
+def _select_marked(lines: Iterable[FileLine]) -> Iterator[FileLine]:
     """The lines of subagents."""
     return (line for line in lines if _MARKED.search(line.data))
 

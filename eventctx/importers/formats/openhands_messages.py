@@ -133,7 +133,7 @@ def _result(event: dict[str, Any], call_id: str, content: str | list[Any]) -> di
     return message if name is None else {**message, "name": name}
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
@@ -141,5 +141,5 @@ def _call(call: Any) -> Any:
     """A call in OpenAI's form, from the SDK's flat one."""
     if not isinstance(call, dict) or "function" in call or "name" not in call:
         return call
-    function = {"name": call["name"], "arguments": _shown(call.get("arguments"))}
+    function = {"name": call["name"], "arguments": _as_text(call.get("arguments"))}
     return {"id": call.get("id"), "type": "function", "function": function}

@@ -95,17 +95,17 @@ class _Conversation:
         if kind == "session":
             yield Raw(line, kind, data)
             return
-        yield from self._placed(line, row)
+        yield from self._place(line, row)
         time = nanoseconds(row.get("timestamp"))
         if kind == "message":
             yield from self._message(line, time, data, row)
         elif kind == "compaction":
             yield from self._compaction(line, time, data, row)
         elif kind in ("custom_message", "branch_summary"):
-            yield from self._inserted(line, time, data, row)
+            yield from self._insert(line, time, data, row)
         else:
             yield Raw(line, kind, data, kind in _KNOWN)
-            self._entered(row)
+            self._enter(row)
 
     def _begin(self, line: int, header: dict[str, Any]) -> Iterator[Item]:
         if self.begun:
@@ -123,7 +123,7 @@ class _Conversation:
 
     # -- the tree --------------------------------------------------------------------------------
 
-    def _placed(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
+    def _place(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
         """Go to the entry's parent, if the conversation is not already there."""
         entry, parent = row.get("id"), row.get("parentId")
         if not isinstance(entry, str) or "parentId" not in row or parent == self.tree.leaf:
@@ -138,7 +138,7 @@ class _Conversation:
         self.places += sum(not isinstance(one, int) for one in order)
         yield Branched(line, nanoseconds(row.get("timestamp")), tuple(order), harness)
 
-    def _entered(
+    def _enter(
         self,
         row: dict[str, Any],
         message: dict[str, Any] | None = None,
@@ -175,7 +175,7 @@ class _Conversation:
                 yield Warned(line, "a message of a role or a shape that is not known")
             elif source.get("role") == "assistant":
                 yield from self._answer(line, time, source, None)
-            self._entered(row)
+            self._enter(row)
             return
         if source.get("role") == "bashExecution":
             yield Raw(line, kind, data)
@@ -192,7 +192,7 @@ class _Conversation:
                 yield TurnBegan(line, time)
             yield MessageItem(line, time, message, by_harness=by_harness, facts=facts)
         self.places += 1
-        self._entered(row, message, by_harness)
+        self._enter(row, message, by_harness)
 
     def _answer(
         self, line: int, time: int | None, source: dict[str, Any], message: dict[str, Any] | None
@@ -223,7 +223,7 @@ class _Conversation:
             yield TurnEnded(line, time, "error", self.broke_off)
             self.broke_off = None
 
-    def _inserted(
+    def _insert(
         self, line: int, time: int | None, data: bytes, row: dict[str, Any]
     ) -> Iterator[Item]:
         """A message that an extension or a change of branch inserted."""
@@ -238,12 +238,12 @@ class _Conversation:
             yield Raw(line, kind, data, understood=empty)
             if not empty:
                 yield Warned(line, f"a {kind} without {field}")
-            self._entered(row)
+            self._enter(row)
             return
         yield Raw(line, f"{kind}.envelope", encode(without(row, field)))
         yield MessageItem(line, time, message, by_harness=True)
         self.places += 1
-        self._entered(row, message, by_harness=True)
+        self._enter(row, message, by_harness=True)
 
     def _compaction(
         self, line: int, time: int | None, data: bytes, row: dict[str, Any]
@@ -252,7 +252,7 @@ class _Conversation:
         if summary is None:
             problem = "a compaction without its summary"
             yield from not_understood(line, "compaction", data, problem)
-            self._entered(row)
+            self._enter(row)
             return
         kept_from = self._kept_from(row)
         if kept_from is None:

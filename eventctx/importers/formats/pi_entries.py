@@ -222,7 +222,7 @@ class Tree:
             # The log applies another compaction: spell out this one's summary and kept messages.
             order.append(self._message(last))
             next_place += 1
-            path = _kept(path, last)
+            path = _kept_entries(path, last)
             self._present.clear()
             self._spelled_out = True
         elif last is None and self._in_force is not None:
@@ -257,7 +257,7 @@ class Tree:
         return list(reversed(path.values()))
 
 
-def _kept(path: list[TreeEntry], compaction: TreeEntry) -> list[TreeEntry]:
+def _kept_entries(path: list[TreeEntry], compaction: TreeEntry) -> list[TreeEntry]:
     """The entries of a path that are in the conversation after its last compaction."""
     place = path.index(compaction)
     start = next((n for n, entry in enumerate(path) if entry.id == compaction.first_kept), place)

@@ -125,7 +125,7 @@ def plan_compaction(
         view,
         Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
         [one.content for one in stored],
-        _named(source_format, item.trigger),
+        _requester(source_format, item.trigger),
         recorded=item.tokens_before,
         took=item.took or 0,
     )
@@ -172,7 +172,7 @@ def plan_clearing(
         view,
         plan,
         [one.content for one in stored],
-        _named(source_format, item.trigger),
+        _requester(source_format, item.trigger),
         recorded=item.tokens_before,
     )
 
@@ -207,7 +207,7 @@ def _edited(
     )
 
 
-def _named(source_format: str, trigger: str | None) -> str:
+def _requester(source_format: str, trigger: str | None) -> str:
     return f"{source_format}:{trigger}" if trigger else source_format
 
 

@@ -108,7 +108,7 @@ class RecordedRequests:
             return
         # A message that is sent as it is here is stored nowhere else.
         self._known.setdefault(message_digest(message), []).append(
-            _packed(record, index, message, 0)
+            _pack_known(record, index, message, 0)
         )
         if message.get("role") == "assistant":
             return
@@ -149,7 +149,7 @@ class RecordedRequests:
             self._stored.add(item.digest)
             # It is the message of the transcript that was said last, in the form that was sent.
             same = self._known.setdefault(item.digest, [])
-            same[-1:] = [_packed(record, 0, item.value, injected)]
+            same[-1:] = [_pack_known(record, 0, item.value, injected)]
         else:
             salted = record.bodies[0].digest
             size = len(canonical(item.value))
@@ -266,8 +266,8 @@ class RecordedRequests:
         """The first messages of ``below``, and those of the item's tail."""
         kept = below.messages.first(item.keep)
         if below.estimator != estimator:
-            kept = Series(_summed(Series(), [one.last for one in kept], estimator))
-        return _Messages(kept.extend(_summed(kept, self._tail(item), estimator)), estimator)
+            kept = Series(_sum_up(Series(), [one.last for one in kept], estimator))
+        return _Messages(kept.extend(_sum_up(kept, self._tail(item), estimator)), estimator)
 
     def _tail(self, item: RecordedRequest) -> list[_Known]:
         """The messages of a tail. Of messages that are the same, the last ones are meant."""
@@ -280,7 +280,7 @@ class RecordedRequests:
         return found[::-1]
 
 
-def _packed(record: Record, index: int, message: dict[str, Any], injected: int) -> bytes:
+def _pack_known(record: Record, index: int, message: dict[str, Any], injected: int) -> bytes:
     salted = record.bodies[index].digest
     # An item of the Responses API has no role, and is read as it is.
     facts = read_facts(as_sent(message) if "role" in message else message)
@@ -295,7 +295,7 @@ def _sums(messages: Series[_Upto]) -> tuple[Hash, int, int]:
     return last.hash, last.tokens, last.injected
 
 
-def _summed(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator) -> list[_Upto]:
+def _sum_up(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator) -> list[_Upto]:
     """The added messages, each with the sums over it and all before it."""
     hashed, tokens, injected = _sums(before)
     found = []

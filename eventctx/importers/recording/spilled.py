@@ -183,7 +183,7 @@ class UndoneCompactions:
         put_in: PutIn,
     ) -> None:
         """Keep a compaction: what was in view ``before`` it, and is not among ``after``."""
-        left = [_located(ref) for ref in before if ref.number not in after]
+        left = [_locate(ref) for ref in before if ref.number not in after]
         self._places[number] = self._spill.put(_pack(_Step(left, put_in)))
         self._positions[number] = position
 
@@ -223,5 +223,5 @@ def put_in(insertions: Sequence[Insertion], contents: Sequence[Content]) -> PutI
     return PutIn(tuple([one for one in insertions if one.at is None]), tuple(contents))
 
 
-def _located(ref: MessageRef) -> Located:
+def _locate(ref: MessageRef) -> Located:
     return Located(ref.number, ref.position, ref.index, ref.digest, encode_facts(ref.facts))

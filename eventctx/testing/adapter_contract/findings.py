@@ -86,7 +86,7 @@ def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) 
     order = sorted(texts, key=said.find)
     if not found and order != list(texts):
         found.append(f"expected {list(texts)} in this order, found {order}")
-    return "\n".join([*found, "the transcript:", *_listed(rows)]) if found else None
+    return "\n".join([*found, "the transcript:", *_list(rows)]) if found else None
 
 
 def of_requests(
@@ -130,9 +130,9 @@ def _differing(view: Sequence[Any], request: Sequence[Any], transcript: Sequence
         f"  received:     {_from_difference(theirs, ours)}",
         _advice(view, request, transcript),
         "the view:",
-        *_listed(view),
+        *_list(view),
         "received:",
-        *_listed(request),
+        *_list(request),
     ]
 
 
@@ -169,7 +169,7 @@ def _pair_is_equal(pair: tuple[Any, Any]) -> bool:
     return bool(pair[0] == pair[1])
 
 
-def _listed(messages: Sequence[Any]) -> list[str]:
+def _list(messages: Sequence[Any]) -> list[str]:
     return [f"  {at}  {_cut(_text(one))}" for at, one in enumerate(messages)]
 
 

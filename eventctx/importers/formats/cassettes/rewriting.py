@@ -71,7 +71,7 @@ def rewriting(known: Sequence[Row], sent: list[dict[str, Any]]) -> Rewriting:
             now.append(known[place])
             before = known[place].place
             continue
-        repeated = _repeated(sent[at], free) if place is None else known[place].place
+        repeated = _place_of_repetition(sent[at], free) if place is None else known[place].place
         stands_for: tuple[int, ...] | None = None if repeated is None else (repeated,)
         if stands_for is None and rows.is_system(sent[at]):
             stands_for = ()
@@ -117,7 +117,7 @@ def _behind_summary(sent: list[dict[str, Any]], start: int) -> int:
     return said[-1] if said else len(sent)
 
 
-def _repeated(message: dict[str, Any], free: list[Row]) -> int | None:
+def _place_of_repetition(message: dict[str, Any], free: list[Row]) -> int | None:
     """The place of a message that another one repeats, or whose call's result it is."""
     mark = _mark(message)
     for row in free:

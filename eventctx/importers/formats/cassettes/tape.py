@@ -109,9 +109,9 @@ class _Reader:
         request = model_request(self._exchange(line, row))
         if request is None:
             return not_understood(line, "call", data, "no request to a model that is known")
-        return self._taken(request)
+        return self._take(request)
 
-    def _taken(self, request: CassetteRequest) -> list[Item]:
+    def _take(self, request: CassetteRequest) -> list[Item]:
         tools = _tool_names(request.sent)
         beside = _is_beside(request, tools)
         main = self._main

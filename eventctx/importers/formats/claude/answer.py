@@ -148,7 +148,7 @@ class ResultPlaces:
         if ids and len(blocks) > 1:
             self._spilled[place] = self._spill.put(encode(message))
 
-    def cleared(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
+    def clear(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
         """The messages that hold the results of these calls, by place, as they are sent now."""
         fresh = [
             one

@@ -76,14 +76,14 @@ class LineOrder:
         calls, _ = _calls_and_results(new.row)
         if self._waits.calls & set(calls) or _is(new.row.uuid, self._waits.uuid):
             first = self._held[0]._replace(line=new.line)
-            return self._released([*self._held[1:], first])
-        return self._released(self._held) if len(self._held) > WINDOW else []
+            return self._release([*self._held[1:], first])
+        return self._release(self._held) if len(self._held) > WINDOW else []
 
     def rest(self) -> list[WaitingRow]:
         """The rows that still wait, in file order; none waits any more."""
-        return self._released(self._held)
+        return self._release(self._held)
 
-    def _released(self, rows: list[WaitingRow]) -> list[WaitingRow]:
+    def _release(self, rows: list[WaitingRow]) -> list[WaitingRow]:
         self._held = []
         for one in rows:
             self._note(one.row)

@@ -103,7 +103,7 @@ def test_a_file_that_was_only_begun_waits() -> None:
 
 
 def compacted(log: AmplifierLog) -> AmplifierLog:
-    """A talk of three turns, of which the request behind a compaction has the last one."""
+    """A talk of three turns, of which the request after a compaction has the last one."""
     for number in range(3):
         log.prompt(f"question {number}").request().response(text(f"answer {number}"))
     log.prompt("now").event("context:compaction", before_messages=8, after_messages=4)
@@ -111,7 +111,7 @@ def compacted(log: AmplifierLog) -> AmplifierLog:
     return log.request().response(text("fine"))
 
 
-def test_a_compaction_is_what_the_request_behind_it_shows() -> None:
+def test_a_compaction_is_what_the_request_after_it_shows() -> None:
     found = items_of(parse, compacted(AmplifierLog()).data())
     (compaction,) = of_type(found, CompactionItem)
     assert compaction.forgotten == {1, 2, 3, 4}

@@ -1,4 +1,4 @@
-"""Which messages a sent message carries, and what a client put beside their texts."""
+"""The messages that a sent message carries, and the texts that a client injects."""
 
 from __future__ import annotations
 

@@ -436,7 +436,7 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         assert view.verified
         assert view.sent is not None
         rebuilt = view.sent.body()
-        # Headers, and a billing line that stands first in the prompt, are in no record.
+        # Headers, and a billing line that comes first in the prompt, are in no record.
         del rebuilt["betas"], body["metadata"], body["stream"], body["system"][0]
         assert rebuilt == body
 

@@ -229,7 +229,7 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     *_, before, after = await events(store, session, "context:request_prepared")
     assert ended.tokens_recorded == 167_000
     assert 500 < ended.reserve <= before.reserve
-    # The first request behind a compaction has what the program sends again with its summary.
+    # The first request after a compaction has what the program sends again with its summary.
     assert after.reserve == before.reserve + RESENT
     assert ended.reserve < ended.tokens_after < ended.tokens_before
     assert ended.tokens_before <= before.tokens

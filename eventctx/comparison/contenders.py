@@ -196,7 +196,7 @@ def contenders(
         raise InvalidSetting(f"policies: expected each once, found {', '.join(twice)} twice")
     chosen = [one for one in found if one.label not in (WHOLE, HINDSIGHT)]
     if not chosen:
-        raise InvalidSetting("policies: expected at least one beside whole and hindsight")
+        raise InvalidSetting("policies: expected at least one besides whole and hindsight")
     return chosen
 
 

@@ -15,7 +15,7 @@ A new format is:
 
 ``parse`` follows three rules, which make a second import of a grown file possible. The items of a
 line depend only on the lines up to it. Their line numbers never go backwards. A line that is no
-message becomes ``Raw``, so that nothing is dropped. ``tests/importers`` tries them on every row.
+message becomes ``Raw``, so that nothing is dropped. The files of ``tests/importers/growing.py`` try them.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def _check_shortened(
     ):
         assert same, (
             "shortened messages grew again, or lost something: messages_of() has to make the "
-            f"message of what stands in the row alone. The row: {_cut(one)}; as it came back: "
+            f"message of what is in the row alone. The row: {_cut(one)}; as it came back: "
             f"{_cut(other)}"
         )
     for row, shorter, was, now in zip(rows, short, known, found, strict=True):

@@ -186,7 +186,7 @@ async def test_a_record_whose_contents_lost_their_hash_is_kept_and_named(tmp_pat
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("api-request", "it stands nowhere before its answer"),
+        ("api-request", "it is nowhere before its answer"),
         ("api-request-blob", "a message of it is not in the file"),
         ("api-request-shape", "its system prompt and its tools are not in the file"),
     ],

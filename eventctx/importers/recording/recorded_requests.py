@@ -186,7 +186,7 @@ class RecordedRequests:
         """The form of the request recorded at ``position``; in words why there is none."""
         item = self._requests.get(request)
         if item is None:
-            return "it stands nowhere before its answer"
+            return "it is nowhere before its answer"
         if request in self._positions:
             return "an answer before this one names it, too"
         messages = self._messages(item, estimator)

@@ -23,7 +23,7 @@ BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 REPLACED: Final = "text that JSON or UTF-8 cannot hold was replaced"
 """The warning about a repaired row."""
 
-REPEATED: Final = "a key stands in it twice; the last one counts, and the text is kept"
+REPEATED: Final = "a key is in it twice; the last one counts, and the text is kept"
 """The warning about a row with two values for one key."""
 
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"

@@ -160,7 +160,7 @@ def _advice(view: Sequence[Any], request: Sequence[Any], transcript: Sequence[An
         )
     return (
         "the model has to get what prepare() returned, message by message: messages_of() may lose "
-        "or change nothing (check_dialect finds that), and nothing behind the adapter may. A list "
+        "or change nothing (check_dialect finds that), and nothing after the adapter may. A list "
         "that the host cut is recorded by sent()"
     )
 

@@ -116,7 +116,7 @@ def check_pairs(view: Sequence[Row], where: str) -> None:
             one, call = next(iter(open_calls.items()))
             later = any(one in results_of(other) for other in view[place:])
             raise Broken(
-                f"{where}: {short(row)} stands between the call {one!r} and its result"
+                f"{where}: {short(row)} is between the call {one!r} and its result"
                 if later
                 else f"{where}: message {call} calls {one!r}, and the result is not in the view"
             )
@@ -136,7 +136,7 @@ def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> N
     for row in view:
         known = [places[name] for name in _names(row) if name in places]
         if known and known[0] < last:
-            raise Broken(f"{where}: {short(row)} stands behind {last_seen}, which was added later")
+            raise Broken(f"{where}: {short(row)} is after {last_seen}, which was added later")
         if known:
             last, last_seen = known[0], short(row)
 

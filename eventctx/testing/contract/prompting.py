@@ -147,7 +147,7 @@ async def latest_stays(subject: Subject) -> None:
         for budget in BUDGETS:
             view = await one.request(budget)
             there = any(payload_of(row) == latest for row in view)
-            seen = f"a request of {budget:,} tokens, with results behind it, lacks it"
+            seen = f"a request of {budget:,} tokens, with results after it, lacks it"
             sees(there, f"{seen}: {short(latest)}")
 
 

@@ -13,9 +13,8 @@ A new format is:
 2. a row in ``FORMATS``, with the folder where its program keeps sessions, if there is one;
 3. a row in docs/reference/import-formats.md and docs/how-to/import-and-audit-a-session.md.
 
-``parse`` follows three rules, which make a second import of a grown file possible. The items of a
-line depend only on the lines up to it. Their line numbers never go backwards. A line that is no
-message becomes ``Raw``, so that nothing is dropped. The files of ``tests/importers/growing.py`` try them.
+The rules for items are in ``source/items.py``: nothing is dropped silently, and a second import of
+a grown file finds the same items. The files of ``tests/importers/growing.py`` try them.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
-from eventctx.orchestrators.host.hooks import HookAnswers
-from eventctx.orchestrators.limits import within
+from eventctx.orchestrators.host.hooks import HookAnswers, within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
 from eventctx.orchestrators.loops.run import Denied, TurnRun
 from eventctx.orchestrators.loops.settings import Sleep

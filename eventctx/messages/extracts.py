@@ -30,7 +30,7 @@ from eventctx.messages.overlap import LEAST_SHARED, normal
 from eventctx.messages.parts import Part, hosted_arguments, read_parts, words_of
 from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
 from eventctx.messages.tool_results import CallOutcome, outcome_of, text_of_result
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 ExtractKind = Literal[
     "demand", "instruction", "decision", "file", "command", "outcome", "line", "identifier"
@@ -269,13 +269,13 @@ def _lines(parts: Iterable[Part]) -> dict[str, None]:
             continue
         text = part.value if part.kind == "text" else text_of_result(part)
         for line in text[:MOST_OF_ONE].splitlines():
-            line = _unnumbered(line).strip()
+            line = _without_number(line).strip()
             if len(line) >= SHORTEST_LINE and is_quotable(line):
                 found[line] = None
     return found
 
 
-def _unnumbered(line: str) -> str:
+def _without_number(line: str) -> str:
     """A line without the number that a tool writes before it."""
     if not line.lstrip()[:1].isdigit():
         return line
@@ -353,7 +353,7 @@ def long_lines(text: str) -> Iterator[str]:
     """The lines that may be needles, without the number that a tool writes before them."""
     for line in text.splitlines():
         if len(line) >= LEAST_SHARED:
-            yield _unnumbered(line)
+            yield _without_number(line)
 
 
 def names_in(text: str) -> set[str]:

@@ -21,7 +21,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Detail, Facts, Medium
 from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 ImageRule = Callable[[int, int, Detail], int]
 """Tokens of an image of so many pixels by so many."""
@@ -313,7 +313,9 @@ _MOST_TOKENS: Final = 10**12  # as of a reported count, ``log.usage.MOST_TOKENS`
 _log = logging.getLogger("eventctx")
 
 
-def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) -> Facts:
+def count_with_tokenizer(
+    facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None
+) -> Facts:
     """The facts with the tokens that ``tokenizer`` counts in the message's texts.
 
     When a tokenizer raises, that is logged, and the estimate is used, as it is when the tokenizer

@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from eventctx.errors import InvalidMessage, InvalidSessionId
-from eventctx.importers.formats.table import CLAUDE_CODE
+from eventctx.importers.format_table import CLAUDE_CODE
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import pack, raw_of
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.codec import decode_event, encode_event, pack, raw_of
 from eventctx.log.events import Event, ImportRaw, SessionLinked, SessionStart
 from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import Draft, Record, make_body

@@ -16,14 +16,20 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from eventctx.importers.formats.cassettes.rows import plain_form
-from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
-from eventctx.importers.formats.provider_answers import answers, finish_of, joined_answer
-from eventctx.importers.source.http_recording import events_of, is_stream
-from eventctx.importers.source.lines import object_or_empty
+from eventctx.importers.recorded_calls import (
+    answers,
+    cache_marks,
+    events_of,
+    finish_of,
+    is_stream,
+    joined_answer,
+    object_or_empty,
+    plain_form,
+    without_marks,
+)
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.encoding import decode_json, digest_of
-from eventctx.session.host_requests import HostRequest
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
@@ -51,7 +57,7 @@ class ReadRequest(NamedTuple):
     ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
-    sent: HostRequest
+    sent: ObservedRequest
     fields: dict[str, msgspec.Raw]
     messages: list[msgspec.Raw]
     partial: bool
@@ -101,7 +107,7 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
             for raw, row in zip(messages, rows, strict=True)
         ]
     model = body.get("model") or next(filter(None, place.groupdict().values()), None)
-    sent = HostRequest(
+    sent = ObservedRequest(
         rule,
         rows,
         body.get(api.system),

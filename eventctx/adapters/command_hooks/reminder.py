@@ -19,7 +19,7 @@ from eventctx.messages.recall_text import text_of
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.queries.instructions.answers import Instruction
+    from eventctx.queries.instructions import Instruction
 
 
 class Words(NamedTuple):

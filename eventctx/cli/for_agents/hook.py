@@ -52,7 +52,7 @@ def hook_command(host: str, store: str | None) -> None:
     import asyncio
 
     from eventctx.adapters.command_hooks.hosts import MOST_BYTES, read_payload
-    from eventctx.documents.encoding import encode
+    from eventctx.queries.encoding import encode
 
     try:
         payload = read_payload(b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1))

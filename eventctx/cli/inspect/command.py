@@ -16,7 +16,7 @@ from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Screen
 from eventctx.cli.output.stopping import stopped_by_signals
 from eventctx.errors import InvalidSetting
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 
 @click.command("inspect", short_help="A page that shows what the model saw, at any point.")
@@ -78,7 +78,9 @@ async def _inspect(
         )
     url = opening.location(store)
     async with opening.existing(store, read_only=True) as engine:
-        name = None if session is None else (await opening.find_session(engine, session)).stream
+        name = (
+            None if session is None else (await opening.find_session(engine.store, session)).stream
+        )
         path = opening.path_of(url)
 
         def ready(address: str) -> None:

@@ -19,6 +19,7 @@ from eventctx.log.usage import MOST_TOKENS
 from eventctx.messages.encoding import plain_message
 from eventctx.messages.facts_reader import read_facts
 from eventctx.orchestrators.protocol import Answer, ToolRequest, Usage
+from eventctx.text import clip
 
 MAX_NAME: Final = 1_000
 """Longest name, in characters, that a provider may give its model or an answer."""
@@ -299,5 +300,4 @@ def _is_too_long(kinds: frozenset[str], message: str) -> bool:
 
 
 def _bounded(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= PROBLEM_CHARACTERS else f"{text[:PROBLEM_CHARACTERS]}…"
+    return clip(" ".join(text.split()), PROBLEM_CHARACTERS + 1)

@@ -17,6 +17,7 @@ from eventctx.log.arguments import shown
 from eventctx.messages.encoding import MAX_DEPTH, decode_json, is_deeper
 from eventctx.orchestrators.protocol import Ids
 from eventctx.orchestrators.providers import failures
+from eventctx.text import clip
 
 _OURS: Final = frozenset(("messages", "input", "model", "stream"))
 _OF_TOOLS: Final = frozenset(("tool_choice", "parallel_tool_calls"))
@@ -206,13 +207,9 @@ def read_arguments(written: object) -> tuple[dict[str, Any], str | None]:
         try:
             value = decode_json(written, _MOST_LEVELS) if written.strip() else {}
         except ValueError as error:
-            return {}, f"the arguments are no JSON ({error}): {_shown(written)}"
+            return {}, f"the arguments are no JSON ({error}): {clip(written, _SHOWN + 1)}"
     if value is not None and not isinstance(value, dict):
         return {}, f"the arguments are no JSON object: {shown(written, _SHOWN)}"
     if is_deeper(value, _MOST_LEVELS):
         return {}, f"the arguments are nested deeper than {_MOST_LEVELS} levels"
     return value or {}, None
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -14,6 +14,7 @@ import pytest
 import eventctx
 from eventctx.errors import NotAStore, StoreUnavailable
 from eventctx.web import follow
+from eventctx.web import serving as server
 from tests.web.conftest import Served, read_reply
 
 

@@ -69,7 +69,7 @@ class AgentAnswers:
         self._redactor = redactor
 
     async def recall(self, asked: RecallCall) -> dict[str, Any]:
-        """What matches a query, or one message. Raises StreamNotFound, InvalidSetting."""
+        """The matches of a query, or one message. Raises StreamNotFound, InvalidSetting."""
         session = await self._session(asked.session)
         if asked.message is not None:
             number = number_of(asked.message)
@@ -89,7 +89,7 @@ class AgentAnswers:
         return bounded(head, Rows("found", rows, 0, "name rarer words"), self._most)
 
     async def lost(self, asked: LostCall) -> dict[str, Any]:
-        """What a view no longer shows. Raises StreamNotFound, InvalidSetting."""
+        """The items that a view no longer shows. Raises StreamNotFound, InvalidSetting."""
         if asked.compaction is not None and asked.turn is not None:
             raise InvalidSetting("arguments: expected at most one of `compaction` and `turn`")
         session = await self._session(asked.session)
@@ -113,7 +113,7 @@ class AgentAnswers:
         return bounded(self._redacted(document, session), None, self._most)
 
     async def view(self, asked: ViewCall) -> dict[str, Any]:
-        """What a request sent. Raises StreamNotFound, and InvalidSetting for a missing request."""
+        """The messages of a request. Raises StreamNotFound, and InvalidSetting without one."""
         session = await self._session(asked.session)
         if asked.turn is None:
             name = await last_request(self._engine.store, session)
@@ -151,7 +151,7 @@ class AgentAnswers:
         return self._redactor.document(value, [session])
 
     def _rows(self, key: str, rows: list[Any], skip: int, session: str) -> Rows:
-        """The rows that an answer may hold, redacted; those behind them are only counted."""
+        """The rows that an answer may hold, redacted; later ones are only counted."""
         end = skip + self._most // _SHORTEST_ROW
         shown = self._redacted(rows[skip:end], session)
         more = "call again with `skip`: {skip}"
@@ -181,7 +181,7 @@ class AgentAnswers:
 
 
 def _end_of(text: str, start: int, room: int) -> int:
-    """Where a piece of the text ends that takes at most ``room`` characters of JSON."""
+    """The end of a piece of the text that takes at most ``room`` characters of JSON."""
     end = min(len(text), start + room)
     while end > start + 1 and _size(text[start:end]) > room:
         end = start + max(1, (end - start) * room // _size(text[start:end]) - 1)
@@ -195,7 +195,7 @@ def _size(text: str) -> int:
 class KeptSearch:
     """Keeps the index of a store that is only read from one call to the next.
 
-    Where nobody who writes made an index beside the store, a reader makes its own, of every message
+    Where no writer made an index next to the store, a reader makes its own, of every message
     in the store: 8 s of processor time for 10,000 messages and 50 MB. A search first brings the
     index up to date, and begins anew where another store took this one's place.
     """

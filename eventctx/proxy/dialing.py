@@ -21,7 +21,7 @@ MOST_HEAD: Final = 256 * 1024
 """Bytes that the head of a request or answer may have."""
 
 _AUTHORITIES: Final = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
-"""Variables that name files of authorities, besides OpenSSL's own ``SSL_CERT_FILE``."""
+"""Variables that name files of authorities, in addition to OpenSSL's own ``SSL_CERT_FILE``."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -17,7 +17,7 @@ _HERE: Final = "127.0.0.1,localhost"
 
 
 class Upstream(NamedTuple):
-    """Where requests go whose path begins with a prefix."""
+    """The server that gets the requests whose path begins with a prefix."""
 
     url: SplitResult
 
@@ -60,7 +60,7 @@ class Upstreams(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Upstreams:
-        """Those that the environment names, else the providers' own. Raises InvalidSetting."""
+        """The servers of the environment, else the providers' own. Raises InvalidSetting."""
         openai = environment.get("OPENAI_BASE_URL") or environment.get("OPENAI_API_BASE")
         return cls(
             Upstream.of(environment.get("ANTHROPIC_BASE_URL") or _ANTHROPIC),
@@ -69,7 +69,7 @@ class Upstreams(NamedTuple):
         )
 
     def choose(self) -> Choose:
-        """Where a request goes: by its path, and for Codex by whether a login or a key pays."""
+        """Choose by the path of a request, and for Codex by whether a login or a key pays."""
         plain = by_prefix({"anthropic": self.anthropic, "openai": self.openai})
         login = by_prefix({"openai": self.chatgpt})
 

@@ -1,7 +1,7 @@
 """The relay: passes the bytes of HTTP/1.1 on as they come, and keeps a copy of each call.
 
 Of a request only the first line and ``host`` are written anew; of an answer nothing is. A piece of
-an answer is passed on before it is looked at. What cannot be understood, such as a WebSocket, is
+an answer is passed on before it is looked at. An unknown protocol, such as a WebSocket, is
 passed on blindly, so nothing that happens here can cost an answer.
 """
 

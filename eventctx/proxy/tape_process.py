@@ -22,14 +22,14 @@ from eventctx.proxy.call_copy import SeenCall
 from eventctx.proxy.tapes import Tapes
 
 _SIZE: Final = 8
-"""Bytes that say how long the packed call behind them is."""
+"""Bytes that give the length of the packed call after them."""
 
 _GENTLY: Final = 10
-"""How much the writer gives way to the relay, as for ``nice``."""
+"""The priority that the writer gives up to the relay, as for ``nice``."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a writer says at its end: how many calls are on tapes, which ones, and what went wrong.
+    """The report of a writer at its end: how many calls are on tapes, which ones, and problems.
 
     ``problem`` is the first of ``lost`` problems.
     """

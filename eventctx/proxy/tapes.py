@@ -93,7 +93,7 @@ class _Tape:
         try:
             before = os.fstat(file).st_size
             if os.write(file, data) < len(data):
-                os.ftruncate(file, before)  # the next line must not stand behind half of this one
+                os.ftruncate(file, before)  # the next line must not follow half of this one
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:
             os.close(file)

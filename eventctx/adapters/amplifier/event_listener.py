@@ -251,7 +251,7 @@ class EventListener:
 
     async def _tool_ended(self, following: HostReporter, data: Data) -> None:
         result, name = data.get("result"), _text(data.get("tool_name")) or "unknown"
-        # Only calls beside each other need it: to be told apart, and if one of them never ends.
+        # Only parallel calls need it: to be told apart, and if one of them never ends.
         answer = answer_of_copy(result) if following.tools_beside_each_other else None
         failure = failure_of_copy(result)
         if failure is None:

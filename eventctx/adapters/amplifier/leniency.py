@@ -23,7 +23,7 @@ LOWEST_THRESHOLD: Final = 0.001
 """The smallest share of a budget at which a compaction can begin."""
 
 _THEIR_STRATEGIES: Final = {"progressive": "ladder", "summary": "ladder"}
-"""Strategies of context-simple by the policy that stands for them."""
+"""The policy for each strategy of context-simple."""
 
 _NEEDED: Final = {"custom": "function", "pipeline": "policies"}
 """The setting that a strategy cannot do without."""
@@ -51,7 +51,7 @@ Coerced = Any
 def coerced(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with values that work, under one name for each setting; logs the changes.
 
-    What is missing in it has its default.
+    A missing setting has its default.
     """
     named = _under_one_name(config)
     for name, convert in CONVERTED.items():

@@ -156,7 +156,7 @@ class EventctxSessionStore:
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
         """Hooks that import a session before a compaction and after each turn.
 
-        The last lines of a turn come behind its end, and are imported with their append. After a
+        The last lines of a turn come after its end, and are imported with their append. After a
         compaction the model is told the demands of the person that hold, redacted. What fails is
         logged, and changes nothing for the agent.
         """

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
 _SIGNED: Final = "AWS4-"
-"""How the authorization of a request begins that holds a digest of its body."""
+"""Prefix of the authorization of a request that holds a digest of its body."""
 
 _recording: Final[WeakSet[Any]] = WeakSet()
 
@@ -191,7 +191,7 @@ class _SyncBody(_Body):
 
 
 class _Sending:
-    """What both transports do."""
+    """The common part of both transports."""
 
     def __init__(self, library: Any, inner: Any, observer: Observer) -> None:
         self._library = library

@@ -45,8 +45,8 @@ def wrap(
     ``engine.session``. A client without async takes an engine of ``eventctx.sync``. The path or URL
     of a store is opened until the copy is closed, or the program ends.
 
-    What cannot be recorded costs no answer: the caller's request is sent as it is, and the failure
-    is logged and counted (``Engine.hook_failures``). So is a call beside one that is under way.
+    A failure to record costs no answer: the caller's request is sent as it is, and the failure
+    is logged and counted (``Engine.hook_failures``). So is a call during another one.
 
     Raises InvalidSetting for another object than such a client, a client that is wrapped, or an
     engine that does not fit it; and what opening a store raises.

@@ -1,7 +1,7 @@
 """The answer to a hook: the session is imported, and a compaction answered with a reminder.
 
-What a compaction took is told where the session's file has it by then; else every demand that holds
-is (docs/decisions/0066-a-hook-tells-what-holds.md).
+The reminder tells what the compaction took, where the session's file has it by then; else it tells
+every demand that holds (docs/decisions/0066-a-hook-tells-what-holds.md).
 """
 
 from __future__ import annotations

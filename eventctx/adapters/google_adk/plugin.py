@@ -1,7 +1,7 @@
 """The plugin of an ADK runner: a session is a session, an invocation a turn.
 
 ADK derives what it sends from the session's events, for each agent anew, so the list of each agent
-is held against its transcript. What is new in it is added; a list that another plugin or a
+is compared with its transcript. New contents are added; a list that another plugin or a
 compaction of ADK's own cut is sent as it is, and what is missing in it is recorded.
 """
 

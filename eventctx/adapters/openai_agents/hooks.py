@@ -39,7 +39,7 @@ class RecordingHooks(RunHooks[Any]):
         self.first_call = True
         """Whether the run has made no model call yet."""
 
-    def beside(self, inner: RunHooks[Any] | None) -> RecordingHooks:
+    def also_calling(self, inner: RunHooks[Any] | None) -> RecordingHooks:
         """These hooks, which also call the caller's ``inner`` ones from now on."""
         self._inner = RunHooks[Any]() if inner is None else inner
         return self
@@ -50,7 +50,7 @@ class RecordingHooks(RunHooks[Any]):
         await self._reports.do(lambda host: host.turns.iteration_began(None, model))
 
     async def stored(self) -> None:
-        """The SDK stored items: behind the last answer of a run, its turn is over."""
+        """The SDK stored items: after the last answer of a run, its turn is over."""
         if self._over:
             self._over = False
             await self._reports.do(lambda host: host.turns.turn_ended())

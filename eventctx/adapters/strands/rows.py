@@ -23,7 +23,7 @@ _BYTES: Final = "__bytes_encoded__"
 """The mark of encoded bytes, as in the sessions that Strands writes itself."""
 
 BLANK: Final = "[blank text]"
-"""What Strands sends where an answer says nothing."""
+"""The text that Strands sends for an answer without one."""
 
 _MEDIA: Final = ("image", "document", "audio", "video")
 _HOOK: Final = {"source": "hook"}
@@ -44,7 +44,7 @@ def row_of(message: Message, *, by_program: bool = False) -> Row:
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a row says: without the tracking id, and whether a result is data or its JSON."""
+    """The identity of a row: without the tracking id, and whether a result is data or its JSON."""
     content = row["content"]
     if isinstance(content, list):
         content = [_without_forms(one) for one in content]

@@ -100,7 +100,7 @@ class Host:
         for handler in self._handlers:
             result = await self._called(handler, event, payload)
             result = await self._processed(result, event, about)
-            answers = _joined(answers, result)
+            answers = _join(answers, result)
             if answers.denied is not None:
                 break
             payload = {**payload, **(answers.data or {})}
@@ -207,7 +207,7 @@ def _cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-def _joined(answers: HookAnswers, result: Any) -> HookAnswers:
+def _join(answers: HookAnswers, result: Any) -> HookAnswers:
     """The answers with those of one more hook."""
     action = getattr(result, "action", None)
     if action == "deny":

@@ -71,7 +71,7 @@ async def take_rounds(
 async def _answer(
     run: TurnRun, cycle: Iteration, outlet: Outlet | None, *, may_call: bool
 ) -> Answer:
-    """An answer. What was shown of one that did not come to its end is added as a message."""
+    """An answer. The shown part of one that did not come to its end is added as a message."""
     if outlet is not None:
         outlet.next_answer()
     try:

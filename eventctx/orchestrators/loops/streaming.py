@@ -67,7 +67,7 @@ class StreamingOrchestrator(Orchestrator):
             response = await task
         finally:
             outlet.close()
-            # A reader that stops for whatever reason leaves behind a turn that has ended.
+            # A reader that stops for whatever reason leaves a turn that has ended.
             if not task.done():
                 task.cancel()
                 await finish(asyncio.wait({task}))

@@ -216,7 +216,7 @@ def converted(row: dict[str, Any]) -> list[dict[str, Any]]:
     if len(parts) == 1 and parts[0].place == ("content",) and parts[0].kind == "text":
         return [{"role": role, "content": parts[0].value}]
     results = [_result(part) for part in parts if _is_result(part)]
-    # Reasoning beside the content has no signature, without which nobody takes it back.
+    # Reasoning apart from the content has no signature, without which no API takes it back.
     shown = [part for part in parts if part.kind != "thinking" or part.place[0] == "content"]
     blocks = [_block_of_part(part, row) for part in shown if not _is_result(part)]
     if not blocks:

@@ -33,7 +33,7 @@ class AnthropicProvider(SdkProvider):
     the model. Everything in ``options`` goes into each request (``thinking``, ``timeout``,
     ``extra_headers``, ``extra_body`` for what the SDK does not name, …); the context is told
     ``thinking``, so that it keeps what this model asks for; ``system`` comes before
-    the context's system messages, ``tools`` (a server's own) behind those of a request. With
+    the context's system messages, ``tools`` (a server's own) after those of a request. With
     ``propagate`` a request carries its span as the W3C header ``traceparent``. Raises
     InvalidSetting.
     """

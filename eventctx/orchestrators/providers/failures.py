@@ -1,7 +1,7 @@
 """One form for all failures of a provider: errors of any library, and unusable answers.
 
-One generator makes the SDKs of Anthropic and OpenAI, so their errors have one shape. What they say
-is read from the exception, or from the JSON of an answer that reports an error.
+One generator makes the SDKs of Anthropic and OpenAI, so their errors have one shape. A failure is
+read from the exception, or from the JSON of an answer that reports an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NAME: Final = 1_000
 """Longest name, in characters, that a provider may give its model or an answer."""
 
 RETRYABLE: Final = frozenset((408, 409, 425, 429))
-"""HTTP statuses worth a retry, besides those from 500 (RFC 9110; both SDKs do the same)."""
+"""HTTP statuses worth a retry, as those from 500 are (RFC 9110; both SDKs do the same)."""
 
 TOO_LONG: Final = "ContextLengthError"
 """Amplifier's name for a request larger than the model's window (``amplifier_core.llm_errors``)."""
@@ -166,7 +166,7 @@ _TOO_LONG: Final = (
 
 
 def failure(provider: str, error: Exception) -> ProviderFailed | None:
-    """The failure behind an exception; None if neither the API nor the network caused it."""
+    """The failure that an exception reports; None if neither API nor network caused it."""
     response = getattr(error, "response", None)
     root = type(error).__module__.partition(".")[0]
     if root in _SDKS and response is not None:

@@ -26,7 +26,7 @@ class OpenAIChatProvider(SdkProvider):
     from the environment. ``context_window`` and ``max_output_tokens``, in tokens, let the context
     fit its requests to the model; the latter is by default the option ``max_completion_tokens`` or
     ``max_tokens``. Everything in ``options`` goes into each request; ``tools`` (a server's own)
-    behind those of a request. With ``propagate`` a request carries its span as the W3C header
+    after those of a request. With ``propagate`` a request carries its span as the W3C header
     ``traceparent``. Raises InvalidSetting.
     """
 

@@ -37,7 +37,7 @@ class OpenAIResponsesProvider(SdkProvider):
     request for it. ``max_output_tokens`` is the largest answer, reasoning included;
     ``context_window``, in tokens, lets the context fit its requests to the model. Everything in
     ``options`` goes into each request (``instructions``, ``reasoning``, …); ``tools`` (a server's
-    own) behind those of a request. With ``propagate`` a request carries its span as the W3C header
+    own) after those of a request. With ``propagate`` a request carries its span as the W3C header
     ``traceparent``. Raises InvalidSetting.
     """
 

@@ -194,7 +194,7 @@ def window(context_window: int | None, max_output_tokens: int | None) -> dict[st
 
 _SHOWN: Final = 200
 _MOST_LEVELS: Final = MAX_DEPTH - 8
-"""Of arguments; the others are for the message around them."""
+"""Levels of nesting of arguments; the others are for the message around them."""
 
 
 def read_arguments(written: object) -> tuple[dict[str, Any], str | None]:

@@ -112,7 +112,7 @@ class SdkProvider:
         return [self._definition(one) for one in tools]
 
     def _arguments(self, request: Request) -> dict[str, Any]:
-        """The arguments of a request; ``options`` go into it besides."""
+        """The arguments of a request, with further ``options``."""
         arguments: dict[str, Any] = {
             "model": self.model,
             **self._conversation(sendable(request.messages)),

@@ -54,7 +54,7 @@ Opened = Callable[[], "AbstractAsyncContextManager[Engine]"]
 
 
 class _Tool(NamedTuple):
-    """A tool: what a model is told of it, and its answer."""
+    """A tool: its description for a model, and its answer."""
 
     description: str
     arguments: type[Any]

@@ -136,8 +136,8 @@ class _Connection:
         try:
             up_reader, up_writer = await self._connected(upstream)
         except OSError as error:
-            told = f"eventctx record: {upstream.url.hostname} cannot be reached: {error}\n"
-            self._refuse(b"502 Bad Gateway", told)
+            text = f"eventctx record: {upstream.url.hostname} cannot be reached: {error}\n"
+            self._refuse(b"502 Bad Gateway", text)
             return False
         proxy = self._dialer.proxy(upstream.url) if upstream.url.scheme == "http" else None
         named = b"" if proxy is None else proxy.authorization
@@ -155,8 +155,8 @@ class _Connection:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    def _refuse(self, status: bytes, told: str) -> None:
-        text = told.encode()
+    def _refuse(self, status: bytes, reason: str) -> None:
+        text = reason.encode()
         head = b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-length: %d\r\n" % (status, len(text))
         self._writer.write(head + b"content-type: text/plain; charset=utf-8\r\n\r\n" + text)
 

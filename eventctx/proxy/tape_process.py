@@ -70,10 +70,10 @@ class TapeProcess:
         self._thread.join()
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         with self._process.stdout as out:
-            told = out.read()
+            report = out.read()
         self._process.wait()
         try:
-            written = msgspec.json.decode(told, type=Written)
+            written = msgspec.json.decode(report, type=Written)
         except msgspec.DecodeError:
             written = Written(problem="the process that writes the tapes was killed")
         lost = written.lost + self._unsent

@@ -1,8 +1,8 @@
 """The copy of a WebSocket on which a program asks its model, as OpenAI's Responses API has it.
 
 A message ``response.create`` is a request; the events after it, up to one that ends a response,
-are its answer. Such a call is told as one of HTTP whose answer is streamed. All else on a WebSocket
-is passed on and not read.
+are its answer. Such a call is recorded as one of HTTP whose answer is streamed. All else on a
+WebSocket is passed on and not read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The session of one conversation: the list of each call is compared with its transcript.
 
 The framework hands over a list for each call. Usually that is the conversation, and the session's
-view is sent in its place. A list that somebody cut is sent as it is, and what is missing in it is
+view is sent in its place. A list that was cut on the way is sent as it is, and the missing part is
 recorded. Where a server keeps the conversation, a list holds what is new: it is observed.
 """
 

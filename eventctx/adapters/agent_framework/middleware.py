@@ -172,8 +172,8 @@ def _read_call(run: AgentRun, context: ChatContext) -> ChatCall:
 
 def _passes(message: Message, histories: set[str]) -> bool:
     """Whether a message is one that a context provider adds to each call anew."""
-    told = message.additional_properties.get("_attribution")
-    source = told.get("source_id") if isinstance(told, dict) else None
+    attribution = message.additional_properties.get("_attribution")
+    source = attribution.get("source_id") if isinstance(attribution, dict) else None
     return source is not None and source not in histories
 
 

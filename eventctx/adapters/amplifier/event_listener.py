@@ -277,9 +277,9 @@ class EventListener:
         for part in read_parts(row):
             if part.kind == "result" and part.ids:
                 text = text_of_result(part)
-                told = failure_of_row(text)
+                found = failure_of_row(text)
                 failure = (
-                    None if told is None else (fit_for_log(told.kind), fit_for_log(told.message))
+                    None if found is None else (fit_for_log(found.kind), fit_for_log(found.message))
                 )
                 await following.tool_result_added(part.ids[0], text, failure)
 

@@ -3,7 +3,7 @@
 Those modules pass nearly any value on, and a strange one fails in the first request or means
 nothing. A profile that mounts there must mount here, so such a value is converted, cut to the
 nearest one that works, or replaced by the default. A warning says what was given, what is used, and
-why. The settings of our own stay strict: nobody has a profile with a wrong one yet.
+why. The settings of our own stay strict: no profile has a wrong one yet.
 """
 
 from __future__ import annotations

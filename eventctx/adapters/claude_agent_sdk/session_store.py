@@ -71,7 +71,7 @@ class EventctxSessionStore:
         the SDK then tries again, and reports it.
         """
         transcript = TranscriptKey.of(key)
-        # Of a cancelled append nobody would know the ids, and the SDK's retry would double it.
+        # The ids of a cancelled append would be unknown, and the SDK's retry would double it.
         await finish(self._append(transcript, entries))
 
     async def _append(self, transcript: TranscriptKey, entries: list[SessionStoreEntry]) -> None:

@@ -100,7 +100,7 @@ def is_recording(client: Any) -> bool:
 
 
 class _Body:
-    """The stream of an answer's body, with what came of it, and what is told of it once.
+    """The stream of an answer's body, with its received part. Its end is reported once.
 
     A stream may be iterated again, which reads on where the iteration before it is: so an SDK
     drains what follows the last event. Each iteration here is one of the caller's own stream.
@@ -141,8 +141,8 @@ class _Body:
         self._told = True
         content = self._received()
         self._pieces.clear()
-        told = error if isinstance(error, Exception) else None
-        return (tell or self._observer.ended)(self._call, self._status, content, told)
+        failure = error if isinstance(error, Exception) else None
+        return (tell or self._observer.ended)(self._call, self._status, content, failure)
 
 
 class _AsyncBody(_Body):

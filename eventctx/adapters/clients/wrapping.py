@@ -138,7 +138,7 @@ class _Recording:
         return call
 
     async def _left(self) -> None:
-        """End the call under way with what came of its answer: nobody reads on."""
+        """End the call under way with the received part of its answer, which has no reader."""
         last = self._recorder.under_way
         if last is not None and last.received is not None:
             await self._over(last, 200, last.received(), None)
@@ -184,7 +184,7 @@ class _InLoop(_Recording):
             await self._others_ended()
             await run_in(self._loop, begin())
         except asyncio.CancelledError as error:
-            # In another loop the call was begun all the same, and nobody else would end it.
+            # In another loop the call was begun all the same, and only this code can end it.
             if begun:
                 await self.ended(begun[0], 0, None, error)
             raise

@@ -238,7 +238,7 @@ class AdkSession(HostSession):
         """Record a call's request, and return the contents to send."""
         await self._take_out_unstored(context)
         sends = rows_of(request.contents)
-        # With the log's ids most rows are equal, which is told without their identities.
+        # With the log's ids most rows are equal, which needs no identities.
         whole = named(sends)
         found = await self.held(whole)
         await self.add(await self._named(found.new), with_request=True)

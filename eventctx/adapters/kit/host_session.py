@@ -240,9 +240,9 @@ class HostSession:
     async def _known(self) -> list[Row]:
         """The transcript, with all that waited for a request.
 
-        A copy of it is held as long as nobody else changes it. Another process may serve the next
-        turn, another adapter the same session. An addition that was cancelled may have been made,
-        or not.
+        A copy of it is held as long as no other writer changes it. Another process may serve the
+        next turn, another adapter the same session. An addition that was cancelled may have been
+        made, or not.
         """
         mark = await self.context.transcript_mark()
         held = self._transcript

@@ -171,7 +171,7 @@ class RecordingHooks(RunHooks[Any]):
 
 
 def _error_told(tool: Tool, answer: str | None) -> Exception | None:
-    """The error of which this is the SDK's own text, where it hands nobody the exception."""
+    """The error of which this is the SDK's own text, for an exception that no hook gets."""
     seconds = tool.timeout_seconds if isinstance(tool, FunctionTool) else None
     error = None if seconds is None else ToolTimeoutError(tool.name, seconds)
     return error if str(error) == answer else None

@@ -30,7 +30,7 @@ class _ToolCall:
 class NestedRuns:
     """The runs inside the tools of one session's runs. Used in the loop of its engine.
 
-    Without an ``engine`` they are told from the session's own, and not recorded.
+    Without an ``engine`` they are recognised, and not recorded.
     """
 
     def __init__(self, engine: Engine | None, session_id: str, settings: dict[str, Any]) -> None:

@@ -165,8 +165,8 @@ def _parts(row: Row, names: dict[Any, Any]) -> Iterator[dict[str, Any]]:
     """The parts of a row. ``names`` are the tools of the calls so far, by the calls' ids."""
     content = row["content"]
     if isinstance(content, str):
-        told = {"assistant": "text", "system": "system-prompt"}.get(row["role"], "user-prompt")
-        yield {"part_kind": told, "content": content}
+        of_role = {"assistant": "text", "system": "system-prompt"}
+        yield {"part_kind": of_role.get(row["role"], "user-prompt"), "content": content}
         return
     blocks = list(content)
     while blocks:

@@ -45,7 +45,7 @@ class AgentSession(HostSession):
         self._rows = AgentRows()
         self._stateful = stateful
         self._prompted = True
-        """Whether the person's words of the invocation were told; others are the program's."""
+        """Whether the person's words of the invocation were added; others are the program's."""
 
     # -- an invocation ---------------------------------------------------------------------------
 

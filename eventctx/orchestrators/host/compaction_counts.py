@@ -26,7 +26,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class CompactionCounts(msgspec.Struct, frozen=True):
-    """Tokens and messages of a view, before and after; None for what nobody told."""
+    """Tokens and messages of a view, before and after; None for an unknown count."""
 
     tokens_before: int | None = None
     messages_before: int | None = None

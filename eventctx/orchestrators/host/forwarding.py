@@ -138,7 +138,7 @@ _log = logging.getLogger("eventctx.orchestrators")
 
 
 class _Open(msgspec.Struct):
-    """A compaction that began: its ids, and the last that was told of it."""
+    """A compaction that began: its ids, and the latest data about it."""
 
     ids: Ids
     data: dict[str, Any]

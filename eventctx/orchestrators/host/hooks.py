@@ -271,7 +271,7 @@ class Stopped(asyncio.CancelledError):
 class Stop:
     """A host's wish to stop, read from Amplifier's ``coordinator.cancellation``.
 
-    Without a token nobody can request a stop. The token has no callback for a change, so running
+    Without a token no stop can be requested. The token has no callback for a change, so running
     work reads it again and again (``within``).
     """
 

@@ -71,7 +71,7 @@ class Outlet(Protocol):
 
     @property
     def began(self) -> bool:
-        """Whether there was a piece of the answer; then nobody can ask for it again."""
+        """Whether there was a piece of the answer, which then cannot be asked for again."""
         ...
 
     @property

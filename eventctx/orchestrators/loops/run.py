@@ -188,7 +188,7 @@ async def run_turn(run: TurnRun, prompt: str, turn_id: str | None, body: Body) -
         async with turn:
             ended = await _run_reported(run, turn, prompt, body)
     except Stopped:
-        # It broke off what was running, which is recorded as cancelled; nobody cancelled this task.
+        # The running steps were broken off, and recorded as cancelled; this task was not cancelled.
         pass
     return Response(run.text, turn.turn_id, ended, run.iterations, run.usage)
 

@@ -198,7 +198,7 @@ def as_messages(rows: Sequence[dict[str, Any]]) -> list[Any]:
 
 
 def _is_chat(row: dict[str, Any]) -> bool:
-    """Whether calls or a refusal are OpenAI's: `Message` takes them, and nobody reads them."""
+    """Whether calls or a refusal are OpenAI's: `Message` takes them, and no provider reads them."""
     calls = row.get("tool_calls")
     functions = isinstance(calls, list) and any("function" in one for one in calls)
     return functions or bool(row.get("refusal"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.log import notebook
 from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
@@ -15,6 +14,7 @@ from eventctx.projections.figures import CompactionFigures, ImportedFile, Reques
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.encoding import filled
 from eventctx.queries.key_frames import key_frames, timeline_at
+from eventctx.text import counted, html_table, summary_line
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -32,13 +32,11 @@ class Audit(msgspec.Struct, frozen=True):
     errors: EstimateErrors
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             f"Audit {self.session}:",
-            notebook.counted(len(self.requests), "request"),
-            notebook.counted(
-                sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"
-            ),
-            notebook.counted(len(self.turns), "turn"),
+            counted(len(self.requests), "request"),
+            counted(sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"),
+            counted(len(self.turns), "turn"),
         )
 
     def _repr_html_(self) -> str:
@@ -47,7 +45,7 @@ class Audit(msgspec.Struct, frozen=True):
             (one.name, one.entries, one.tokens, one.reported, one.budget, one.model)
             for one in self.requests
         ]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)
 
 
 class _Kept:

@@ -1,8 +1,8 @@
 """Questions that read much of a log, answered in a thread of their own.
 
 A question may compute for a second. In the loop that serves, every stream and every other page
-would wait for it. Here it has a loop and an engine of its own, with a reader and key frames that no
-other thread touches.
+would wait for it. Here it has a loop and a reader of its own, whose key frames no other thread
+touches.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from eventctx.engine import Engine, open_engine
+from eventctx.reader import Reader, read
 
 T = TypeVar("T")
 
 
 class Apart:
-    """A second engine on the store at ``url``, read-only, opened by the first question."""
+    """A second reader of the store at ``url``, opened by the first question."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -27,14 +27,14 @@ class Apart:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
-        self._engine: Engine
+        self._reader: Reader
 
-    async def ask(self, question: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    async def ask(self, question: Callable[[Reader], Coroutine[Any, Any, T]]) -> T:
         """The answer to a question; raises what the question raises."""
         async with self._opening:
             if self._thread is None:
                 await self._open()
-        asked = asyncio.run_coroutine_threadsafe(question(self._engine), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(question(self._reader), self._loop)
         return await asyncio.wrap_future(asked)
 
     async def close(self) -> None:
@@ -61,9 +61,9 @@ class Apart:
         self._thread = thread
 
     async def _main(self, ready: Future[None]) -> None:
-        async with open_engine(self._url, create=False, read_only=True) as engine:
+        async with read(self._url) as reader:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._engine = engine
+            self._reader = reader
             ready.set_result(None)
             await self._stop.wait()
             for task in asyncio.all_tasks() - {asyncio.current_task()}:

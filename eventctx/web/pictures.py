@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final, TypedDict
 
-from eventctx.engine import Engine
 from eventctx.projections import audit
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.key_frames import timeline_at
+from eventctx.reader import Reader
 
 _MOST: Final = 40
 """Most figures in a picture."""
@@ -22,9 +22,9 @@ class SessionPicture(TypedDict):
     lost: int
 
 
-async def session_picture(engine: Engine, session: str) -> SessionPicture:
+async def session_picture(reader: Reader, session: str) -> SessionPicture:
     """The picture of a session. Raises StreamNotFound."""
-    state = await timeline_at(engine.store, session)
+    state = await timeline_at(reader.store, session)
     requests = audit.rows(state.audit).requests
     if not requests:
         return {"totals": [], "lost": 0}

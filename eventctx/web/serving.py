@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import uvicorn
 
-from eventctx.engine import Engine
+from eventctx.reader import Reader
 from eventctx.web.access import Access
 from eventctx.web.app import Inspector
 from eventctx.web.connection import PatientConnection
@@ -32,7 +32,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    engine: Engine,
+    reader: Reader,
     *,
     url: str,
     path: Path | None,
@@ -44,7 +44,7 @@ async def serve(
     reveal: bool = False,
     page: Mapping[str, PageFile] | None = None,
 ) -> None:
-    """Serve the inspector of an engine until ``stop`` is set.
+    """Serve the inspector of a reader until ``stop`` is set.
 
     ``url`` and ``path`` name the store, ``session`` the one that is shown first. ``ready`` gets the
     address to open, which works once. ``page`` are the page's files (None: the package's own).
@@ -57,7 +57,7 @@ async def serve(
     access = Access(port)
     start = "/" if session is None else f"/s/{quote(session, safe='')}"
     inspector = Inspector(
-        engine, access, page,
+        reader, access, page,
         url=url, path=path, port=port, host=host, start=start, reveal=reveal,
     )  # fmt: skip
     server = _Server(

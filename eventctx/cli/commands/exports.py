@@ -41,9 +41,9 @@ def export_command(session: str, output: Path | None, store: str | None) -> None
 
 
 async def _export(session: str, output: Path | None, store: str | None) -> None:
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine.store, session)
-        lines = export_lines(engine.store, info)
+    async with opening.asking(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        lines = export_lines(reader.store, info)
         with progress(f"Exporting {info.stream}", info.head + 1) as bar:
             if output is None:
                 await _write(lines, put, bar.at)
@@ -94,12 +94,12 @@ def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: b
 
 
 async def _copied(source: str, target: str, sessions: tuple[str, ...]) -> CopyResult:
-    async with opening.existing(source, read_only=True) as engine:
-        names = [(await opening.find_session(engine.store, name)).stream for name in sessions]
+    async with opening.asking(source) as reader:
+        names = [(await opening.find_session(reader.store, name)).stream for name in sessions]
         async with opening.created(target) as into:
             with progress("Comparing", 1) as bar:
                 told = _told(bar)
-                return await engine.copy_to(into, names or None, progress=told)
+                return await reader.copy_to(into, names or None, progress=told)
 
 
 def _told(bar: Bar) -> CopyProgress:

@@ -73,7 +73,7 @@ def lost_command(
 async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
 ) -> tuple[str, Lost, Figures]:
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session, "compacted")
-        found = await engine.lost(info.stream, compaction=compaction, turn=turn)
-        return info.stream, found, await figures_of(engine.store, info.stream)
+    async with opening.asking(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session, "compacted")
+        found = await reader.lost(info.stream, compaction=compaction, turn=turn)
+        return info.stream, found, await figures_of(reader.store, info.stream)

@@ -42,11 +42,11 @@ def search_command(
 
 
 async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
-    async with opening.existing(store) as engine:
+    async with opening.asking(store, lists=True) as reader:
         name = None
         if session is not None:
-            name = (await opening.find_session(engine.store, session)).stream
-        return await found_by(engine.store, engine.recaller(), query, name, limit)
+            name = (await opening.find_session(reader.store, session)).stream
+        return await found_by(reader.store, reader.recaller(), query, name, limit)
 
 
 def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:

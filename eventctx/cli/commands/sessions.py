@@ -23,7 +23,7 @@ from eventctx.queries.session_list import (
 )
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 _ORDERS: Final[tuple[Order, ...]] = get_args(Order)
 
@@ -76,13 +76,13 @@ async def _sessions(
     as_json: bool,
 ) -> None:
     errors = ReadErrors()
-    async with opening.existing(store) as engine:
+    async with opening.asking(store, lists=True) as reader:
         with progress("Reading sessions") as bar:
-            every = await summed_sessions(engine.store, errors, bar.at)
+            every = await summed_sessions(reader.store, errors, bar.at)
         chosen = ordered(every, order)
         if after is not None:
-            chosen = await _behind(engine, chosen, after)
-        rows: Any = listed_sessions(engine.store, chosen, project=project, grep=grep, limit=limit)
+            chosen = await _behind(reader, chosen, after)
+        rows: Any = listed_sessions(reader.store, chosen, project=project, grep=grep, limit=limit)
         async with aclosing(rows):
             if as_json:
                 document = JsonRows()
@@ -95,7 +95,7 @@ async def _sessions(
     tell(errors)
 
 
-async def _behind(engine: Engine, sessions: list[Summed], after: str) -> list[Summed]:
-    name = (await opening.find_session(engine.store, after)).stream
+async def _behind(reader: Reader, sessions: list[Summed], after: str) -> list[Summed]:
+    name = (await opening.find_session(reader.store, after)).stream
     names = [one.info.stream for one in sessions]
     return sessions[names.index(name) + 1 :]

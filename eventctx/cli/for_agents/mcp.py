@@ -49,7 +49,7 @@ def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None
             "mcp: expected the package mcp; install it with: pip install 'eventctx[mcp]'"
         ) from error
     server = mcp_server(
-        lambda: opening.existing(store, read_only=True),
+        lambda: opening.asking(store),
         project=Path.cwd() if project is None else project,
         most=most,
         reveal=reveal,

@@ -77,9 +77,9 @@ async def _inspect(
             "is not encrypted; who has the printed address first reads every session of the store"
         )
     url = opening.location(store)
-    async with opening.existing(store, read_only=True) as engine:
+    async with opening.asking(store) as reader:
         name = (
-            None if session is None else (await opening.find_session(engine.store, session)).stream
+            None if session is None else (await opening.find_session(reader.store, session)).stream
         )
         path = opening.path_of(url)
 
@@ -95,7 +95,7 @@ async def _inspect(
 
         with stopped_by_signals() as stop:
             await serve(
-                engine, url=url, path=path, ready=ready, stop=stop,
+                reader, url=url, path=path, ready=ready, stop=stop,
                 session=name, host=host, port=port, reveal=reveal,
             )  # fmt: skip
 

@@ -18,7 +18,7 @@ from eventctx.projections.timeline.document import document, marks
 from eventctx.queries.key_frames import timeline_at
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.web.export.file import Contents
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,23 +74,23 @@ async def write_html(
     from eventctx.web.export.file import Contents, turns_of
 
     contents = Contents(reveal, structure, None if turn is None else turns_of(turn))
-    async with opening.existing(store, read_only=True) as engine:
-        info = await opening.find_session(engine.store, session)
-        written = await html_of(engine, info, html, contents)
+    async with opening.asking(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        written = await html_of(reader, info, html, contents)
     words = [f"wrote {html}: session {info.stream}, {size(written)}.", *contents.left_out()]
     click.echo(styled(" ".join(words)).plain, err=True)
 
 
 async def html_of(
-    engine: Engine, info: StreamInfo, output: Path, contents: Contents | None = None
+    reader: Reader, info: StreamInfo, output: Path, contents: Contents | None = None
 ) -> int:
     """Write the session to a file, all of it unless ``contents`` say less; returns its bytes."""
     from eventctx.web.export.file import Contents, write_file
 
     with progress(f"Writing {info.stream}", None) as bar:
-        state = await timeline_at(engine.store, info.stream)
+        state = await timeline_at(reader.store, info.stream)
         columns = document(state, info.stream)
         with whole_file(output) as file:
             return await write_file(
-                file, engine.store, columns, marks(state), contents or Contents(), bar.at
+                file, reader.store, columns, marks(state), contents or Contents(), bar.at
             )

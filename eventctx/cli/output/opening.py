@@ -21,6 +21,7 @@ from eventctx.stores.location import ENVIRONMENT, default_path, default_store, i
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.session.context import Context
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,8 +86,32 @@ def reading(command: F) -> F:
 
 
 @asynccontextmanager
-async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator[Engine]:
+async def asking(own: str | None, *, lists: bool = False) -> AsyncIterator[Reader]:
+    """A reader of a store that exists already. Raises StoreUnavailable where there is none.
+
+    It writes nothing, but for a command that ``lists`` sessions or searches them all: an engine
+    keeps the sums and the index of all sessions with the store, for the next such command.
+    """
+    if lists:
+        async with existing(own) as engine:
+            yield engine
+        return
+    from eventctx.reader import read
+
+    async with read(_existing_url(own)) as reader:
+        yield reader
+
+
+@asynccontextmanager
+async def existing(own: str | None) -> AsyncIterator[Engine]:
     """The engine on a store that exists already. Raises StoreUnavailable where there is none."""
+    from eventctx.engine import open_engine
+
+    async with open_engine(_existing_url(own), create=False) as engine:
+        yield engine
+
+
+def _existing_url(own: str | None) -> str:
     url = location(own)
     path = path_of(url)
     if path is not None and not path.exists():
@@ -94,10 +119,7 @@ async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator
             f"there is no store at {path}: `eventctx import FILE` makes one, `eventctx demo` shows "
             f"what it is good for, --store or {ENVIRONMENT} names another"
         )
-    from eventctx.engine import open_engine
-
-    async with open_engine(url, create=False, read_only=read_only) as engine:
-        yield engine
+    return url
 
 
 @asynccontextmanager
@@ -112,10 +134,10 @@ async def created(own: str | None) -> AsyncIterator[Engine]:
         yield engine
 
 
-async def free_name(engine: Engine, wanted: str) -> str:
+async def free_name(reader: Reader, wanted: str) -> str:
     """A session name that is not taken: nothing is added to a session that is there."""
     name, following = wanted, 2
-    while await engine.store.head(name) is not None:
+    while await reader.store.head(name) is not None:
         name, following = f"{wanted}-{following}", following + 1
     return name
 

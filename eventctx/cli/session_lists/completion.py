@@ -46,13 +46,13 @@ async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
     from eventctx.safe_text import escape_breaks
 
     found: list[CompletionItem] = []
-    async with opening.existing(store, read_only=True) as engine:
-        known = SessionStatsCache(engine.store)
-        async for info in engine.each_session():
+    async with opening.asking(store) as reader:
+        known = SessionStatsCache(reader.store)
+        async for info in reader.each_session():
             if not info.stream.startswith(incomplete):
                 continue
             sums = known.get(info.stream)
-            title = None if sums is None else await title_of(engine.store, info.stream, sums)
+            title = None if sums is None else await title_of(reader.store, info.stream, sums)
             found.append(CompletionItem(info.stream, help=escape_breaks(title or "")))
             if len(found) == _MOST:
                 break

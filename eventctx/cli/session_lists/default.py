@@ -12,26 +12,26 @@ from eventctx.errors import StreamNotFound
 from eventctx.queries.session_names import short_names
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
     from eventctx.log.store import StreamInfo
+    from eventctx.reader import Reader
 
 Which = Literal["used", "compacted"]
 
 _LONGEST: Final = 60
 
 
-async def session_or_last(engine: Engine, name: str | None, which: Which = "used") -> StreamInfo:
+async def session_or_last(reader: Reader, name: str | None, which: Which = "used") -> StreamInfo:
     """The session called ``name``; without a name the last one used, or the last compacted one.
 
     It is named on stderr then. Raises what ``find_session`` raises, and StreamNotFound where there
     is none.
     """
     if name is not None:
-        return await opening.find_session(engine.store, name)
+        return await opening.find_session(reader.store, name)
     from eventctx.queries.read_errors import ReadErrors
     from eventctx.queries.session_list import listed_sessions, ordered, summed_sessions
 
-    every = await summed_sessions(engine.store, ReadErrors())
+    every = await summed_sessions(reader.store, ReadErrors())
     fitting = [
         one
         for one in ordered(every, "last")
@@ -40,7 +40,7 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     if not fitting:
         raise _none(which, empty=not every)
     chosen = fitting[0].info
-    rows = [row async for row in listed_sessions(engine.store, fitting[:1])]
+    rows = [row async for row in listed_sessions(reader.store, fitting[:1])]
     short = short_names(one.info.stream for one in every)[chosen.stream]
     title = f" “{one_line(rows[0].title, _LONGEST)}”" if rows[0].title else ""
     last = "the last one that was compacted" if which == "compacted" else "the last one used"

@@ -20,8 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLOORS: list[set[str]] = [
     # A room (a folder or a root module of eventctx) imports the floors above its line in this
     # table and itself; rooms of one floor never import each other.
-    {"patterns"},
-    {"errors", "aio", "lazy_names", "safe_text", "version"},
+    {"errors", "aio", "lazy_names", "text", "version"},
     {"log", "messages"},
     {"projections", "stores"},
     {"policies", "queries", "search", "importers"},
@@ -56,7 +55,7 @@ HOMES = {
     },
     "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
     "nats": {"eventctx.stores.jetstream.*"},
-    "nkeys": {"eventctx.stores.jetstream.wire.address"},
+    "nkeys": {"eventctx.stores.jetstream.address"},
     "psycopg": {"eventctx.stores.postgres.*", "eventctx.search.postgres*"},
     "tiktoken": {"eventctx.messages.tokens"},
     "imagesize": {"eventctx.messages.media"},
@@ -213,9 +212,8 @@ def test_the_root_holds_only_what_every_room_shares() -> None:
         "engine",
         "errors",
         "lazy_names",
-        "patterns",
         "reader",
-        "safe_text",
+        "text",
         "version",
     }
 

@@ -24,8 +24,7 @@ from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.projections.metrics import names
-from eventctx.projections.metrics.fold import Measurement, fold
-from eventctx.projections.metrics.prefix import RequestPrefix, reused
+from eventctx.projections.metrics.fold import Measurement, RequestPrefix, fold, reused
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import build, with_end
 from eventctx.projections.view.refs import CallEnd, MessageRef

@@ -15,7 +15,14 @@ import msgspec
 from eventctx.comparison.defaults import PRICES, Prices
 from eventctx.comparison.played import Compaction, Played
 from eventctx.comparison.recording import Recording
-from eventctx.projections.evidence import CarriedDemand, Judged, Need, Span, demand_recall, judged
+from eventctx.projections.evidence import (
+    CarriedDemand,
+    Judged,
+    Need,
+    ReusedSpan,
+    demand_recall,
+    judged,
+)
 from eventctx.projections.evidence.judging import STARVED
 from eventctx.projections.presence import describe_reason
 
@@ -181,9 +188,9 @@ class _Missed:
         self.rule = rule
         self.requests: set[int] = set()
         self.weight = 0.0
-        self.heaviest: Span | None = None
+        self.heaviest: ReusedSpan | None = None
 
-    def add(self, request: int, span: Span, weight: float) -> None:
+    def add(self, request: int, span: ReusedSpan, weight: float) -> None:
         self.requests.add(request)
         self.weight += weight
         if self.heaviest is None or span.weight * len(span.text) > (

@@ -25,7 +25,7 @@ from eventctx.policies.advisers import (
 )
 from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import Answer, AskScores, AskSummary, Memory, Scores, Summary
-from eventctx.projections.evidence import Shown
+from eventctx.projections.evidence import HeldTexts
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.render import places
 from eventctx.projections.view.request_view import ViewState
@@ -102,7 +102,7 @@ class PlayedRequest(NamedTuple):
     before: int
     tokens: int
     prefix: int
-    shown: Shown
+    shown: HeldTexts
     compactions: int
     floor: bool
 

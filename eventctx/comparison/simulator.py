@@ -48,7 +48,7 @@ from eventctx.policies.policy import (
     Policy,
 )
 from eventctx.policies.trigger import Frame, due_for, make_budget
-from eventctx.projections.evidence import Shown, normalised
+from eventctx.projections.evidence import HeldTexts, normalised
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.entries import Entry
@@ -303,7 +303,7 @@ class _Run:
                 fresh.append(self._text(entry))
         tokens = self._view.layout.tokens
         floor = self._budget is not None and tokens > self._budget.tokens
-        shown = Shown(NumberSet(bits), ("\n".join([*others, *fresh]),) if fresh else others)
+        shown = HeldTexts(NumberSet(bits), ("\n".join([*others, *fresh]),) if fresh else others)
         made = len(self._compactions)
         self._requests.append(PlayedRequest(before, tokens, prefix, shown, made, floor))
         self._shown = entries

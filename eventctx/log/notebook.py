@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from eventctx.text import clip
+
 MAX_ROWS: Final = 50
 """Most rows of a table; the rest is counted."""
 
@@ -62,4 +64,4 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:,}" if type(value) is int else str(value)
-    return text if len(text) <= MAX_CELL else f"{text[:MAX_CELL]}…"
+    return clip(text, MAX_CELL + 1)

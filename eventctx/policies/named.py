@@ -29,6 +29,7 @@ from eventctx.policies.policy import (
     Visible,
     is_policy,
 )
+from eventctx.text import clip
 
 _CLASSES: Final = {
     "custom": "Custom",
@@ -289,5 +290,4 @@ def _module(module: str, path: str) -> ModuleType:
 
 
 def _describe(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
+    return clip(repr(value), 81)

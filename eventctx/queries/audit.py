@@ -10,7 +10,7 @@ from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, figures, numbering, usage
-from eventctx.projections.estimate_errors import EstimateErrors
+from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.encoding import filled

@@ -26,7 +26,7 @@ from eventctx.projections.view import planned
 from eventctx.projections.view.entries import RENDERER, Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses
-from eventctx.projections.view.sendable.images import MANY_IMAGES
+from eventctx.projections.view.sendable.contents import MANY_IMAGES
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import rows_of_request
 from eventctx.queries.explain_answers import (

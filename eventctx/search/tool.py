@@ -19,8 +19,8 @@ from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import QUOTED, TOOL_NAME, text_of
-from eventctx.patterns import pattern
 from eventctx.search.recall import MAX_LIMIT, Recall
+from eventctx.text import clip, pattern
 
 __all__ = ["DESCRIPTION", "FOUND", "TOOL_NAME", "RecallArguments", "parameters", "read_arguments"]
 
@@ -69,7 +69,7 @@ def parameters() -> dict[str, Any]:
 
 
 def read_arguments(arguments: object) -> RecallArguments | str:
-    """The arguments of a call, or a text for the model that describes what is wrong with them.
+    """The arguments of a call, or a text for the model that names the mistake.
 
     Also accepts numbers as texts, JSON in a text, and empty values for omitted arguments. A query
     that is only ``#12`` is the number of a message.
@@ -145,7 +145,7 @@ def page(quote: Quote, start: int, characters: int) -> str:
     """One message in an answer of at most ``characters``, from character ``start`` of its text."""
     whole = len(quote.text)
     if start and start >= whole:
-        return bounded(
+        return clip(
             f"Message {quote.number} has {whole} characters; start must be below that.", characters
         )
     end = min(whole, start + characters - len(QUOTED) - _HEADER_CHARACTERS)
@@ -164,11 +164,6 @@ def fenced(quote: Quote) -> str:
     return f"{opening}\n{quote.text}\n</{fence}>"
 
 
-def bounded(text: str, characters: int) -> str:
-    """A text of our own, cut to ``characters`` with an ellipsis if it is longer."""
-    return text if len(text) <= characters else text[: characters - 1] + "…"
-
-
 def _fence(text: str) -> str:
     attempt = 0
     while True:
@@ -183,7 +178,7 @@ class RecallTool:
     """The search as a tool for an agent: a definition to show to a model, and its handler.
 
     It searches one session. Call it with the model's arguments; it always returns a text of at most
-    ``max_characters``, in which every quoted message stands between fences that do not occur in it.
+    ``max_characters``, in which every quoted message is fenced by a line that does not occur in it.
     If the arguments are wrong, the text describes the problem. Raises InvalidSetting for a
     ``max_characters`` or ``limit`` out of range.
     """
@@ -236,7 +231,7 @@ class RecallTool:
                 answer = await self._search(request.query)
         except EventctxError as error:
             answer = f"Nothing could be recalled: {error}"
-        return bounded(answer, self.max_characters)
+        return clip(answer, self.max_characters)
 
     async def _quote(self, number: int, start: int) -> str:
         found = await self._recall.message(self.session, number)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
+    from eventctx.session.host_requests import ObservedRequest
     from eventctx.session.host_turns import HostReporter
     from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult

@@ -7,9 +7,9 @@
         ctx.add_message({"role": "user", "content": "hello"})
 
 Every method is the one of ``eventctx``: it runs in an event loop in a thread of its own, and the
-call returns its result. Blocks are entered with ``with``, and what is read one by one is iterated
-with ``for``. So it also works where a loop is running, as in a notebook. The stub beside this file
-has the signatures; it is generated from those of the classes
+call returns its result. Blocks are entered with ``with``, and an
+async iterator is a plain one. So it also works where a loop is running, as in a notebook. The stub
+``__init__.pyi`` has the signatures; it is generated from those of the classes
 (docs/decisions/0058-sync-by-proxy.md).
 """
 

@@ -13,6 +13,7 @@ from eventctx.messages.shorten import Limit, shorten
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import synthetic_result
 from eventctx.testing.requests import check_request
+from eventctx.text import clip
 
 M = TypeVar("M")
 Row = dict[str, Any]
@@ -166,8 +167,7 @@ def _equal(one: object, other: object) -> bool:
 
 
 def _cut(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return clip(repr(value), _SHOWN + 1)
 
 
 def _contents(row: Row) -> list[Part]:

@@ -51,7 +51,7 @@ from eventctx.policies.policy import (
 from eventctx.policies.trigger import make_budget
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.refs import MessageRef
-from eventctx.projections.view.spoken import NOTHING, added
+from eventctx.projections.view.state import NOTHING_SPOKEN
 from eventctx.session.settings import Settings
 
 Row = dict[str, Any]
@@ -67,14 +67,14 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
     Messages are numbered from 0. Raises InvalidMessage.
     """
     refs: list[MessageRef] = []
-    spoken = NOTHING
+    spoken = NOTHING_SPOKEN
     for number, row in enumerate(messages):
         facts = read_facts(row)
         action = refs[-1].facts.action if refs else ""
         if facts.human and observes(row, action):
             facts = as_observation(facts)
         refs.append(MessageRef(number, number, 0, _digest(row), facts, BY_KIND.tokens(facts)))
-        spoken = added(spoken, refs[-1])
+        spoken = spoken.with_message(refs[-1])
     return Visible(refs, (), frozenset(pins), build(refs).tokens, spoken=spoken)
 
 

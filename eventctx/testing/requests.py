@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from eventctx.text import clip
+
 Row = Mapping[str, Any]
 
 _CALL_ITEMS: Final = (
@@ -147,5 +149,5 @@ def _seen(message: Row) -> str:
     content = message.get("content")
     words = [content] if isinstance(content, str) else [b.get("text") for b in _blocks(message)]
     text = " ".join(" ".join(word.split()) for word in words if isinstance(word, str))
-    cut = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
+    cut = clip(text, _SHOWN + 1)
     return ", ".join([*parts, repr(cut)] if cut else parts)

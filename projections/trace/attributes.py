@@ -14,7 +14,7 @@ from eventctx.log import events
 from eventctx.log.codec import Unknown
 from eventctx.log.naming import ranges_name
 from eventctx.log.record import Record
-from eventctx.projections.flat import Scalar, capped, scalars
+from eventctx.projections.flat import Scalar, clip_field, scalars
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.compaction import at_end, at_start
 
@@ -262,11 +262,11 @@ def _ended(
     if known:
         attributes.update(known)
     if outcome not in _FAILED and outcome != "cancelled":
-        return Closing(family, "unset", capped(message) if message else None, attributes)
+        return Closing(family, "unset", clip_field(message) if message else None, attributes)
     failed = outcome in _FAILED
     error = error_of(recorded, message, conv.ERROR_OTHER if failed else "cancelled")
     attributes[conv.ERROR_TYPE] = error.type
-    words = capped(error.words) if error.words else None
+    words = clip_field(error.words) if error.words else None
     return Closing(family, "error" if failed else "unset", words, attributes)
 
 

@@ -19,7 +19,7 @@ from eventctx.log.events import PostCompact, PreCompact
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, Run
 from eventctx.log.record import Record
-from eventctx.projections.flat import DISPOSITIONS, Scalar, capped
+from eventctx.projections.flat import DISPOSITIONS, Scalar, clip_field
 from eventctx.projections.presence import describe_reason, describe_trigger
 from eventctx.projections.trace import semconv as conv
 
@@ -142,9 +142,9 @@ def _as_adk_decided(event: PostCompact, plan: Plan) -> CompactionAttributes:
 def _interceptors(event: PreCompact) -> CompactionAttributes:
     found: CompactionAttributes = {}
     if event.reason is not None:
-        found["reason"] = capped(event.reason)
+        found["reason"] = clip_field(event.reason)
     if event.veto is not None:
-        found["veto"] = capped(event.veto)
+        found["veto"] = clip_field(event.veto)
     if event.pins:
         found["pins"] = numbers_text((number, number) for number in event.pins)
     if event.texts or event.texts_left_out:

@@ -37,6 +37,7 @@ from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses, render
 from eventctx.projections.view.state import ViewState
+from eventctx.text import clip
 
 Clean = Callable[[str], str]
 
@@ -387,5 +388,5 @@ def _beginning(message: dict[str, object], clean: Clean) -> str | None:
         if part.kind == "text":
             text = " ".join(plain_text(part.value, clean).split())
             if text:
-                return text if len(text) <= MAX_TITLE else f"{text[: MAX_TITLE - 1]}…"
+                return clip(text, MAX_TITLE)
     return None

@@ -23,17 +23,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group, group_rows, joins
-from eventctx.projections.view.call_ends import NO_ENDS, CallEnds
 from eventctx.projections.view.entries import (
     Entry,
     begun_digest,
     entries_of,
+    plain_until,
     update_digest,
     with_inserted,
     with_opening,
 )
-from eventctx.projections.view.plain_rounds import plain_until
-from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
+from eventctx.projections.view.refs import NO_ENDS, CallEnd, CallEnds, InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def build(
     )
 
 
-def rebuilt(refs: Sequence[MessageRef], layout: Layout) -> Layout:
+def rebuild(refs: Sequence[MessageRef], layout: Layout) -> Layout:
     """A layout with the same messages in another form, and all else as before."""
     built = build(refs, layout.insertions, layout.ends)
     return built._replace(late=layout.late)
@@ -161,7 +160,7 @@ def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> i
     )
 
 
-def extended(layout: Layout, refs: Sequence[MessageRef]) -> tuple[Layout, int]:
+def extend(layout: Layout, refs: Sequence[MessageRef]) -> tuple[Layout, int]:
     """The layout with the first of ``refs`` at the end, as ``append`` would; and their number.
 
     It takes them all, or all before a result that comes too late for its call.

@@ -14,11 +14,10 @@ from eventctx.log.plan import Run
 from eventctx.messages.calibration import Calibration
 from eventctx.messages.encoding import pause_collector
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.call_ends import CallEnds
-from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
+from eventctx.projections.view.refs import CallEnd, CallEnds, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
-from eventctx.projections.view.spoken import Spoken
+from eventctx.projections.view.state import Spoken
 from eventctx.projections.view.unended import Unended
 
 NAME: Final = "request_view"

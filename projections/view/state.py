@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
 
 from eventctx.log.events import Break
 from eventctx.log.plan import Run
@@ -11,8 +14,92 @@ from eventctx.messages.calibration import Calibration
 from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.layout import Layout
-from eventctx.projections.view.spoken import NOTHING, Spoken
+from eventctx.projections.view.refs import DemandRef, MessageRef
 from eventctx.projections.view.unended import Unended
+
+
+class Spoken(NamedTuple):
+    """The demands of a person in a session, in view or not: the first task, and later demands.
+
+    A compaction may take these messages out of view, so their places are kept here: an index or a
+    summary quotes the demands from the log, and a count of the absent ones needs no text.
+
+    ``task`` is the number of the first human message, ``demands`` are in rising order.
+    ``withdrawn`` are all demands that were taken back: numbers of messages, and which of their
+    demands (from 1). A message of which none is left is no longer among ``demands``.
+    """
+
+    task: int | None = None
+    demands: tuple[DemandRef, ...] = ()
+    withdrawn: tuple[tuple[int, int], ...] = ()
+
+    def with_message(self, ref: MessageRef) -> Spoken:
+        """The same after one more message."""
+        facts = ref.facts
+        if not facts.human:
+            return self
+        task = ref.number if self.task is None else self.task
+        demands = self.demands
+        if facts.demands:
+            demands = (*demands, DemandRef(ref.number, ref.position, ref.index, facts.demands))
+        return Spoken(task, demands, self.withdrawn)
+
+    def only_of(self, order: Iterable[tuple[int, int]], fresh: Iterable[MessageRef]) -> Spoken:
+        """The same for a transcript that was set: runs of numbers, ``fresh`` among them."""
+        runs = list(order)
+        task = self.task if self.task is not None and _holds(runs, self.task) else None
+        demands = tuple([one for one in self.demands if _holds(runs, one.number)])
+        left = Spoken(task, demands, self.withdrawn)
+        for ref in fresh:
+            left = left.with_message(ref)
+        return left
+
+    def without_messages(self, numbers: Collection[int]) -> Spoken:
+        """The same without the demands of these messages, whose texts were erased."""
+        left = [one for one in self.demands if one.number not in numbers]
+        return self._replace(demands=tuple(left))
+
+    def without_demand(self, number: int, demand: int) -> Spoken:
+        """The same without demand ``demand`` (from 1) of a message, which was taken back."""
+        if (number, demand) in self.withdrawn:
+            return self
+        demands = [
+            one if one.number != number else _without_one(one, demand) for one in self.demands
+        ]
+        return self._replace(
+            demands=tuple([one for one in demands if one.demands]),
+            withdrawn=(*self.withdrawn, (number, demand)),
+        )
+
+    def count_absent(self, layout: Layout) -> int:
+        """How many demands that hold are nowhere in a view, word by word, as far as facts tell.
+
+        A shortened message holds as many as its copy's facts count. A message out of view holds
+        those of an insertion that says so (``InsertionRef.demands``). No text is read, so a demand
+        that another message repeats, or that an older summary quotes, counts as absent.
+        """
+        quoted = [run for one in layout.insertions for run in one.demands]
+        wanted = {one.number: one.demands for one in self.demands if not _holds(quoted, one.number)}
+        missing = sum(wanted.values())
+        if not missing:
+            return 0
+        for ref in layout.refs:
+            demands = wanted.get(ref.number)
+            if demands is not None:
+                missing -= min(demands, ref.facts.demands) if ref.shortened else demands
+        return missing
+
+
+NOTHING_SPOKEN: Final = Spoken()
+
+
+def _without_one(ref: DemandRef, demand: int) -> DemandRef:
+    withdrawn = tuple(sorted([*ref.withdrawn, demand]))
+    return msgspec.structs.replace(ref, demands=ref.demands - 1, withdrawn=withdrawn)
+
+
+def _holds(runs: Iterable[tuple[int, int]], number: int) -> bool:
+    return any(first <= number <= last for first, last in runs)
 
 
 class ViewState(NamedTuple):
@@ -59,7 +146,7 @@ class ViewState(NamedTuple):
     tools: frozenset[str] = frozenset()
     mirror: str | None = None
     spans: Unended = ()
-    spoken: Spoken = NOTHING
+    spoken: Spoken = NOTHING_SPOKEN
 
     @property
     def estimator(self) -> Estimator:

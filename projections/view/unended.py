@@ -57,7 +57,7 @@ def presumed_end(span: UnendedSpan) -> SpanRecord:
     return SpanRecord(end_of(operation, LOST), ids)
 
 
-def begun(spans: Unended, record: Record) -> Unended:
+def with_begun(spans: Unended, record: Record) -> Unended:
     """The spans with the one that ``record`` begins, the newest last."""
     if record.span_id is None:
         return spans
@@ -90,7 +90,7 @@ def tool_event(record: Record) -> ToolPre | ToolPost | ToolError | None:
     return event if isinstance(event, ToolPre | ToolPost | ToolError) else None
 
 
-def ended(spans: Unended, record: Record) -> Unended:
+def without_ended(spans: Unended, record: Record) -> Unended:
     """The spans without the one that ``record`` ends."""
     if not any(one.span_id == record.span_id for one in spans):
         return spans

@@ -17,7 +17,7 @@ from eventctx.messages.facts import Facts
 from eventctx.messages.tokens import BY_KIND, UNANSWERED_TOKENS, Estimator
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.spoken import NOTHING, Spoken
+from eventctx.projections.view.state import NOTHING_SPOKEN, Spoken
 
 
 class Visible(msgspec.Struct, frozen=True, dict=True):
@@ -36,7 +36,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     tokens: int
     estimator: Estimator = BY_KIND
     made_up: Mapping[tuple[int, str], int] = {}
-    spoken: Spoken = NOTHING
+    spoken: Spoken = NOTHING_SPOKEN
     gone: tuple[Run, ...] = ()
     manual_thinking: bool = False
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from eventctx.projections.evidence import (
     Evidence,
     EvidenceSettings,
+    HeldTexts,
     Need,
-    Shown,
     evidence,
     judged,
     needs,
@@ -62,23 +62,23 @@ def conversation(said: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
 
 
 def whole(found: tuple[Need, ...]) -> Evidence:
-    return evidence(judged(need, Shown(range(need.before))) for need in found)
+    return evidence(judged(need, HeldTexts(range(need.before))) for need in found)
 
 
 def later_half(found: tuple[Need, ...]) -> Evidence:
-    return evidence(judged(need, Shown(range(need.before // 2, need.before))) for need in found)
+    return evidence(judged(need, HeldTexts(range(need.before // 2, need.before))) for need in found)
 
 
 def nothing(found: tuple[Need, ...]) -> Evidence:
-    return evidence(judged(need, Shown(())) for need in found)
+    return evidence(judged(need, HeldTexts(())) for need in found)
 
 
 @given(rounds)
 def test_the_whole_transcript_holds_every_span(said: list[tuple[str, str, str]]) -> None:
     messages = conversation(said)
     for need in needs(messages):
-        view = Shown((), tuple([normalised(one) for one in messages[: need.before]]))
-        by_text, by_number = (judged(need, view), judged(need, Shown(range(need.before))))
+        view = HeldTexts((), tuple([normalised(one) for one in messages[: need.before]]))
+        by_text, by_number = (judged(need, view), judged(need, HeldTexts(range(need.before))))
         assert by_text.held == by_number.held == by_text.needed
         assert by_text.lost == by_number.lost == ()
 
@@ -90,7 +90,7 @@ def test_a_view_that_holds_more_never_has_less_evidence(
     for need in needs(conversation(said)):
         more = data.draw(st.frozensets(st.integers(0, need.before - 1)))
         less = frozenset([number for number in more if number % 2])
-        assert judged(need, Shown(less)).held <= judged(need, Shown(more)).held
+        assert judged(need, HeldTexts(less)).held <= judged(need, HeldTexts(more)).held
 
 
 @given(rounds)
@@ -100,8 +100,8 @@ def test_a_message_in_view_by_number_or_by_text_is_the_same(
     messages = conversation(said)
     for need in needs(messages):
         kept = range(need.before // 2, need.before)
-        by_text = Shown.joined((), [normalised(messages[number]) for number in kept])
-        assert judged(need, by_text) == judged(need, Shown(kept))
+        by_text = HeldTexts.joined((), [normalised(messages[number]) for number in kept])
+        assert judged(need, by_text) == judged(need, HeldTexts(kept))
 
 
 @given(rounds)
@@ -129,7 +129,7 @@ async def test_the_whole_transcript_of_a_recorded_session_holds_every_span(
     assert held.recall in (1, None)
     joined = [normalised(message) for message in messages]
     for need in found[:: max(1, len(found) // 20)]:
-        assert judged(need, Shown.joined((), joined[: need.before])).lost == ()
+        assert judged(need, HeldTexts.joined((), joined[: need.before])).lost == ()
     if name in JUDGED:
         assert held.requests >= 10
 

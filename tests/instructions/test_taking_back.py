@@ -11,7 +11,7 @@ from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.plan import Run
 from eventctx.projections.view import request_view, snapshot
 from eventctx.projections.view.refs import DemandRef
-from eventctx.projections.view.spoken import Spoken
+from eventctx.projections.view.state import Spoken
 from eventctx.queries.requests import fold
 from tests.instructions.given import compact, counted, demand, request, rows_of, session, user
 

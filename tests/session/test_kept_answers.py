@@ -21,7 +21,6 @@ from eventctx.policies.planner import visible_of
 from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
-from eventctx.projections.view.call_ends import KEPT_CHARACTERS
 from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
@@ -30,7 +29,7 @@ from eventctx.projections.view.entries import (
     SYNTHETIC_RESULT,
 )
 from eventctx.projections.view.layout import EMPTY, append, as_plain, build, with_end
-from eventctx.projections.view.refs import CallEnd, MessageRef
+from eventctx.projections.view.refs import KEPT_CHARACTERS, CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.queries.verification import ContentChecker, Findings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eventctx.cli.output.plain import number, plural
 
 if TYPE_CHECKING:
-    from eventctx.projections.estimate_errors import EstimateErrors, Spread
+    from eventctx.projections.audit import EstimateErrors, Spread
     from eventctx.projections.figures import CompactionFigures, RequestFigures
 
 

@@ -10,6 +10,7 @@ from eventctx.cli.output.lost_summary import BY_IN_WORDS
 from eventctx.cli.output.plain import number, one_line
 from eventctx.projections.presence import Presence
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
+from eventctx.text import clip
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
@@ -84,8 +85,7 @@ def _text(item: ViewItem, root: str, width: int) -> str:
 
 def _path(path: str, root: str, width: int) -> str:
     """A path below ``root``; of a long one the end, which tells more."""
-    shown = one_line(path.removeprefix(f"{root}/") if root else path)
-    return shown if len(shown) <= width else f"…{shown[-(width - 1) :]}"
+    return clip(one_line(path.removeprefix(f"{root}/") if root else path), width, end=True)
 
 
 def _notes(item: ViewItem) -> list[str]:

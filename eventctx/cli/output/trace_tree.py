@@ -16,6 +16,7 @@ from eventctx.projections.figures import Figures
 from eventctx.projections.presence import describe_trigger
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
+from eventctx.text import clip
 
 Parts = list[tuple[str, str]]
 
@@ -131,8 +132,7 @@ def _asked(span: Span) -> str:
     if effect.command is not None:
         return f"  $ {one_line(effect.command, _COMMAND)}"
     if effect.files:
-        path = one_line(effect.files[0][0])
-        return f"  {path}" if len(path) <= _COMMAND else f"  …{path[1 - _COMMAND :]}"
+        return f"  {clip(one_line(effect.files[0][0]), _COMMAND, end=True)}"
     return f"  {one_line(arguments(given), _COMMAND)}" if arguments(given) else ""
 
 

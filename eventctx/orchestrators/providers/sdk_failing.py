@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from eventctx.errors import ProviderFailed
+from eventctx.text import clip
 
 PROBLEM_CHARACTERS: Final = 500
 """Characters of an API's message that are kept, because it may be a whole page of HTML."""
@@ -173,5 +174,4 @@ def _is_too_long(kinds: frozenset[str], message: str) -> bool:
 
 
 def _bounded(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= PROBLEM_CHARACTERS else f"{text[:PROBLEM_CHARACTERS]}…"
+    return clip(" ".join(text.split()), PROBLEM_CHARACTERS + 1)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from eventctx.text import clip
+
 _SHOWN: Final = 160
 
 _TURNS: Final = "HostSession.turns"
@@ -184,4 +186,4 @@ def _text(message: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return clip(text, _SHOWN + 1)

@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.testing.contract.verdicts import Broken, sees
 from eventctx.testing.requests import calls_of, results_of
+from eventctx.text import clip
 
 Row = dict[str, Any]
 
@@ -177,4 +178,4 @@ def short(row: object) -> str:
 
 def short_text(text: str) -> str:
     """The beginning of a text."""
-    return text if len(text) <= 90 else f"{text[:90]}…"
+    return clip(text, 91)

@@ -21,7 +21,7 @@ from typing import Final
 from eventctx.messages.response_items import is_item
 from eventctx.projections.view.entries import OPENING, Entry
 from eventctx.projections.view.render import render
-from eventctx.projections.view.sendable import blocks, call_ids, images, items, pairs
+from eventctx.projections.view.sendable import calls, contents
 from eventctx.projections.view.sendable.rows import (
     SERVER_CALLS,
     THINKING,
@@ -42,7 +42,7 @@ FIRST_RENDERER: Final = 3
 def _without_empty_rows(rows: Rows) -> list[RowChange]:
     """Leave out rows without any content; the opening takes the place of a person's first one."""
     first = next((at for at, row in enumerate(rows) if row is not None and is_conversation(row)), 0)
-    left_out = [at for at, row in enumerate(rows) if row is not None and blocks.is_empty(row)]
+    left_out = [at for at, row in enumerate(rows) if row is not None and contents.is_empty(row)]
     for at in left_out:
         rows[at] = None
     begins = next((row for row in rows if row is not None and is_conversation(row)), None)
@@ -57,56 +57,56 @@ RULES: Final[tuple[SendingRule, ...]] = (
     SendingRule(
         "blank_text",
         "Providers refuse a text without a visible character.",
-        blocks.unblank,
+        contents.unblank,
         any_of("text", "tool_result", "tool_calls"),
     ),
     SendingRule(
         "call_in_two_forms",
         "A message holds a call in the form of one provider: the form of its result.",
-        pairs.in_one_form,
+        calls.in_one_form,
         lambda kinds: {"tool_use", "tool_calls"} <= kinds,
     ),
     SendingRule(
         "server_tool_unpaired",
         "A provider's own tool has its call and its result in one answer, or neither is sent.",
-        pairs.pair_server_tools,
+        calls.pair_server_tools,
         lambda kinds: any(kind in SERVER_CALLS or is_server_result(kind) for kind in kinds),
     ),
     SendingRule(
         "call_id_used_twice",
         "The id of a call is used once in a request, by one call and one result.",
-        call_ids.rename_calls,
+        calls.rename_calls,
         lambda kinds: any(kind in _CALL_KINDS or kind.endswith("_call") for kind in kinds),
     ),
     SendingRule(
         "results_first",
         "Results come before all else in a message.",
-        pairs.put_results_first,
+        calls.put_results_first,
         any_of("tool_result"),
     ),
     SendingRule(
         "reasoning_alone",
         "A reasoning item is sent with the item that it led to, or not at all.",
-        items.drop_lone_reasoning,
+        contents.drop_lone_reasoning,
         any_of("reasoning", "function_call"),
     ),
     SendingRule(
         "item_id_used_twice",
         "The id of an item is used once in a request.",
-        items.drop_known_ids,
+        contents.drop_known_ids,
         lambda kinds: any(kind == "message" or is_item({"type": kind}) for kind in kinds if kind),
     ),
     SendingRule(
         "image_over_limit",
         "A request has at most 100 images, none over 5 MB or wider or higher than 8,000 pixels, "
         "and none over 2,000 pixels where it has more than 20.",
-        images.limit_images,
+        contents.limit_images,
         any_of("image", "tool_result"),
     ),
     SendingRule(
         "thinking_last",
         "An answer must not end with thinking.",
-        blocks.end_without_thinking,
+        contents.end_without_thinking,
         any_of(*THINKING),
     ),
     SendingRule(

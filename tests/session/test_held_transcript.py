@@ -289,7 +289,7 @@ async def test_it_holds_no_more_than_it_counts(size: int, tmp_path: Path) -> Non
     await asyncio.gather(*[ctx.add_message(row) for row in rows])
     ctx = await Engine(store).session("s")
     session = ctx._session
-    await session.appends.settled()
+    await session.appends.settle()
     gc.collect()
     tracemalloc.start()
     try:

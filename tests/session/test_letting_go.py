@@ -339,7 +339,7 @@ async def test_a_session_with_an_event_that_is_not_written_is_never_let_go() -> 
         ctx = await engine.session("s")
         store.full = True
         await ctx.emit(PlanStart())
-        await ctx._session.appends.drained()
+        await ctx._session.appends.drain()
         del ctx
         store.full = False
         for name in ("another", "third"):

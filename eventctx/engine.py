@@ -1,11 +1,9 @@
 """The engine: a reader with sessions, on one store.
 
-The composition root of the write side: the one module that knows sessions, hooks, sinks and
-receipts together. Invariants: a session has one context manager in an engine, however often it is
-asked for; whoever hears of a record hears of it after the store has it; ``close`` returns when all
-that was begun is on the disk, or raises the first error that kept it from there.
-
-Questions are those of ``Reader``.
+It answers every question of a ``Reader`` and composes the write side: the one module that knows
+sessions, hooks, sinks and receipts together. Invariants: an engine has one context manager for a
+session, however often it is asked for; hooks and sinks get a record only after the store has it;
+``close`` returns when all that was begun is on the disk, or raises the first error.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ MAX_IN_FLIGHT: Final = 16
 """Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""
 
 
-def _nobody_counts() -> None:
+def _ignore_use() -> None:
     """No-op usage callback, for a session that no engine keeps."""
 
 
@@ -97,7 +97,7 @@ class AppendQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self.head = -1
         self._last_id = b""
-        self.used: Callable[[], None] = _nobody_counts
+        self.used: Callable[[], None] = _ignore_use
         if loaded is not None:
             self._install(loaded)
 

@@ -25,7 +25,7 @@ from eventctx.queries.key_frames import figures_of
 from eventctx.queries.session_list import last_in_project
 from eventctx.queries.session_names import find_session
 from eventctx.queries.view import last_request, view_answer, view_of
-from eventctx.search.found import found_answers, found_by
+from eventctx.search.found import find_messages, found_answers
 
 if TYPE_CHECKING:
     from eventctx.reader import Reader
@@ -75,7 +75,9 @@ class AgentAnswers:
             raise InvalidSetting("arguments: expected a `query` or a `message`, found neither")
         # One more than asked for tells whether there are more.
         recall = self._search(self._reader)
-        matches = await found_by(self._reader.store, recall, asked.query, session, asked.limit + 1)
+        matches = await find_messages(
+            self._reader.store, recall, asked.query, session, asked.limit + 1
+        )
         hits = builtins_of(found_answers(matches))
         shown = self._redactor.found(hits[: asked.limit], asked.query, [session])
         rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eventctx.search.documents import VERSION
-from eventctx.search.of_store import text_index
-from eventctx.search.recall import Recall
+from eventctx.search.recall import Recall, text_index
 
 if TYPE_CHECKING:
     from eventctx.reader import Reader
@@ -25,7 +24,7 @@ class KeptSearch:
         self._index: TextIndex | None = None
 
     def of(self, reader: Reader) -> Recall:
-        """The search over the store of a reader."""
+        """The search over the store of an reader."""
         if not reader.store.read_only:
             return reader.recaller()
         if self._index is None:

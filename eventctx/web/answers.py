@@ -27,12 +27,12 @@ from eventctx.queries.explain_answers import diff_answer, why_answer
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
-from eventctx.queries.session_list import row_of, session_sums_of
+from eventctx.queries.session_list import row_of, sum_session
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify_store import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
 from eventctx.reader import Reader
-from eventctx.search.found import found_answers, found_by
+from eventctx.search.found import find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
@@ -177,7 +177,7 @@ class PageAnswers:
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
         found = await self._background.ask(
-            lambda reader: found_by(reader.store, reader.recaller(), query, session, limit)
+            lambda reader: find_messages(reader.store, reader.recaller(), query, session, limit)
         )
         keep = await self._names_in(found_answers(found))
         return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
@@ -319,7 +319,7 @@ class PageAnswers:
 def _sums_of(
     reader: Reader, info: StreamInfo, known: SessionSums | None
 ) -> Coroutine[Any, Any, SessionSums]:
-    return session_sums_of(reader.store, info, ReadErrors(), known)
+    return sum_session(reader.store, info, ReadErrors(), known)
 
 
 def _keep(known: dict[str, Any], listed: Sequence[StreamInfo]) -> None:

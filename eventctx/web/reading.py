@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class BackgroundReader:
-    """A second reader of the store at ``url``, opened by the first question."""
+    """A second reader on the store at ``url``, opened by the first question."""
 
     def __init__(self, url: str) -> None:
         self._url = url

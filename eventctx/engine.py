@@ -31,7 +31,7 @@ from eventctx.log.record import CheckedClock, Record
 from eventctx.log.store import EventStore, Receipt
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Summarizer, Verdict
-from eventctx.policies.constraints import Position, WaitSeconds, checked
+from eventctx.policies.constraints import Position, WaitSeconds, check_value
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.reader import Reader
@@ -46,7 +46,7 @@ from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 if TYPE_CHECKING:
-    from eventctx.queries.copying.copy import CopyTarget
+    from eventctx.queries.copy_sessions import CopyTarget
     from eventctx.session.erasure.erasing import ErasureResult
 
 
@@ -195,7 +195,7 @@ class Engine(Reader):
         InvalidSessionId, InvalidSetting.
         """
         check_session_id(session)
-        checked("at", at, Position)
+        check_value("at", at, Position)
         await self._sessions.flush(session)
         appended = await fork(self.store, session, at, new_session, self._clock, self._random)
         for record in appended.records:
@@ -382,9 +382,9 @@ async def _opened(
     parts: dict[str, Any],
 ) -> Engine:
     """An engine made of ``parts`` on a store that is opened with ``options``."""
-    checked("create", options["create"], bool)
-    checked("lock_timeout", options["lock_timeout"], WaitSeconds)
-    checked("read_only", options["read_only"], bool)
+    check_value("create", options["create"], bool)
+    check_value("lock_timeout", options["lock_timeout"], WaitSeconds)
+    check_value("read_only", options["read_only"], bool)
     store = await open_store(path_or_url(url), **options)
     book = book_of(store, receipts, read_only=options["read_only"])
     try:

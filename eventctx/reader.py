@@ -31,7 +31,7 @@ from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, Receipt, StreamInfo
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.constraints import Position, WaitSeconds, checked
+from eventctx.policies.constraints import Position, WaitSeconds, check_value
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.stores.location import book_of, open_store, path_or_url
@@ -41,15 +41,15 @@ from eventctx.stores.receipt_book import ReceiptBook
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison
     from eventctx.queries.audit import Audit
-    from eventctx.queries.copying.answers import CopyProgress, CopyResult
-    from eventctx.queries.copying.copy import CopyTarget
-    from eventctx.queries.explain.answers import Explanation, ViewDiff
-    from eventctx.queries.instructions.answers import Instructions
+    from eventctx.queries.copy_sessions import CopyTarget
+    from eventctx.queries.copy_writing import CopyProgress, CopyResult
+    from eventctx.queries.explain_answers import Explanation, ViewDiff
+    from eventctx.queries.instructions import Instructions
     from eventctx.queries.lost.answers import Lost
+    from eventctx.queries.records import Message
     from eventctx.queries.requests import RequestView
-    from eventctx.queries.transcript import Message
-    from eventctx.queries.verification.findings import Verification
-    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.queries.verification import Verification
+    from eventctx.queries.verify_store import StoreVerification
     from eventctx.search.recall import Recall, Recalled
     from eventctx.session.erasure.destruction import ExpiredSession
     from eventctx.session.result import CompactionResult
@@ -92,7 +92,7 @@ class Reader:
         With ``after`` those that were made after this one, with ``limit`` at most so many: the name
         of the last one is the next page's ``after``. Raises StreamNotFound, InvalidSetting.
         """
-        checked("limit", limit, Position | None)
+        check_value("limit", limit, Position | None)
         if limit == 0:
             return []
         found: list[StreamInfo] = []
@@ -156,8 +156,8 @@ class Reader:
         Raises InvalidSessionId and InvalidSetting, and on iteration StreamNotFound.
         """
         check_session_id(session)
-        checked("start", start, Position)
-        checked("stop", stop, Position | None)
+        check_value("start", start, Position)
+        check_value("stop", stop, Position | None)
         return self._records(session, start, stop, bodies)
 
     async def _records(
@@ -183,14 +183,14 @@ class Reader:
 
         Raises StreamNotFound, InvalidSetting.
         """
+        from eventctx.queries.records import transcript_at
         from eventctx.queries.requests import position_of_turn
-        from eventctx.queries.transcript import transcript_at
 
         if at is not None and turn is not None:
             raise InvalidSetting("transcript: expected at most one of at and turn, found both")
         store = await self._readable(session)
         if turn is not None:
-            checked("turn", turn, Position)
+            check_value("turn", turn, Position)
             at = await position_of_turn(store, session, turn)
         return await transcript_at(store, session, at)
 
@@ -234,10 +234,9 @@ class Reader:
         columns are those of the timeline document in ``docs/reference/inspect.md``. Raises
         StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.timelines.columns import timeline_document
-        from eventctx.queries.timelines.key_frames import key_frames
+        from eventctx.queries.key_frames import key_frames, timeline_document
 
-        checked("after", after, Position | None)
+        check_value("after", after, Position | None)
         store = await self._readable(session)
         return await timeline_document(key_frames(store).at, session, after)
 
@@ -254,12 +253,11 @@ class Reader:
 
         The request is named as for ``request_view``. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explain.answering import why
-        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.explaining import RequestSelector, why
 
         check_session_id(session)
         _check_request(turn, iteration, position)
-        checked("message number", number, Position)
+        check_value("message number", number, Position)
         selector = RequestSelector(turn, iteration, position)
         store = await self._readable(session)
         return await why(store, session, number, selector)
@@ -277,8 +275,7 @@ class Reader:
         With ``by="position"``, the requests prepared at these positions. Raises StreamNotFound,
         InvalidSetting.
         """
-        from eventctx.queries.explain.answering import difference
-        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.explaining import RequestSelector, difference
 
         check_session_id(session)
         one, other = RequestSelector.of(before, by), RequestSelector.of(after, by)
@@ -294,11 +291,11 @@ class Reader:
         in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
         StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explain.selectors import RequestSelector
+        from eventctx.queries.explaining import RequestSelector
         from eventctx.queries.lost.reading import what_left
 
         check_session_id(session)
-        checked("compaction", compaction, Position | None)
+        check_value("compaction", compaction, Position | None)
         _check_request(turn, None, None)
         if compaction is not None and turn is not None:
             raise InvalidSetting("lost: expected at most one of compaction and turn, found both")
@@ -319,8 +316,8 @@ class Reader:
         With a request, named as for ``request_view``, the answer goes up to there and is about its
         view; else it is about the present view. Raises StreamNotFound, InvalidSetting.
         """
-        from eventctx.queries.explain.selectors import RequestSelector
-        from eventctx.queries.instructions.reading import instructions_of
+        from eventctx.queries.explaining import RequestSelector
+        from eventctx.queries.instruction_reading import instructions_of
 
         check_session_id(session)
         _check_request(turn, iteration, position)
@@ -348,7 +345,7 @@ class Reader:
         The query holds words, ``"phrases"`` and ``prefix*``; all else is literal. Raises
         StreamNotFound, InvalidSessionId, InvalidSetting, StoreUnavailable.
         """
-        checked("recall", query, str)
+        check_value("recall", query, str)
         if session is not None:
             check_session_id(session)
         return await self.recaller().search(query, session, limit)
@@ -364,7 +361,7 @@ class Reader:
         Without ``facts`` only the content that digests cover is checked, in half the time. Raises
         InvalidSetting for what is no receipt.
         """
-        from eventctx.queries.verification.session import verify
+        from eventctx.queries.verify import verify
 
         check_session_id(session)
         if receipt is not None and not isinstance(receipt, Receipt):
@@ -384,7 +381,7 @@ class Reader:
 
         ``began`` is called with each session's name, the number of those done, and that of all.
         """
-        from eventctx.queries.verification.whole_store import verify_store
+        from eventctx.queries.verify_store import verify_store
 
         await self._send()
         receipts = await self._receipts.receipts()
@@ -400,7 +397,7 @@ class Reader:
 
         Any number of sessions takes the same memory, but for their receipts.
         """
-        from eventctx.queries.verification.whole_store import verifications
+        from eventctx.queries.verify_store import verifications
 
         await self._send()
         receipts = await self._receipts.receipts()
@@ -419,7 +416,7 @@ class Reader:
         it stays where it is when something is found. Raises InvalidSetting (there is something at
         ``path``, or the store is no file), StoreFull, StoreReadOnly, StoreUnavailable.
         """
-        from eventctx.queries.verification.backups import back_up
+        from eventctx.queries.verify_store import back_up
 
         await self._send()
         # Read first: the copy holds every record that has a receipt by now.
@@ -442,7 +439,7 @@ class Reader:
         has another session of a name, InvalidSetting for a fork without its parent, and
         StreamNotFound; and StoreError of either store.
         """
-        from eventctx.queries.copying.copy import copy_sessions
+        from eventctx.queries.copy_sessions import copy_sessions
 
         if isinstance(sessions, str):
             raise InvalidSetting(
@@ -478,9 +475,9 @@ class Reader:
         from eventctx.session.settings import by_own_name, choose
 
         check_session_id(session)
-        checked("reason", reason, str | None)
-        checked("keep", keep, str | None)
-        checked("force", force, bool)
+        check_value("reason", reason, str | None)
+        check_value("keep", keep, str | None)
+        check_value("force", force, bool)
         made, chosen = choose(policy, settings)
         if policy is None and not settings:
             made, chosen = await self._chosen_for(session, SessionOpening(chosen, made))
@@ -521,7 +518,7 @@ class Reader:
         runs that are done, and with all of them. Raises InvalidSetting and StreamNotFound.
         """
         from eventctx.comparison.compare import compare
-        from eventctx.comparison.stored import recordings_of
+        from eventctx.comparison.recording import recordings_of
 
         if isinstance(sessions, str):
             raise InvalidSetting(
@@ -578,7 +575,7 @@ class Reader:
 
 def _check_request(turn: int | None, iteration: int | None, position: int | None) -> None:
     for name, number in (("turn", turn), ("iteration", iteration), ("position", position)):
-        checked(name, number, Position | None)
+        check_value(name, number, Position | None)
 
 
 def _no_hooks(place: Hashable, listener: LossListener) -> Callable[[], None]:
@@ -602,7 +599,7 @@ def read(
     """
 
     async def make() -> Reader:
-        checked("lock_timeout", lock_timeout, WaitSeconds)
+        check_value("lock_timeout", lock_timeout, WaitSeconds)
         own = None
         if isinstance(store, str | os.PathLike):
             own = await open_store(

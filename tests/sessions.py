@@ -14,8 +14,8 @@ from eventctx.log.store import EventStore
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.queries.timelines import key_frames
-from eventctx.queries.timelines.key_frames import KeyFrames
+from eventctx.queries import key_frames
+from eventctx.queries.key_frames import KeyFrames
 
 Message = dict[str, Any]
 

@@ -29,7 +29,7 @@ FLOORS: list[set[str]] = [
     {"reader"},
     {"engine", "orchestrators"},
     {"sync"},
-    {"adapters", "testing", "documents", "proxy"},
+    {"adapters", "testing", "proxy"},
     {"web", "mcp", "amplifier_source"},
     {"cli"},
 ]

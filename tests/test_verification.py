@@ -15,7 +15,7 @@ import pytest
 
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.queries.verify_store import StoreVerification
 from eventctx.stores.receipt_book import ReceiptBook
 
 Edit = Callable[[apsw.Connection], Any]

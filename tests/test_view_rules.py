@@ -19,7 +19,7 @@ from eventctx.policies.fit import fit
 from eventctx.policies.named import POLICIES
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.audit import AuditRow
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
@@ -252,7 +252,7 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
         # More than the floor goes only where a floor above the budget went before, and still is.
         low = state.size_after_compaction
         visible = visible_of(state)
-        proven = fit(visible, kept_whole(visible), Budget(budget, budget, budget)).overflow
+        proven = fit(visible, keep_whole(visible), Budget(budget, budget, budget)).overflow
         assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)
 
     asyncio.run(check())

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from eventctx.comparison import statistics
-from eventctx.comparison.asking import play_with
 from eventctx.comparison.contenders import (
     HINDSIGHT,
     WHOLE,
@@ -20,9 +19,17 @@ from eventctx.comparison.contenders import (
     without_compaction,
 )
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
-from eventctx.comparison.figures import RunFigures, figures
-from eventctx.comparison.losses import LostByRule, NeededAgain, by_rule, needed_again, worst
-from eventctx.comparison.recording import Recording
+from eventctx.comparison.figures import (
+    LostByRule,
+    NeededAgain,
+    RunFigures,
+    by_rule,
+    figures,
+    needed_again,
+    worst,
+)
+from eventctx.comparison.recording import Recording, UnusedSession
+from eventctx.comparison.simulator import play_with
 from eventctx.comparison.statistics import Interval
 from eventctx.errors import InvalidSetting
 from eventctx.log import notebook
@@ -85,20 +92,13 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedSession(msgspec.Struct, frozen=True):
-    """A session of a comparison; ``left_out`` messages behind its first compaction are not used."""
+    """A session of a comparison; ``left_out`` messages after its first compaction are not used."""
 
     session: str
     messages: int
     requests: int
     judged: int
     left_out: int
-
-
-class UnusedSession(msgspec.Struct, frozen=True):
-    """A session that could not be used, and why."""
-
-    session: str
-    reason: str
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +161,7 @@ class RunOver(NamedTuple):
         return [(getattr(one, numerator), getattr(one, denominator)) for one in self.figures]
 
     def curve(self, share: str, prices: Prices = PRICES) -> statistics.Curve:
-        """A share of ``SHARES`` beside the cost, for a comparison at equal cost."""
+        """A share of ``SHARES`` with the cost, for a comparison at equal cost."""
         costs = [one.cost(prices) for one in self.figures]
         return statistics.Curve(self.parts(*SHARES[share]), costs)
 

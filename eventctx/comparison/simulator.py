@@ -1,4 +1,4 @@
-"""The driver: plays a policy over a transcript as if live, in memory, and writes nothing.
+"""The simulator: plays a policy over a transcript as if live, in memory, and writes nothing.
 
 Before every answer of the model a request is prepared, and compacted where a live session would
 compact. Every view is folded by the same code as a live session's, from the same records; only the
@@ -12,38 +12,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from eventctx.comparison.numbers import NumberSet
+from eventctx.comparison.played import (
+    AskedInRun,
+    Compaction,
+    NumberSet,
+    Played,
+    PlayedRequest,
+    answer,
+    stand_in,
+)
 from eventctx.comparison.recording import Recording, body_of, record_of
 from eventctx.log import events
 from eventctx.log.events import PostCompact, Trigger
-from eventctx.log.plan import numbers_in
 from eventctx.messages import calibration
-from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.thinking import ThinkingRule, generation_of
+from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.deciding import (
     Bodies,
     Deciding,
     Decision,
+    DecisionIO,
     Question,
     Reply,
-    Rim,
     Situation,
 )
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import (
     Answer,
-    AskScores,
-    AskSummary,
     AskTexts,
     Budget,
-    Memory,
     MessageTexts,
     Policy,
-    Scores,
-    Summary,
 )
 from eventctx.policies.trigger import Frame, due_for, make_budget
 from eventctx.projections.evidence import HeldTexts, normalised
@@ -54,97 +56,12 @@ from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import places, render
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.sendable.sending import sent_rows
-from eventctx.session.questions import ModelAsk
 from eventctx.session.requests import is_stuck
 
 THRESHOLD = 0.92
 TARGET = 0.5
 
 Watch = Callable[[list[dict[str, Any]]], None]
-
-
-class Compaction(NamedTuple):
-    """A compaction of a run, made before the request with ``before`` messages.
-
-    ``dispositions`` has every message that was in view, with a disposition and a reason code.
-    ``fallback`` says why the ladder decided in the policy's place; None where the policy did.
-    """
-
-    before: int
-    trigger: Trigger
-    tokens_before: int
-    tokens_after: int
-    dispositions: dict[int, tuple[str, str]]
-    fallback: str | None
-
-
-class PlayedRequest(NamedTuple):
-    """A request of a run: what its view shows, and what it would cost.
-
-    ``before`` messages precede the answer. ``shown`` has the numbers of the messages in view whole,
-    and the texts of all else in it (shortened copies, insertions). ``prefix`` are the tokens of the
-    entries that are equal, from the start on, to those of the request before. ``compactions`` were
-    applied until now. ``floor`` is true where the view exceeds its budget.
-    """
-
-    before: int
-    tokens: int
-    prefix: int
-    shown: HeldTexts
-    compactions: int
-    floor: bool
-
-    @property
-    def whole(self) -> NumberSet:
-        """The numbers of the messages in view whole."""
-        numbers = self.shown.whole
-        assert isinstance(numbers, NumberSet)  # noqa: S101 - the driver made it
-        return numbers
-
-
-class Played(NamedTuple):
-    """A run: its requests, its compactions, and the tries at one that changed nothing."""
-
-    policy: str
-    budget: int | None
-    requests: tuple[PlayedRequest, ...]
-    compactions: tuple[Compaction, ...]
-    skipped: int
-
-
-class AskedInRun(NamedTuple):
-    """A policy's question in a run, and what is needed to answer it: ``body`` reads a body."""
-
-    question: ModelAsk
-    view: ViewState
-    recording: Recording
-    body: Callable[[tuple[int, int]], bytes | None]
-
-
-def stand_in(asked: AskedInRun) -> Answer:
-    """The answer where there is nobody to ask: a summary that says so, one half, no memory."""
-    question = asked.question
-    if isinstance(question, AskSummary):
-        text = f"(a summary of {len(question.numbers)} messages will stand here)"
-        return Summary(text, demands=demanded(asked, question))
-    if isinstance(question, AskScores):
-        return Scores(dict.fromkeys(question.numbers, 0.5))
-    return Memory(())
-
-
-def demanded(asked: AskedInRun, question: AskSummary) -> tuple[tuple[int, str], ...]:
-    """What people demand in the messages of a question, and of the summaries that it takes in."""
-    wanted = numbers_in([run for one in question.merged for run in one.demands])
-    wanted.update(question.numbers)
-    recording = asked.recording
-    return tuple(
-        [
-            (number, sentence)
-            for number in sorted(wanted)
-            if recording.facts[number].may_demand
-            for sentence in demands_in(recording.messages[number]) or ("",)
-        ]
-    )
 
 
 def play(
@@ -174,6 +91,44 @@ def play(
     except StopIteration as end:
         played: Played = end.value
         return played
+
+
+async def play_with(
+    recording: Recording,
+    policy: Policy | None,
+    budget: int | None,
+    *,
+    summarizer: Summarizer | None,
+    scorer: Scorer | None,
+    target: float,
+    threshold: float,
+    watch: Watch | None = None,
+) -> Played:
+    """As ``play``, but questions go to these functions where they are given.
+
+    Where one fails, the ladder decides, as in a live session.
+    """
+    run = steps(
+        recording,
+        policy,
+        budget,
+        model=recording.model,
+        target=target,
+        threshold=threshold,
+        watch=watch,
+    )
+    reply: Answer | Exception | None = None
+    while True:
+        try:
+            asked = next(run) if reply is None else run.send(reply)
+        except StopIteration as end:
+            played: Played = end.value
+            return played
+        try:
+            reply = await answer(asked, summarizer, scorer)
+        except Exception as error:
+            # A user's function may raise anything.
+            reply = error
 
 
 def steps(
@@ -244,7 +199,7 @@ class _Run:
         results = self._recording.facts[number].results
         abandoned = self._view.layout.abandoned
         if results and abandoned and not abandoned.keys().isdisjoint(results):
-            # A late result invalidates the thinking behind its place; the record says whose.
+            # A late result invalidates the thinking after its place; the record says whose.
             generation = generation_of(self._view.calibration.model)
             unbound = planned.stripped_by(self._view.layout, view.layout, generation)
             record = record_of(events.MessageAdded(unbound=unbound), number, record.bodies)
@@ -276,9 +231,9 @@ class _Run:
         deciding = Deciding(policy, trigger)
         visible = visible_of(frame.view, thinking=frame.thinking)
         scene = Situation(frame.view, visible, frame.goal, frame.goal, frame.thinking)
-        rim = Rim(body_of, bytes, partial(self._applied, frame.view, trigger))
+        io = DecisionIO(body_of, bytes, partial(self._applied, frame.view, trigger))
         asked = self._asked
-        decided = yield from self._answered(deciding.steps(scene, rim), frame.view)
+        decided = yield from self._answered(deciding.steps(scene, io), frame.view)
         if decided.plan is None:
             self._skipped += 1
             if self._asked > asked or trigger == "threshold":

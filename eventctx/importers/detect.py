@@ -13,10 +13,7 @@ from typing import Final
 import msgspec
 
 from eventctx.errors import MalformedTranscript, NotATranscript, UnknownFormat, UnreadableFile
-from eventctx.importers.formats import amplifier, amplifier_folder
-from eventctx.importers.formats.cassettes import cassette
-from eventctx.importers.formats.foreign import foreign
-from eventctx.importers.formats.table import (
+from eventctx.importers.format_table import (
     AMPLIFIER,
     CASSETTE,
     CONTEXT_PERSISTENT,
@@ -25,6 +22,9 @@ from eventctx.importers.formats.table import (
     OPENHANDS,
     Format,
 )
+from eventctx.importers.formats import amplifier, amplifier_folder
+from eventctx.importers.formats.cassettes import cassette
+from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine

@@ -2,7 +2,7 @@
 
 What changes is noticed by looking (``lookout.py``). An import of a file of JSON Lines stays open,
 and reads on what is written (``load.follow_file``); other files are read anew. How a file was when
-its import ended is remembered beside the store (``known_files.py``).
+its import ended is remembered next to the store (``known_files.py``).
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ class Follower:
                 self._told(msgspec.structs.replace(summary, added=added))
 
     def _tell_problems(self) -> None:
-        """Say what was passed over for an error, when its file stands still."""
+        """Say what was passed over for an error, when its file no longer changes."""
         now = monotonic()
         for followed in self._followed.values():
             gone = not followed.seen.files and followed.seen.error is None

@@ -1,4 +1,4 @@
-"""The transcripts under a path, and what stands there under such a name and is no file."""
+"""The transcripts under a path: those that are there, and those that come or change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
 
 SUBAGENTS: Final = "subagents"
-"""The folder beside a Claude Code session, in a folder of its name, that holds its subagents'."""
+"""The folder of subagents' files, in a folder with the name of a Claude Code session."""
 
 _IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
 
@@ -201,7 +201,13 @@ class ChangedFile(NamedTuple):
 
 
 class FolderWatcher:
-    """Looks at files and folders. ``quiet``: seconds for which a file counts as being written."""
+    """Notices that files change, by looking, as any file system answers that.
+
+    Size, time of the last change and inode of each file are compared with those of the last look.
+    Files that changed lately are looked at every time; all others, and new ones, are searched for
+    every ``SEARCH`` seconds, or at ten times the duration of a search where there are very many.
+    ``quiet``: seconds for which a file counts as being written.
+    """
 
     def __init__(self, paths: Iterable[str | Path], quiet: float) -> None:
         self._roots = [Path(path).absolute() for path in paths]

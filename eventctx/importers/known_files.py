@@ -1,4 +1,4 @@
-"""The files that were imported, and how they were then: beside the store, and never needed.
+"""The files that were imported, and their states then: a file next to the store, never needed.
 
 Whoever follows folders need not read a file again that has not changed since it was imported. This
 is a cache: without it, or after an update of eventctx, all files are read again, and nothing is

@@ -17,8 +17,8 @@ from eventctx.errors import (
     WrongExpectedVersion,
 )
 from eventctx.importers.detect import choose, session_source
+from eventctx.importers.format_table import Format
 from eventctx.importers.formats import amplifier_folder
-from eventctx.importers.formats.table import Format
 from eventctx.importers.one_session import (
     ImportOutcome,
     ImportRun,
@@ -59,7 +59,7 @@ async def import_file(
     salt: Callable[[int], bytes] = random_bytes,
     progress: Progress | None = None,
 ) -> list[ImportSummary]:
-    """Import a transcript, and the subagents' files beside it, and return a summary of each.
+    """Import a transcript, and the files of its subagents, and return a summary of each.
 
     ``path`` is a file, a folder of events as OpenHands keeps it, or Amplifier's folder of a
     session. Of Amplifier's files, the one that tells most is read, whichever is named, unless

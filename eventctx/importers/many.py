@@ -189,7 +189,13 @@ def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePas
 
 
 class SameNames:
-    """The names of the files of one search, and the names that sessions got so far."""
+    """Names for the sessions of files that have one file name in several folders.
+
+    Runs of one task have a folder each, and their files have the same names. The first session is
+    named after its file, the others after the folders that tell them apart. A second import tries
+    the same names in the same order, and finds each session under the name that it got, also when
+    folders came or went.
+    """
 
     def __init__(self, found: Iterable[Candidate]) -> None:
         self._count = Counter(one.path.name for one in found)
@@ -221,7 +227,7 @@ def _own_name(path: Path) -> str | None:
 
 
 def _with_folders(path: Path, own: str) -> Iterator[str]:
-    """The name behind that of a folder, then behind those of two, …; a folder called so says
+    """The name after that of a folder, then after those of two, …; a folder of this name says
     nothing."""
     name = own
     for folder in path.resolve().parents:

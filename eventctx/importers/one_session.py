@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidMessage, NotATranscript, SourceChanged
-from eventctx.importers.formats.table import FORMATS, Format
+from eventctx.importers.format_table import FORMATS, Format
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.items import (

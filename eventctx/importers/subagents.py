@@ -81,7 +81,7 @@ async def with_agents(
 ) -> list[ImportSummary]:
     """Import the subagents' files that are not the same as ``before``, and link their sessions.
 
-    Returns the summaries of all of them, behind the main session's.
+    Returns the summaries of all of them, after the main session's.
     """
     if not run.chosen.has_agents or main.summary.session is None:
         return [main.summary]

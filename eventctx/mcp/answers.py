@@ -5,16 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventctx.documents.discretion import Discretion
-from eventctx.documents.encoding import builtins_of, encode
-from eventctx.documents.named_session import find_session
-from eventctx.documents.project_session import last_in_project
-from eventctx.documents.request_view import last_request, view_document, view_of
-from eventctx.documents.search import found_by, search_document
-from eventctx.documents.times import iso
-from eventctx.documents.why import why_document
 from eventctx.errors import InvalidSetting, StreamNotFound
-from eventctx.log.naming import RequestName, message_name
+from eventctx.hooks.result_redactor import ResultRedactor
+from eventctx.log.naming import RequestName, iso, message_name
 from eventctx.mcp.arguments import (
     LostCall,
     RecallCall,
@@ -26,7 +19,13 @@ from eventctx.mcp.bounded import Rows, bounded
 from eventctx.mcp.searching import KeptSearch
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
-from eventctx.queries.figures import figures_of
+from eventctx.queries.encoding import builtins_of, encode
+from eventctx.queries.explain_answers import why_answer
+from eventctx.queries.key_frames import figures_of
+from eventctx.queries.session_list import last_in_project
+from eventctx.queries.session_names import find_session
+from eventctx.queries.view import last_request, view_answer, view_of
+from eventctx.search.found import found_answers, found_by
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -55,7 +54,7 @@ class AgentAnswers:
         search: KeptSearch,
         project: Path,
         most: int,
-        discretion: Discretion,
+        redactor: ResultRedactor,
         asking: str | None = None,
     ) -> None:
         self._engine = engine
@@ -63,7 +62,7 @@ class AgentAnswers:
         self._project = project
         self._asking = asking
         self._most = most
-        self._discretion = discretion
+        self._redactor = redactor
 
     async def recall(self, asked: RecallCall) -> dict[str, Any]:
         """What matches a query, or one message. Raises StreamNotFound, InvalidSetting."""
@@ -76,11 +75,11 @@ class AgentAnswers:
             raise InvalidSetting("arguments: expected a `query` or a `message`, found neither")
         # One more than asked for tells whether there are more.
         recall = self._search(self._engine)
-        matches = await found_by(self._engine, asked.query, session, asked.limit + 1, recall)
-        hits = search_document(matches)
-        shown = self._discretion.found(hits[: asked.limit], asked.query, [session])
+        matches = await found_by(self._engine.store, recall, asked.query, session, asked.limit + 1)
+        hits = builtins_of(found_answers(matches))
+        shown = self._redactor.found(hits[: asked.limit], asked.query, [session])
         rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]
-        head = {"session": session, "query": self._discretion.text(asked.query)}
+        head = {"session": session, "query": self._redactor.text(asked.query)}
         if len(hits) > asked.limit:
             head["matches_left_out"] = "there are more: raise `limit`"
         return bounded(head, Rows("found", rows, 0, "name rarer words"), self._most)
@@ -106,17 +105,17 @@ class AgentAnswers:
         session = await self._session(asked.session)
         answer = await self._engine.why(session, number_of(asked.message), turn=asked.turn)
         undated = (await figures_of(self._engine.store, session)).file.undated
-        document = builtins_of(why_document(answer, undated))
+        document = builtins_of(why_answer(answer, undated))
         return bounded(self._redacted(document, session), None, self._most)
 
     async def view(self, asked: ViewCall) -> dict[str, Any]:
         """What a request sent. Raises StreamNotFound, and InvalidSetting for a missing request."""
         session = await self._session(asked.session)
         if asked.turn is None:
-            name = await last_request(self._engine, session)
+            name = await last_request(self._engine.store, session)
         else:
             name = RequestName(turn=asked.turn)
-        document = builtins_of(view_document(await view_of(self._engine, session, name)))
+        document = builtins_of(view_answer(await view_of(self._engine.store, session, name)))
         for key in _NOT_SHOWN:
             document.pop(key)
         # ``left_out`` of a document says here what this answer lacks.
@@ -128,9 +127,9 @@ class AgentAnswers:
 
     async def _session(self, name: str | None) -> str:
         if name is not None:
-            return (await find_session(self._engine, name)).stream
+            return (await find_session(self._engine.store, name)).stream
         if self._asking is None:
-            return (await last_in_project(self._engine, self._project)).stream
+            return (await last_in_project(self._engine.store, self._project)).stream
         info = await self._engine.store.head(self._asking)
         if info is None or info.deleted:
             # The last one of the project is another conversation: it must be asked for by name.
@@ -145,7 +144,7 @@ class AgentAnswers:
         return info.stream
 
     def _redacted(self, value: Any, session: str) -> Any:
-        return self._discretion.document(value, [session])
+        return self._redactor.document(value, [session])
 
     def _rows(self, key: str, rows: list[Any], skip: int, session: str) -> Rows:
         """The rows that an answer may hold, redacted; those behind them are only counted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.documents.encoding import encode
+from eventctx.queries.encoding import encode
 
 LONGEST_TEXT: Final = 2_000
 """Characters of one text in an answer; a reader asks for the message to have it whole."""

@@ -14,9 +14,8 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from eventctx.documents.discretion import Discretion
-from eventctx.documents.encoding import encode
 from eventctx.errors import EventctxError, InvalidSetting
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.mcp.answers import AgentAnswers
 from eventctx.mcp.arguments import (
     LostCall,
@@ -28,6 +27,7 @@ from eventctx.mcp.arguments import (
 )
 from eventctx.mcp.asking import asking_session
 from eventctx.mcp.searching import KeptSearch
+from eventctx.queries.encoding import encode
 from eventctx.text import without_password
 from eventctx.version import __version__
 
@@ -101,7 +101,7 @@ def mcp_server(
     """
     if most < FEWEST:
         raise InvalidSetting(f"most: expected {FEWEST} characters or more, found {most}")
-    discretion = Discretion(reveal=reveal)
+    redactor = ResultRedactor(reveal=reveal)
     folder = project.resolve()
     search = KeptSearch()
 
@@ -118,10 +118,10 @@ def mcp_server(
             arguments = read(asked.arguments, tool.arguments)
             async with opened() as engine:
                 asking = asking_session(context.meta)
-                answers = AgentAnswers(engine, search, folder, most, discretion, asking)
+                answers = AgentAnswers(engine, search, folder, most, redactor, asking)
                 answer = await tool.answer(answers, arguments)
         except EventctxError as error:
-            text = discretion.text(without_password(str(error)))[: most // 2]
+            text = redactor.text(without_password(str(error)))[: most // 2]
             failed = {"error": type(error).__name__, "message": text}
             return _result(failed, is_error=True)
         return _result(answer)

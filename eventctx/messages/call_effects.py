@@ -67,13 +67,13 @@ def read_effect(part: Part) -> CallEffect:
         return _NOTHING
     given = hosted_arguments(part) if part.kind == "hosted" else part.value
     name = part.name.rsplit("__", 1)[-1].casefold()
-    arguments = _opened(given)
+    arguments = _open_json(given)
     if name in ("apply_patch", "apply_patch_call"):
-        return CallEffect(_patched(arguments))
+        return CallEffect(_read_patch(arguments))
     if not isinstance(arguments, dict):
         return _NOTHING
     if name in SHELL_TOOLS:
-        return _of_command(arguments)
+        return _read_command(arguments)
     editor = name in _EDITORS
     how = _HOW_OF_EDITOR.get(str(arguments.get("command"))) if editor else _HOW.get(name)
     path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), None)
@@ -91,7 +91,7 @@ def plain_path(path: str) -> str:
     return re.sub("/{2,}", "/", path)
 
 
-def _opened(value: Any) -> Any:
+def _open_json(value: Any) -> Any:
     """Arguments as an object where they are JSON in a text."""
     if isinstance(value, str) and value[:1] == "{":
         try:
@@ -101,7 +101,7 @@ def _opened(value: Any) -> Any:
     return value
 
 
-def _of_command(arguments: dict[str, Any]) -> CallEffect:
+def _read_command(arguments: dict[str, Any]) -> CallEffect:
     command: Any = arguments.get("command", arguments.get("cmd", arguments.get("commands")))
     if isinstance(arguments.get("action"), dict):
         command = arguments["action"].get("command", arguments["action"].get("commands"))
@@ -111,7 +111,7 @@ def _of_command(arguments: dict[str, Any]) -> CallEffect:
         command = command[2] if wrapped else " ".join(command)
     if not isinstance(command, str) or not command.strip():
         return _NOTHING
-    patched = _patched(command) if "*** Begin Patch" in command else ()
+    patched = _read_patch(command) if "*** Begin Patch" in command else ()
     if patched:
         return CallEffect(patched)
     folder = arguments.get("workdir", arguments.get("cwd"))
@@ -125,7 +125,7 @@ def _within(folder: object, path: str) -> str:
     return plain_path(f"{folder}/{path}" if inside else path)
 
 
-def _patched(value: Any) -> tuple[tuple[str, How], ...]:
+def _read_patch(value: Any) -> tuple[tuple[str, How], ...]:
     """The files of a patch in Codex's form, or of an operation of the Responses API."""
     if isinstance(value, dict):
         operation = value.get("operation", value)
@@ -200,7 +200,7 @@ def files_of(command: str) -> tuple[tuple[str, How], ...]:
     """
     found: list[tuple[str, How]] = []
     for simple in _simple_commands(command):
-        found += [one for one in _of_simple(simple) if not _UNSURE.search(one[0])]
+        found += [one for one in _read_simple_command(simple) if not _UNSURE.search(one[0])]
     return tuple(found)
 
 
@@ -247,7 +247,7 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
     yield words
 
 
-def _of_simple(words: list[str]) -> Iterator[tuple[str, How]]:
+def _read_simple_command(words: list[str]) -> Iterator[tuple[str, How]]:
     if not words:
         return
     plain: list[str] = []

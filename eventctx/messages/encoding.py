@@ -78,7 +78,7 @@ def plain_message(message: object) -> dict[str, Any]:
     show other things to each reader. Raises InvalidMessage.
     """
     if type(message) is not dict:
-        raise InvalidMessage("$", _described(message), "a dict")
+        raise InvalidMessage("$", _describe(message), "a dict")
     if _is_plain(message):
         return message
     _refuse(message)
@@ -134,7 +134,7 @@ def decode_bodies(parts: list[bytes]) -> list[Any]:
     Raises NotJson.
     """
     messages: list[Any] = []
-    with collector_paused(len(parts)):
+    with pause_collector(len(parts)):
         for first in range(0, len(parts), PASS):
             some = parts[first : first + PASS]
             found = _decode(b"[" + b",".join(some) + b"]", MAX_READ_DEPTH)
@@ -145,7 +145,7 @@ def decode_bodies(parts: list[bytes]) -> list[Any]:
 
 
 @contextmanager
-def collector_paused(messages: int) -> Iterator[None]:
+def pause_collector(messages: int) -> Iterator[None]:
     """Pause the cyclic garbage collector while more than ``MANY`` messages are made at once.
 
     All of them are live objects; the collector would walk them again and again, which takes as long
@@ -212,7 +212,7 @@ def _refuse(message: dict[Any, Any]) -> None:
             if len(levels) > MAX_DEPTH:
                 raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
             if type(value) is dict:
-                levels.append(_checked_items(value, path))
+                levels.append(_check_items(value, path))
             elif type(value) is list:
                 levels.append(zip(_places(path), value, strict=False))
             else:
@@ -224,12 +224,12 @@ def _refuse(message: dict[Any, Any]) -> None:
             raise _refused_scalar(value, path)
 
 
-def _checked_items(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+def _check_items(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
     """The values of a dict with their paths. Raises InvalidMessage for a key."""
     names: set[str] = set()
     for key, item in value.items():
         if not isinstance(key, str):
-            raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
+            raise InvalidMessage(path, f"the key {key!r} ({_describe(key)})", "string keys")
         name = str.__str__(key)
         if not _encodes(name):
             raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
@@ -283,7 +283,7 @@ def _refused_scalar(value: Any, path: str) -> InvalidMessage:
     if isinstance(value, int):
         return InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
     kinds = "str, bool, None, int, float, list or dict"
-    return InvalidMessage(path, _described(value), kinds)
+    return InvalidMessage(path, _describe(value), kinds)
 
 
 def _encodes(text: str) -> bool:
@@ -294,7 +294,7 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if hasattr(value, "__await__"):

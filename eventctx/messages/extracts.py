@@ -269,13 +269,13 @@ def _lines(parts: Iterable[Part]) -> dict[str, None]:
             continue
         text = part.value if part.kind == "text" else text_of_result(part)
         for line in text[:MOST_OF_ONE].splitlines():
-            line = _unnumbered(line).strip()
+            line = _without_number(line).strip()
             if len(line) >= SHORTEST_LINE and is_quotable(line):
                 found[line] = None
     return found
 
 
-def _unnumbered(line: str) -> str:
+def _without_number(line: str) -> str:
     """A line without the number that a tool writes before it."""
     if not line.lstrip()[:1].isdigit():
         return line
@@ -353,7 +353,7 @@ def long_lines(text: str) -> Iterator[str]:
     """The lines that may be needles, without the number that a tool writes before them."""
     for line in text.splitlines():
         if len(line) >= LEAST_SHARED:
-            yield _unnumbered(line)
+            yield _without_number(line)
 
 
 def names_in(text: str) -> set[str]:

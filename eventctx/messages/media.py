@@ -64,26 +64,26 @@ def shown_of(block: Any) -> Shown | None:
             return None
         holder = block
     titles = [block[key] for key in ("title", "context") if isinstance(block.get(key), str)]
-    shown = _shown(str(kind), block, holder)
+    shown = _show_holder(str(kind), block, holder)
     if shown is None or kind != "document" or not titles:
         return shown
     return shown._replace(texts=(*titles, *shown.texts))
 
 
-def _shown(kind: str, block: dict[str, Any], holder: dict[str, Any]) -> Shown | None:
+def _show_holder(kind: str, block: dict[str, Any], holder: dict[str, Any]) -> Shown | None:
     form = next((holder[key] for key in _TYPES if isinstance(holder.get(key), str)), "").lower()
     text = holder.get("text")
     if isinstance(text, str):
         return Shown((text,))
     if holder.get("type") == "content":
-        return _of_blocks(holder.get("content"))
+        return _show_blocks(holder.get("content"))
     data = next((holder[key] for key in _DATA if isinstance(holder.get(key), str)), None)
     if data is not None:
         if holder.get("type") == "text":
             return Shown((data,))
         names = [one.get(key) for one in (holder, block) for key in ("filename", "name", "title")]
         name = next((one for one in names if isinstance(one, str)), "")
-        return _of_data(kind, data, form, name.lower())
+        return _show_data(kind, data, form, name.lower())
     if any(isinstance(holder.get(key), str) for key in _REFERENCES):
         if "audio" in kind or form.startswith("audio/"):
             return Shown(media=(Medium("audio", UNKNOWN_TENTHS),))
@@ -93,7 +93,7 @@ def _shown(kind: str, block: dict[str, Any], holder: dict[str, Any]) -> Shown | 
     return None
 
 
-def _of_blocks(content: Any) -> Shown:
+def _show_blocks(content: Any) -> Shown:
     """What the blocks of a document in blocks show (Anthropic's ``source.type`` ``content``)."""
     texts: list[str] = []
     media: list[Medium] = []
@@ -106,13 +106,13 @@ def _of_blocks(content: Any) -> Shown:
     return Shown(tuple(texts), tuple(media))
 
 
-def _of_data(kind: str, data: str, form: str, name: str) -> Shown:
+def _show_data(kind: str, data: str, form: str, name: str) -> Shown:
     if data.startswith("data:"):
         head, _, data = data.partition(",")
         form = head[5:].partition(";")[0].lower() or form
     if form.startswith("image/"):
         return Shown(media=(image_medium({"data": data}),))
-    raw = _decoded(data)
+    raw = _decode(data)
     if raw[:1_024].lstrip().startswith(b"%PDF") or "pdf" in form or name.endswith(".pdf"):
         return Shown(media=(Medium("pages", pdf_pages(raw)),))
     if "audio" in kind or form.startswith("audio/"):
@@ -123,7 +123,7 @@ def _of_data(kind: str, data: str, form: str, name: str) -> Shown:
     return Shown(media=(Medium("pages", min(MOST_GUESSED, 1 + len(raw) // BYTES_PER_PAGE)),))
 
 
-def _decoded(data: str) -> bytes:
+def _decode(data: str) -> bytes:
     try:
         return base64.b64decode(data[:MOST_BASE64])
     except (binascii.Error, ValueError):
@@ -296,12 +296,12 @@ _BOUNDS: Final = (b"endobj", b" obj")
 
 def pdf_pages(data: bytes) -> int:
     """Pages of a PDF, from 1 to ``MOST_PAGES``; never raises."""
-    pages, tree, packed = _counted(data)
+    pages, tree, packed = _count_pages(data)
     left = _MOST_INFLATED
     for place in packed[:_MOST_STREAMS]:
-        text = _inflated(data, place, left)
+        text = _inflate(data, place, left)
         left -= len(text)
-        more, count, _ = _counted(text)
+        more, count, _ = _count_pages(text)
         pages, tree = pages + more, max(tree, count)
         if left <= 0:
             break
@@ -315,7 +315,7 @@ def pdf_pages(data: bytes) -> int:
     return min(MOST_PAGES, found)
 
 
-def _counted(text: bytes) -> tuple[int, int, list[int]]:
+def _count_pages(text: bytes) -> tuple[int, int, list[int]]:
     """The number of pages, the largest count of a page tree, and where packed objects begin."""
     pages = tree = 0
     packed: list[int] = []
@@ -338,7 +338,7 @@ def _count_of_tree(text: bytes, start: int, end: int) -> int:
     return max([int(count[1]) for count in _COUNT.finditer(text, first, last)], default=0)
 
 
-def _inflated(data: bytes, place: int, most: int) -> bytes:
+def _inflate(data: bytes, place: int, most: int) -> bytes:
     """The text of the stream behind ``place``, at most ``most`` bytes; empty if it is broken."""
     start = data.find(b"stream", place, place + _REACH)
     if start < 0:

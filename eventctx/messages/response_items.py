@@ -102,7 +102,7 @@ def _is_bare_reference(message: dict[str, Any]) -> bool:
     return bare and isinstance(message.get("id"), str)
 
 
-def described(message: dict[str, Any]) -> ItemType:
+def describe(message: dict[str, Any]) -> ItemType:
     """What an item is: by the table, else by its name and whether it has a ``call_id``."""
     item = type_of(message)
     found = TABLE.get(item)
@@ -127,7 +127,7 @@ def id_of(message: dict[str, Any]) -> str | None:
     item = type_of(message)
     key = "approval_request_id" if item == "mcp_approval_response" else "call_id"
     shared = message.get(key)
-    if not shared and (described(message).sort != "result" or item in ID_OF_CALL):
+    if not shared and (describe(message).sort != "result" or item in ID_OF_CALL):
         shared = message.get("id")
     return shared if isinstance(shared, str) else None
 
@@ -143,7 +143,7 @@ def has_failed(message: dict[str, Any]) -> bool:
     return any(one.get("type") == "timeout" or one.get("exit_code") for one in outcomes)
 
 
-def referenced(item: str, message: dict[str, Any]) -> tuple[str, ...]:
+def referenced_ids(item: str, message: dict[str, Any]) -> tuple[str, ...]:
     """The id of what a reference stands for, as of a call: its answer may follow.
 
     Without it, that answer would look like one without a call.

@@ -261,12 +261,12 @@ def _replace_results(message: dict[str, Any], number: int, characters: int) -> N
     for part in results:
         holder, key = _at(message, part.place)
         share = max(0, characters // len(results))
-        if _joined(message, part, number, share):
+        if _join(message, part, number, share):
             continue
         holder[key] = cut(_as_text(part.value), number, share)[: characters + 80]
 
 
-def _joined(message: dict[str, Any], part: Part, number: int, characters: int) -> bool:
+def _join(message: dict[str, Any], part: Part, number: int, characters: int) -> bool:
     """Cut all the texts of a typed value as one; whether the part has such a value."""
     if items.cuttable(part.type, part.value) is None:
         return False
@@ -279,7 +279,7 @@ def _joined(message: dict[str, Any], part: Part, number: int, characters: int) -
 def _replace_arguments(message: dict[str, Any], number: int, characters: int) -> None:
     parts = [part for part in read_parts(message) if part.kind == "call" and part.place]
     if parts and items.cuttable(parts[0].type, parts[0].value) is not None:
-        _joined(message, parts[0], number, characters)
+        _join(message, parts[0], number, characters)
         return
     holders = _argument_holders(message)
     for holder, key in holders:

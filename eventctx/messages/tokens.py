@@ -313,7 +313,9 @@ _MOST_TOKENS: Final = 10**12  # as of a reported count, ``log.usage.MOST_TOKENS`
 _log = logging.getLogger("eventctx")
 
 
-def counted(facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None) -> Facts:
+def count_with_tokenizer(
+    facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None
+) -> Facts:
     """The facts with the tokens that ``tokenizer`` counts in the message's texts.
 
     When a tokenizer raises, that is logged, and the estimate is used, as it is when the tokenizer

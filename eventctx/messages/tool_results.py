@@ -1,4 +1,4 @@
-"""What the result of a tool says of its call: whether it failed, with which status, and why.
+"""The result of a tool: whether the call failed, with which status, and why.
 
 Three readers, from the plainest form to the least: a host's value or a copy of it (``failure_of``),
 the text of a result in a message (``outcome_of``), and a message in the user's role that is the
@@ -28,6 +28,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from eventctx.messages.encoding import decode_json
+from eventctx.messages.facts import Facts
 from eventctx.messages.parts import Part, parts_of_result, read_parts
 from eventctx.text import pattern
 
@@ -85,7 +86,7 @@ def failure_of_copy(result: object) -> ToolFailure | None:
         return None
     if result.startswith("{'success': False") or result.endswith(", 'success': False}"):
         return ToolFailure(KIND, result)
-    return failure_of(_decoded(result)) if '"success"' in result else None
+    return failure_of(_decode(result)) if '"success"' in result else None
 
 
 def failure_of_row(text: str) -> ToolFailure | None:
@@ -100,7 +101,7 @@ def failure_of_row(text: str) -> ToolFailure | None:
         if text.startswith(words):
             return ToolFailure(KIND, text.removeprefix(words) or NO_REASON)
     if text.startswith("{"):
-        given = _decoded(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
+        given = _decode(text) if '"success"' in text and len(text) <= _MOST_DECODED else None
         return (
             failure_of(given) if isinstance(given, dict) and given.keys() <= TOOL_RESULT else None
         )
@@ -119,7 +120,7 @@ def answer_of_copy(result: object) -> str | None:
         return None
 
 
-def _decoded(text: str) -> object:
+def _decode(text: str) -> object:
     try:
         return decode_json(text)
     except msgspec.DecodeError:
@@ -220,6 +221,17 @@ def observes(message: dict[str, Any], action: str) -> bool:
         return False
     text = "".join([part.value for part in parts if part.kind == "text"])
     return bool(action) and has_form(text, action)
+
+
+def by_person(message: dict[str, Any], facts: Facts, before: Facts | None = None) -> bool:
+    """Whether a message holds a person's words (or an image).
+
+    ``facts`` are the message's. A row of tool results that ends in a person's words counts; an
+    observation does not: it follows an action in the text of ``before``, the message before it.
+    """
+    if not facts.human or before is None or not before.action:
+        return facts.human
+    return not observes(message, before.action)
 
 
 def has_form(text: str, action: str) -> bool:

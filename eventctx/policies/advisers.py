@@ -15,7 +15,7 @@ import msgspec
 from eventctx.log.events import PreCompact
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.index import MARK, quoted
+from eventctx.policies.index import MARK, quote
 from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
 from eventctx.policies.working_set import insertion_tokens
 from eventctx.projections.view.refs import InsertionRef
@@ -194,7 +194,7 @@ Intercept = Callable[[CompactionAsked], Awaitable[Verdict]]
 # -- texts of the host ---------------------------------------------------------------------------
 # The program around the model wrote them and no person did, but the notice has role user, because
 # providers know no other place for it. So, like a summary, it says who wrote it, and marks each
-# line (``index.quoted``). The notice of an earlier compaction leaves with the next one, as pins for
+# line (``index.quote``). The notice of an earlier compaction leaves with the next one, as pins for
 # one compaction do.
 
 HEADER: Final = (
@@ -213,7 +213,7 @@ def host_notice(texts: Sequence[str], before: int | None = None) -> NewInsertion
     """The notice with these texts, before message ``before`` (None: at the start)."""
     message: dict[str, Any] = {
         "role": "user",
-        "content": "\n".join([HEADER, *[quoted(text) for text in texts], END]),
+        "content": "\n".join([HEADER, *[quote(text) for text in texts], END]),
     }
     return NewInsertion("notice", message, before)
 
@@ -226,7 +226,7 @@ def is_of_host(one: InsertionRef) -> bool:
     return one.kind == "notice" and one.facts.mark == _MARK
 
 
-def taken(texts: Sequence[str], budget: Budget, estimator: Estimator) -> tuple[str, ...]:
+def choose_texts(texts: Sequence[str], budget: Budget, estimator: Estimator) -> tuple[str, ...]:
     """The texts that fit into their share of the target together, in the order given.
 
     One that is too long is passed over, and a shorter one behind it may still fit.
@@ -234,14 +234,14 @@ def taken(texts: Sequence[str], budget: Budget, estimator: Estimator) -> tuple[s
     room = budget.target // SHARE - insertion_tokens(host_notice(()), estimator)
     kept: list[str] = []
     for text in texts:
-        size = estimator.tokens(read_facts({"role": "user", "content": quoted(text)}))
+        size = estimator.tokens(read_facts({"role": "user", "content": quote(text)}))
         if size <= room:
             room -= size
             kept.append(text)
     return tuple(kept)
 
 
-def without_texts(visible: Visible) -> Visible:
+def remove_notice(visible: Visible) -> Visible:
     """The view without the notice of an earlier compaction."""
     left = [one for one in visible.insertions if not is_of_host(one)]
     if len(left) == len(visible.insertions):
@@ -250,7 +250,7 @@ def without_texts(visible: Visible) -> Visible:
     return msgspec.structs.replace(visible, insertions=left, tokens=visible.tokens - freed)
 
 
-def lowered(budget: Budget, texts: Sequence[str], estimator: Estimator) -> Budget:
+def lower_budget(budget: Budget, texts: Sequence[str], estimator: Estimator) -> Budget:
     """The budget of a policy whose view gets a notice with ``texts`` besides."""
     if not texts:
         return budget
@@ -258,7 +258,7 @@ def lowered(budget: Budget, texts: Sequence[str], estimator: Estimator) -> Budge
     return msgspec.structs.replace(budget, target=max(1, budget.target - size))
 
 
-def with_texts(proposal: Proposal, texts: Sequence[str]) -> Proposal:
+def add_texts(proposal: Proposal, texts: Sequence[str]) -> Proposal:
     """The proposal with a notice, where its own last insertion stands, or else at the start."""
     if not texts:
         return proposal

@@ -88,7 +88,7 @@ class Situation(NamedTuple):
     thinking: ThinkingRule = BY_MODEL
 
 
-class Rim(NamedTuple):
+class DecisionIO(NamedTuple):
     """What a decision needs from outside: bodies made of messages, salt, a plan applied."""
 
     make: MakeBody
@@ -112,7 +112,7 @@ class Deciding:
         self.fallback: str | None = None
         self.error: str | None = None
 
-    def steps(self, situation: Situation, rim: Rim) -> Generator[Question, Reply, Decision]:
+    def steps(self, situation: Situation, io: DecisionIO) -> Generator[Question, Reply, Decision]:
         """Decide. Raises what the fallback policy raises.
 
         Whoever answers a question much later may call again, with the view as it is then: answers
@@ -129,13 +129,13 @@ class Deciding:
             texts = yield Bodies(texts_needed(view, outcome.proposal))
             assert isinstance(texts, Mapping)  # noqa: S101 - bodies were asked for
             try:
-                made = complete(view, outcome.proposal, texts, rim.make, rim.salt)
+                made = complete(view, outcome.proposal, texts, io.make, io.salt)
             except EventctxError as error:
                 if self.fallback is not None:
                     raise
                 self.fall_back(error)
                 continue
-            after = rim.applied(made)
+            after = io.applied(made)
             surplus = after.layout.tokens - situation.budget.tokens
             if surplus <= 0 or outcome.overflow or aim.tokens == 1:
                 break

@@ -27,7 +27,7 @@ MARK: Final = "|"
 """The start of every line of a machine's text; no line of the frame begins with it."""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """``text`` with ``MARK`` before every line, whichever line separators it has."""
     return "\n".join([f"{MARK} {line}".rstrip() for line in text.splitlines() or [""]])
 
@@ -192,7 +192,7 @@ def lines_section(
     sizes = LineSizes(
         lambda number: measure(_number(number)) + 1, lambda text: measure(_line(text)) + 1
     )
-    chosen = chosen_lines(gone, shown, time, room, sizes)
+    chosen = choose_lines(gone, shown, time, room, sizes)
     by_number: dict[int, list[QuotedLine]] = {}
     for line in chosen:
         by_number.setdefault(line.number, []).append(line)
@@ -228,9 +228,7 @@ def messages_behind(message: object) -> set[int]:
     return {int(number) for number in numbers}
 
 
-def said_names(
-    messages: Sequence[MessageExtracts], request_of: Mapping[int, int]
-) -> dict[str, int]:
+def last_said(messages: Sequence[MessageExtracts], request_of: Mapping[int, int]) -> dict[str, int]:
     """The last request at which the model wrote each name, from messages in rising order."""
     found: dict[str, int] = {}
     for one in reversed(messages):
@@ -300,7 +298,7 @@ class Timeline(NamedTuple):
         return self.now - self.request_of.get(number, 0)
 
 
-def chosen_lines(
+def choose_lines(
     gone: Sequence[MessageExtracts],
     shown: Collection[str],
     time: Timeline,
@@ -313,7 +311,7 @@ def chosen_lines(
     """
     chosen: list[QuotedLine] = []
     named: set[int] = set()
-    for _, line in sorted(_weighed(gone, shown, time), key=_best_first):
+    for _, line in sorted(_weigh_lines(gone, shown, time), key=_best_first):
         if len(line.text) > room:
             continue
         size = sizes.line(line.text)
@@ -332,7 +330,7 @@ def _best_first(weighed: tuple[float, QuotedLine]) -> float:
     return -weighed[0]
 
 
-def _weighed(
+def _weigh_lines(
     gone: Sequence[MessageExtracts], shown: Collection[str], time: Timeline
 ) -> list[tuple[float, QuotedLine]]:
     """Lines with their worth by character; each text once, as its newest message has it."""

@@ -155,13 +155,13 @@ def recorded_settings(policy: Policy) -> dict[str, Setting]:
     if not isinstance(policy, msgspec.Struct):
         return {}
     return {
-        name: _setting(value)
+        name: _record_setting(value)
         for name, value in msgspec.structs.asdict(policy).items()
         if name not in ("name", "version")
     }
 
 
-def _setting(value: object) -> Setting:
+def _record_setting(value: object) -> Setting:
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):
@@ -208,7 +208,7 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def call(self) -> Callable[..., Any]:
         """The function itself."""
-        return _checked(self.function)
+        return _check_function(self.function)
 
     def propose(
         self, visible: Visible, budget: Budget, state: PolicyState
@@ -225,15 +225,17 @@ class Custom(msgspec.Struct, frozen=True, dict=True):
         )
 
 
-def _checked(function: object) -> Callable[..., Any]:
-    found = imported(function) if isinstance(function, str) else function
+def _check_function(function: object) -> Callable[..., Any]:
+    found = import_path(function) if isinstance(function, str) else function
     path = path_of(function)
     if isinstance(found, type) or hasattr(found, "propose"):
         raise InvalidSetting(
             f"{EXPECTED}, found {path}, a class or a policy; pass an instance of it as policy="
         )
     if not callable(found):
-        raise InvalidSetting(f"{EXPECTED}, found {path}, which cannot be called: {_shown(found)}")
+        raise InvalidSetting(
+            f"{EXPECTED}, found {path}, which cannot be called: {_describe(found)}"
+        )
     if inspect.iscoroutinefunction(found):
         raise InvalidSetting(
             f"{EXPECTED}, found {path}, which is async; a policy is pure and asks questions "
@@ -253,7 +255,7 @@ def path_of(function: object) -> str:
     return f"{known.__module__}:{getattr(known, '__qualname__', '')}"
 
 
-def imported(path: str) -> object:
+def import_path(path: str) -> object:
     """The object at ``package.module:name.name`` or ``package.module.name``.
 
     Raises InvalidSetting where there is none.
@@ -287,5 +289,5 @@ def _module(module: str, path: str) -> ModuleType:
         ) from error
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     return clip(repr(value), 81)

@@ -80,15 +80,15 @@ def outline(
     ``texts`` are the host's; they are left out where the floor has no room for them. Raises
     InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
     """
-    visible = advisers.without_texts(visible)
-    lowered = advisers.lowered(budget, texts, visible.estimator)
+    visible = advisers.remove_notice(visible)
+    lowered = advisers.lower_budget(budget, texts, visible.estimator)
     proposal = policy.propose(visible, lowered, state)
     if isinstance(proposal, Ask):
         return proposal
     if not isinstance(proposal, Proposal):
         raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
     rules.check_form(visible, proposal)
-    fitted = fit(visible, advisers.with_texts(proposal, texts), budget)
+    fitted = fit(visible, advisers.add_texts(proposal, texts), budget)
     if fitted.overflow and texts:
         fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)

@@ -124,13 +124,13 @@ def spoken_rows(
     }
 
 
-def with_spoken(
+def put_back_spoken(
     visible: Visible, proposal: Proposal, spoken: Mapping[int, str] | None = None
 ) -> Proposal:
     """The proposal with every spoken row that it leaves out put back, in its whole round."""
-    spoken = spoken_rows(visible, inserted_by(proposal)) if spoken is None else spoken
+    spoken = spoken_rows(visible, all_insertions(proposal)) if spoken is None else spoken
     decided = proposal.dispositions
-    missing = left_out(visible, proposal, spoken)
+    missing = missing_spoken(visible, proposal, spoken)
     if not missing:
         return proposal
     corrected: dict[int, tuple[Disposition, str]] = dict(decided)
@@ -156,12 +156,12 @@ def with_spoken(
     return msgspec.structs.replace(proposal, dispositions=corrected, insertions=insertions)
 
 
-def inserted_by(proposal: Proposal) -> list[InsertionRef | NewInsertion]:
+def all_insertions(proposal: Proposal) -> list[InsertionRef | NewInsertion]:
     """All insertions of the view that a proposal gives."""
     return [*proposal.kept_insertions, *proposal.insertions]
 
 
-def left_out(visible: Visible, proposal: Proposal, spoken: Mapping[int, str]) -> set[int]:
+def missing_spoken(visible: Visible, proposal: Proposal, spoken: Mapping[int, str]) -> set[int]:
     """Those of the ``spoken`` rows that leave the view.
 
     A message with demands may be merged into the same message, said again.

@@ -17,7 +17,7 @@ from eventctx.errors import CompactionError
 from eventctx.log.plan import numbers_in
 from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.index import MARK, quoted
+from eventctx.policies.index import MARK, quote
 from eventctx.policies.policy import Summary
 
 END: Final = "[End of the summary]"
@@ -46,14 +46,14 @@ class UnfitSummary(CompactionError):
 def check_length(text: str, most: int, estimator: Estimator) -> None:
     """Raise UnfitSummary if a text has more than the tolerated tokens of a wish for ``most``."""
     tokens = -(-len(text) * 10 // estimator.prose)
-    if tokens > tolerated(most):
+    if tokens > most_tolerated(most):
         raise UnfitSummary(
             f"the summary has {tokens} tokens; expected at most {most}, and no more than "
-            f"{tolerated(most)} are taken"
+            f"{most_tolerated(most)} are taken"
         )
 
 
-def tolerated(tokens: int) -> int:
+def most_tolerated(tokens: int) -> int:
     """The most tokens, in our count, of a summary for which ``tokens`` were requested.
 
     Half as many again. Our rates count up to a third more than some families' tokenizers do
@@ -72,10 +72,10 @@ def summary_message(
     """
     lines = [
         header(summary, runs, depth),
-        f"In place of {_named(runs)}, which can still be read: each is recalled by its number.",
+        f"In place of {_name_runs(runs)}, which can still be read: each is recalled by its number.",
         WARNING,
-        quoted(summary.text),
-        *([DEMANDS, quoted("\n".join(demand_lines(demands)))] if demands else []),
+        quote(summary.text),
+        *([DEMANDS, quote("\n".join(demand_lines(demands)))] if demands else []),
         END,
     ]
     return {"role": "user", "content": "\n".join(lines)}
@@ -124,12 +124,12 @@ def header(summary: Summary, runs: Runs, depth: int) -> str:
     return f"[Summary: depth {depth}, {count} messages{covers}]"
 
 
-def united(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def unite_runs(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """The same numbers in the fewest runs, rising."""
     return runs_of_numbers(sorted(numbers_in(runs)))
 
 
-def _named(runs: Runs) -> str:
+def _name_runs(runs: Runs) -> str:
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RUNS]]
     if len(runs) > MAX_RUNS:
         shown.append(f"and others up to {runs[-1][1]}")

@@ -167,7 +167,9 @@ def build_messages(
         room -= max(0, count(written) - budget.tool_definitions_reserve)
     if opening is not None:
         room -= count(opening)
-    kept = _kept(history, [_summary(one) for one in summaries or ()], room, budget, estimate)
+    kept = _choose_history(
+        history, [_summary(one) for one in summaries or ()], room, budget, estimate
+    )
     messages = [*kept, new]
     first = next((n for n, m in enumerate(messages) if read_facts(m).kind != "system"), 0)
     if opening is not None and read_facts(messages[first]).role != "user":
@@ -175,7 +177,7 @@ def build_messages(
     return enriched, messages
 
 
-def _kept(
+def _choose_history(
     history: Sequence[Message],
     summaries: Sequence[Message],
     room: int,
@@ -326,7 +328,7 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
         shares = self._shares(visible, budget)
         filling = _Filling(visible, budget, state, shares)
         present = [one.tokens for one in visible.insertions if one.kind == "memory"]
-        filled = filling.filled(sum(present))
+        filled = filling.fill(sum(present))
         if not filled.leaves_something:
             return msgspec.structs.replace(
                 filled.proposal, kept_insertions=tuple(visible.insertions)
@@ -345,9 +347,9 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
             insertion = NewInsertion("memory", _message(visible, text))
             tokens = insertion_tokens(insertion, visible.estimator)
             if tokens <= filling.room:
-                proposal = filling.filled(tokens).proposal
+                proposal = filling.fill(tokens).proposal
                 return msgspec.structs.replace(proposal, insertions=(insertion,))
-        return filling.filled(0).proposal
+        return filling.fill(0).proposal
 
     def _shares(self, visible: Visible, budget: Budget) -> TokenBudget:
         system = sum([visible.messages[row].tokens for row in visible.system])
@@ -390,7 +392,7 @@ class _Filling:
         self, visible: Visible, budget: Budget, state: PolicyState, shares: TokenBudget
     ) -> None:
         self.visible = visible
-        # ``filled`` decides on memory and summaries, once the size of everything else is known.
+        # ``fill`` decides on memory and summaries, once the size of everything else is known.
         self.others = [one for one in visible.insertions if one.kind not in ("memory", "summary")]
         self.working_set = begin_reduction(visible, budget, self.others)
         rows = visible.conversation
@@ -408,7 +410,7 @@ class _Filling:
         ]
         self.share = shares.history - sum(used)
 
-    def filled(self, inserted: int) -> _Filled:
+    def fill(self, inserted: int) -> _Filled:
         """A proposal with the summaries and older rounds that fit beside ``inserted`` tokens."""
         room = min(self.share, self.room - inserted)
         kept: list[InsertionRef] = list(self.others)

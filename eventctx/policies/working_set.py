@@ -62,7 +62,7 @@ class WorkingSet:
         for number, limit in self.limits.items():
             row = row_of[number]
             if row not in self.orphans:
-                self.tokens_of[row] = shortened_tokens(facts[row], limit, self.estimator)
+                self.tokens_of[row] = bound_tokens(facts[row], limit, self.estimator)
 
     def _overhead(self, visible: Visible, proposal: Proposal) -> int:
         """Tokens of the whole view with the proposal's insertions in place of the present ones."""
@@ -86,7 +86,7 @@ class WorkingSet:
         ref = self.messages[row]
         before = self.limits.get(ref.number)
         merged = limit if before is None else Limit(*map(_lower, before, limit))
-        tokens = shortened_tokens(ref.facts, merged, self.estimator)
+        tokens = bound_tokens(ref.facts, merged, self.estimator)
         if row in self.orphans or tokens >= self.tokens_of[row]:
             return
         self.limits[ref.number] = merged
@@ -127,7 +127,7 @@ class WorkingSet:
             return 0
         dense = self.estimator.digit or self.estimator.wide
         if self.messages[row].number in self.limits or row in self.orphans or dense:
-            least = shortened_tokens(facts, Limit(characters, characters), self.estimator)
+            least = bound_tokens(facts, Limit(characters, characters), self.estimator)
             return max(0, self.tokens_of[row] - least)
         # Written out instead of two calls of shortened_tokens: this runs for every row of a
         # long session.
@@ -150,7 +150,7 @@ class WorkingSet:
         if self.estimator.digit or self.estimator.wide:
             before = self.limits.get(self.messages[row].number, Limit())
             merged = Limit(*map(_lower, before, Limit(prose=characters)))
-            return max(0, self.tokens_of[row] - shortened_tokens(facts, merged, self.estimator))
+            return max(0, self.tokens_of[row] - bound_tokens(facts, merged, self.estimator))
         rate = self.estimator.prose
         return -(-facts.prose * 10 // rate) + (-kept * 10 // rate)
 
@@ -202,7 +202,7 @@ def begin_reduction(
 
     Where ``insertions`` are given, these stay, and not all.
     """
-    whole = kept_whole(visible)
+    whole = keep_whole(visible)
     if insertions is not None:
         whole = msgspec.structs.replace(whole, kept_insertions=tuple(insertions))
     working_set = WorkingSet(visible, whole)
@@ -210,7 +210,7 @@ def begin_reduction(
     return working_set
 
 
-def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:
+def keep_whole(visible: Visible, reason: str = "fits") -> Proposal:
     """The proposal that leaves the view as it is."""
     whole: tuple[Disposition, str] = ("kept", reason)
     already: tuple[Disposition, str] = ("shortened", reason)
@@ -224,7 +224,7 @@ def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:
     return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
-def shortened_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
+def bound_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
     """An upper bound of a message's tokens under ``limit``, from its facts."""
     outcome, arguments, prose = facts.outcome, facts.arguments, facts.prose
     if limit.outcome is not None:

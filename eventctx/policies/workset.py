@@ -33,11 +33,11 @@ from eventctx.policies.index import (
     file_touches,
     files_section,
     index_message,
+    last_said,
     lines_section,
     measure_of,
     read_messages,
     room_for_sections,
-    said_names,
 )
 from eventctx.policies.policy import (
     AskTexts,
@@ -116,17 +116,17 @@ class Workset(msgspec.Struct, frozen=True):
             )
         texts = state.answers.get(QUESTION)
         if not isinstance(texts, MessageTexts):
-            return AskTexts(QUESTION, _wanted(visible))
+            return AskTexts(QUESTION, _numbers_to_read(visible))
         scene = _Scene(visible, texts.messages)
         room = min(self.index_tokens, int(budget.target * self.index_share))
-        indexed = self._indexed(working_set, visible, budget, scene, others, room)
+        indexed = self._propose_with_index(working_set, visible, budget, scene, others, room)
         if indexed.insertions or not room:
             return indexed
         # There is nothing to say in an index, so the rounds may have its room.
         anew = begin_reduction(visible, budget, others)
-        return self._indexed(anew, visible, budget, scene, others, 0)
+        return self._propose_with_index(anew, visible, budget, scene, others, 0)
 
-    def _indexed(
+    def _propose_with_index(
         self,
         working_set: WorkingSet,
         visible: Visible,
@@ -155,7 +155,7 @@ def is_index(one: InsertionRef) -> bool:
 INDEX_MARK: Final = read_facts(index_message(())).mark
 
 
-def _wanted(visible: Visible) -> tuple[int, ...]:
+def _numbers_to_read(visible: Visible) -> tuple[int, ...]:
     """The numbers of the messages to read: the newest in view and out of it, and all demands."""
     newest = visible.conversation[-MOST_IN_VIEW:]
     in_view = [visible.messages[row].number for row in newest]
@@ -187,7 +187,7 @@ class _Scene:
             request += models and not acting
             acting = models
             self.request_of[one.number] = request
-        said = said_names(self.read, self.request_of)
+        said = last_said(self.read, self.request_of)
         self.time = Timeline(self.request_of, request + 1, said)
 
     def lines_taken_back(self) -> set[str]:

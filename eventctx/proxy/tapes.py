@@ -20,11 +20,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.importers.formats.amplifier_requests import RequestHistory
-from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.tape import KEPT_HEADERS, as_written, header_line
-from eventctx.importers.source.http_recording import Exchange
-from eventctx.importers.source.naming import session_name
+from eventctx.importers.recorded_calls import (
+    KEPT_HEADERS,
+    Exchange,
+    RequestHistory,
+    as_written,
+    header_line,
+    model_request,
+    session_name,
+)
 from eventctx.log.private_files import FILE_RIGHTS, make_folder
 from eventctx.messages.encoding import decode_json
 from eventctx.proxy.call_copy import MOST_KEPT, Headers, SeenCall

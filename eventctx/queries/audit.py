@@ -1,16 +1,20 @@
-"""The audit of a session: every request to its model, and every compaction."""
+"""The audit of a session: every request to its model, and every compaction; and its JSON."""
 
 from __future__ import annotations
 
 import msgspec
 
+from eventctx.errors import InvalidSetting
 from eventctx.log import notebook
+from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
-from eventctx.projections import audit, numbering, usage
+from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
+from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.timelines.key_frames import key_frames, timeline_at
+from eventctx.queries.encoding import filled
+from eventctx.queries.key_frames import key_frames, timeline_at
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -77,4 +81,133 @@ def _audit(session: str, now: TimelineState) -> Audit:
         tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
         dict(now.extras.usage.models),
         found.errors,
+    )
+
+
+async def audit_of(
+    store: EventStore, session: str, turn: int | None = None
+) -> tuple[Audit, ImportedFile]:
+    """The audit, of one turn if it is named, and what is known of the file it was imported from.
+
+    Raises StreamNotFound, InvalidSetting for a turn that there is not.
+    """
+    found = await audited(store, session)
+    file = figures.read((await timeline_at(store, session)).audit.sizes).file
+    if turn is None:
+        return found, file
+    known = [one.number for one in found.turns]
+    if turn not in known:
+        raise InvalidSetting(
+            f"session {session!r} has "
+            + (f"turns {min(known)} to {max(known)}" if known else "no turns")
+            + f", found {turn}"
+        )
+    of_turn = msgspec.structs.replace(
+        found,
+        requests=tuple(row for row in found.requests if row.turn == turn),
+        compactions=tuple(row for row in found.compactions if row.turn == turn),
+    )
+    return of_turn, file
+
+
+# -- as JSON -------------------------------------------------------------------------------------
+
+
+class RequestAnswer(msgspec.Struct, frozen=True):
+    """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``."""
+
+    request: str
+    position: int
+    time: str | None
+    turn: int | None
+    turn_id: str | None
+    iteration: int | None
+    counts: dict[str, int]
+    entries: int
+    insertions: int
+    tokens: int
+    budget: int | None
+    digest: str
+    plan: int | None
+    breaks: tuple[str, ...]
+    model: str | None
+    floor_sent: bool
+    reconstructed: bool
+    figures: RequestFigures
+    reported: int | None
+    additions: int
+    missing: int
+    estimated: bool
+
+
+class CompactionAnswer(msgspec.Struct, frozen=True):
+    """One compaction. Both sizes and ``figures`` are None where nothing was applied."""
+
+    position: int
+    time: str | None
+    turn: int | None
+    iteration: int | None
+    outcome: str
+    trigger: str
+    strategy: str
+    tokens_before: int | None
+    tokens_after: int | None
+    messages_before: int
+    messages_after: int
+    budget: int | None
+    duration: int
+    fallback: str | None
+    error: str | None
+    figures: CompactionFigures | None
+
+
+class TurnAnswer(msgspec.Struct, frozen=True):
+    """Turn ``number`` from position ``first`` to ``last``; ``time`` is its start."""
+
+    number: int
+    turn_id: str
+    first: int
+    last: int
+    time: str | None
+
+
+class AuditAnswer(msgspec.Struct, frozen=True):
+    """The audit of a session."""
+
+    session: str
+    requests: list[RequestAnswer]
+    compactions: list[CompactionAnswer]
+    turns: list[TurnAnswer]
+    usage: dict[str, usage.UsageTotals]
+    errors: EstimateErrors
+
+
+def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
+    """The audit as JSON; a time is None where an imported file has none."""
+    return filled(
+        AuditAnswer,
+        found,
+        requests=[
+            filled(
+                RequestAnswer,
+                row,
+                request=row.name,
+                time=iso_or(row.time, undated),
+                counts=row.counts._asdict(),
+                tokens=row.figures.total,
+                estimated=row.figures.estimated,
+            )
+            for row in found.requests
+        ],
+        compactions=[
+            filled(
+                CompactionAnswer,
+                row,
+                time=iso_or(row.time, undated),
+                tokens_before=None if row.figures is None else row.figures.before,
+                tokens_after=None if row.figures is None else row.figures.after,
+            )
+            for row in found.compactions
+        ],
+        turns=[filled(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
     )

@@ -28,7 +28,7 @@ from eventctx.log.store import Address
 from eventctx.log.turn_recorder import fit_for_log
 from eventctx.policies import advisers
 from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Intercept, Verdict
-from eventctx.policies.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
+from eventctx.policies.deciding import Bodies, Deciding, Decision, DecisionIO, Reply, Situation
 from eventctx.policies.named import recorded_settings
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import AskTexts, Budget, Policy
@@ -115,10 +115,10 @@ class CompactionRun:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins), frame.thinking)
         scene = Situation(view, visible, goal, self._aim(frame), frame.thinking)
-        rim = Rim(
+        io = DecisionIO(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)
         )
-        steps = self._deciding.steps(scene, rim)
+        steps = self._deciding.steps(scene, io)
         try:
             question = next(steps)
             while True:
@@ -186,7 +186,7 @@ class CompactionRun:
         if not verdict.texts:
             return verdict
         most = self._aim(frame)
-        texts = advisers.taken(verdict.texts, most, frame.view.estimator)
+        texts = advisers.choose_texts(verdict.texts, most, frame.view.estimator)
         self._left_out = len(verdict.texts) - len(texts)
         if self._left_out:
             _log.warning(

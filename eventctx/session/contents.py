@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Body, Draft, Record, place
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import collector_paused, encode_message
+from eventctx.messages.encoding import encode_message, pause_collector
 from eventctx.projections import transcript
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view.render import ERASED
@@ -311,12 +311,12 @@ class TranscriptLines:
             if self._rows is not None and self._in_step(self._rows, head):
                 return self._state, self._rows.asked_for()
             if self._state.position < 0 and view is not None and view.position == head:
-                with collector_paused(len(view.layout.refs)):
+                with pause_collector(len(view.layout.refs)):
                     self._state = transcript.shown_whole(view) or self._state
         state = await self.at(head)
         with self._lock:
             known = {} if self._rows is None else self._rows.by_address()
-        with collector_paused(len(state.lines)):
+        with pause_collector(len(state.lines)):
             places = [Address(position, index) for _, position, index in state.lines]
         missing = [place_ for place_ in places if place_ not in known] if known else places
         found = await sound_bodies(self._store, self._stream, missing)

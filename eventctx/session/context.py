@@ -23,7 +23,7 @@ from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
 from eventctx.policies.advisers import Advisers, Intercept
-from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
+from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, check_value
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
-    from eventctx.session.host_requests import ObservedRequests, OwnRequest
+    from eventctx.session.host_requests import HostRequest, ObservedRequests
     from eventctx.session.host_turns import Following
     from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
     from eventctx.session.result import CompactionResult
@@ -281,7 +281,7 @@ class Context:
         list is an undo. Returns whether anything changed. Raises as ``set_messages``.
         """
         _check_messages(messages)
-        checked("may_be_behind", may_be_behind, bool)
+        check_value("may_be_behind", may_be_behind, bool)
         try:
             return await self._transcript.resume(messages, may_be_behind)
         except InvalidMessage as refused:
@@ -307,7 +307,7 @@ class Context:
         """
         if text is not None and not isinstance(text, str):
             raise InvalidSetting(f"system prompt: expected a text or None, found {shown(text)}")
-        checked("replaces_stored", replaces_stored, bool)
+        check_value("replaces_stored", replaces_stored, bool)
         return await self._additions.set_system_prompt(text, replaces_stored)
 
     async def set_memory(self, texts: Sequence[str]) -> bool:
@@ -360,9 +360,9 @@ class Context:
         if reason is not None and not isinstance(reason, str):
             raise InvalidSetting(f"compact: expected reason to be a text, found {shown(reason)}")
         check_optional_text("keep", keep)
-        checked("budget", budget, Tokens | None)
-        checked("dry_run", dry_run, bool)
-        checked("force", force, bool)
+        check_value("budget", budget, Tokens | None)
+        check_value("dry_run", dry_run, bool)
+        check_value("force", force, bool)
         if not dry_run:
             await self._session.appends.writable("compact it")
         recorded = None if reason is None else fit_for_log(reason)
@@ -429,10 +429,10 @@ class Context:
         """
         from eventctx.session.restore import withdraw
 
-        checked("message number", number, Position)
-        checked("demand", demand, AtLeastOne)
-        checked("by", by, Position | None)
-        checked("said_by", said_by, Literal["person", "model"])
+        check_value("message number", number, Position)
+        check_value("demand", demand, AtLeastOne)
+        check_value("by", by, Position | None)
+        check_value("said_by", said_by, Literal["person", "model"])
         await self._session.appends.writable("take back an instruction")
         event = events.InstructionWithdrawn(number=number, demand=demand, by=by, said_by=said_by)
         record = await withdraw(self._session, event)
@@ -483,16 +483,16 @@ class Context:
         usage of the request teaches the estimates nothing. Raises InvalidMessage and
         InvalidSetting.
         """
-        checked("prepared", prepared, Position)
-        checked("messages", messages, Count)
+        check_value("prepared", prepared, Position)
+        check_value("messages", messages, Count)
         rows = isinstance(missing, list | tuple) and all(isinstance(one, dict) for one in missing)
         if not rows:
-            checked("missing", missing, Count)
+            check_value("missing", missing, Count)
         _check_additions(additions)
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: HostRequest, *, call: ProviderCall | Following | None = None
     ) -> int:
         """Record a request that the program made itself, as it is sent; return its position.
 
@@ -574,4 +574,4 @@ def _check_additions(additions: object) -> None:
             f"additions: expected pairs of a number and a message, found {shown(additions)}"
         )
     for behind, _ in additions:  # type: ignore[attr-defined]
-        checked("additions", behind, Count)
+        check_value("additions", behind, Count)

@@ -189,7 +189,7 @@ _ASIDE: Final = 8
 """Messages at the end of the transcript that are compared beyond those that a request adds."""
 
 
-class OwnRequest(NamedTuple):
+class HostRequest(NamedTuple):
     """A request as it is sent: its ``messages``, and what stands beside them.
 
     ``rule`` is one of ``log.wire.APIS``. No part holds a ``cache_control``: these are
@@ -228,7 +228,7 @@ class ObservedRequests:
         self._last: tuple[int, list[_Sent]] | None = None
         self._contents: dict[str, _Content] | None = None
 
-    async def record(self, sent: OwnRequest, call: TurnSpan[ModelRequest] | None) -> int:
+    async def record(self, sent: HostRequest, call: TurnSpan[ModelRequest] | None) -> int:
         """Record a request; return its position. ``call`` sends it, and begins with it.
 
         Raises InvalidMessage and what the store raises.
@@ -279,7 +279,7 @@ class ObservedRequests:
                     found[f"{event.kind} {event.digest}"] = known
         return found
 
-    async def _rows(self, sent: OwnRequest, view: ViewState, made: _Making) -> list[_Sent]:
+    async def _rows(self, sent: HostRequest, view: ViewState, made: _Making) -> list[_Sent]:
         """The messages of a request, each with its place in the log."""
         before = [] if self._last is None else self._last[1]
         kept = 0
@@ -305,7 +305,7 @@ class ObservedRequests:
 
     def _form(
         self,
-        sent: OwnRequest,
+        sent: HostRequest,
         view: ViewState,
         rows: list[_Sent],
         parts: list[_Content | None],

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
-from eventctx.policies.constraints import AtLeastOne, checked
+from eventctx.policies.constraints import AtLeastOne, check_value
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.contents import BodyCache, TranscriptLines
@@ -170,8 +170,8 @@ class Residents:
 
     def __init__(self, most: int, most_bytes: int) -> None:
         """Raises InvalidSetting, which names the bounds as ``Engine`` does."""
-        self._most: int = checked("most_open_sessions", most, AtLeastOne)
-        self._most_bytes: int = checked("open_session_bytes", most_bytes, AtLeastOne)
+        self._most: int = check_value("most_open_sessions", most, AtLeastOne)
+        self._most_bytes: int = check_value("open_session_bytes", most_bytes, AtLeastOne)
         # A collection of garbage within the lock may run code that uses a session.
         self._lock = threading.RLock()
         self._kept: OrderedDict[OpenSession, _Measured] = OrderedDict()

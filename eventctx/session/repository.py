@@ -29,7 +29,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
-from eventctx.messages.encoding import collector_paused
+from eventctx.messages.encoding import pause_collector
 from eventctx.messages.tokens import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
@@ -155,7 +155,7 @@ def _folded(
     for position, record in enumerate(records, state.position + 1):
         _check_follows(previous, position, record)
         previous = record.digest
-    with collector_paused(len(records)):
+    with pause_collector(len(records)):
         return request_view.evolve_all(state, records), previous
 
 

@@ -20,7 +20,7 @@ from eventctx.log.events import Outcome, RequestContent, Trigger
 from eventctx.log.record import Draft, make_body
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.messages import calibration
-from eventctx.messages.encoding import collector_paused
+from eventctx.messages.encoding import pause_collector
 from eventctx.messages.thinking import (
     Generation,
     ThinkingRule,
@@ -33,7 +33,7 @@ from eventctx.policies.fit import fit
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
 from eventctx.policies.trigger import Frame, due_for, make_budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places
@@ -192,7 +192,7 @@ class RequestHandler:
         if len(bodies) > 2 * len(wanted) + 64:
             bodies.keep_only(wanted)
         self._session.grown()
-        with collector_paused(len(entries)):
+        with pause_collector(len(entries)):
             return sent_rows(entries, texts)
 
     async def compact(
@@ -423,7 +423,7 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     if low <= budget.tokens or view.layout.tokens > low + low // 4:
         return False
     visible = visible_of(view)
-    fitted = fit(visible, kept_whole(visible), budget)
+    fitted = fit(visible, keep_whole(visible), budget)
     # The last compaction may have been for another budget; then it does not show the floor.
     return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 

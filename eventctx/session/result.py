@@ -13,7 +13,7 @@ from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
 from eventctx.policies.trigger import Frame
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.state import conversation_length
@@ -202,4 +202,4 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
 
 def _floor(frame: Frame) -> Fitted:
     visible = visible_of(frame.view, thinking=frame.thinking)
-    return fit(visible, kept_whole(visible), frame.goal)
+    return fit(visible, keep_whole(visible), frame.goal)

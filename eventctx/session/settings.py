@@ -22,7 +22,7 @@ from eventctx.messages.thinking import Generation, ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
 from eventctx.messages.tool_results import Observing
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
+from eventctx.policies.constraints import Count, Seconds, Tokens, check, check_value
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
@@ -294,7 +294,7 @@ async def resolve_budget(
     InvalidSetting for a budget that is no positive int. Unusable values of a provider are ignored.
     """
     if token_budget is not None:
-        checked("token_budget", token_budget, Tokens)
+        check_value("token_budget", token_budget, Tokens)
         return token_budget if max_tokens is None else min(token_budget, max_tokens)
     window = await _window(provider) if provider is not None else None
     limits = [limit for limit in (window, max_tokens) if limit is not None]

@@ -19,7 +19,7 @@ from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import check_role, read_facts
 from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
-from eventctx.messages.tokens import counted
+from eventctx.messages.tokens import count_with_tokenizer
 from eventctx.messages.tool_results import FIRST, LAST, Observing, observes
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
@@ -49,7 +49,7 @@ def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
     data = encode_plain(message)
     facts = read_facts(message)
     if session.tokenizer is not None:
-        facts = counted(facts, message, session.tokenizer)
+        facts = count_with_tokenizer(facts, message, session.tokenizer)
     return make_body(data, encode_facts(facts), session.random), facts
 
 

@@ -25,20 +25,20 @@ from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.audit import Audit
-from eventctx.queries.copying.answers import CopyProgress, CopyResult
-from eventctx.queries.explain.answers import Explanation, ViewDiff
-from eventctx.queries.instructions.answers import Instructions
+from eventctx.queries.copy_writing import CopyProgress, CopyResult
+from eventctx.queries.explain_answers import Explanation, ViewDiff
+from eventctx.queries.instructions import Instructions
 from eventctx.queries.lost.answers import Lost
+from eventctx.queries.records import Message
 from eventctx.queries.requests import RequestView
-from eventctx.queries.transcript import Message
-from eventctx.queries.verification.findings import Verification
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.queries.verification import Verification
+from eventctx.queries.verify_store import StoreVerification
 from eventctx.search.index import Mark
 from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
 from eventctx.session.erasure.destruction import ExpiredSession
 from eventctx.session.erasure.erasing import ErasureResult
-from eventctx.session.host_requests import OwnRequest
+from eventctx.session.host_requests import HostRequest
 from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
@@ -265,7 +265,7 @@ class Context:
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None: ...
     def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: HostRequest, *, call: ProviderCall | Following | None = None
     ) -> int: ...
     def emit(self, event: Event) -> None: ...
     def following(self) -> Following: ...

@@ -6,7 +6,7 @@ An answer equals what the command prints with ``--json``, but for secrets, which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,27 +15,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eventctx.documents.audit import audit_document, audit_of
-from eventctx.documents.discretion import Discretion
-from eventctx.documents.encoding import encode
-from eventctx.documents.records import record_rows
-from eventctx.documents.request_view import view_document, view_of
-from eventctx.documents.search import found_by, search_document
-from eventctx.documents.sessions import row_of, session_sums_of
-from eventctx.documents.stats import stats_of
-from eventctx.documents.transcript import transcript_document, transcript_of
-from eventctx.documents.unread import ReadErrors
-from eventctx.documents.verification import verification_document
-from eventctx.documents.view_diff import diff_document
-from eventctx.documents.why import why_document
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline.document import marks
-from eventctx.queries.figures import figures_of
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.queries.audit import audit_answer, audit_of
+from eventctx.queries.encoding import encode
+from eventctx.queries.explain_answers import diff_answer, why_answer
+from eventctx.queries.key_frames import figures_of
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
+from eventctx.queries.session_list import row_of, session_sums_of
+from eventctx.queries.stats import Stats, stats_of
+from eventctx.queries.verify_store import StoreVerification, verification_answers
+from eventctx.queries.view import view_answer, view_of
+from eventctx.search.found import found_answers, found_by
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
@@ -64,14 +61,16 @@ Answer = Callable[[Request], Awaitable[Response]]
 class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
-    def __init__(self, engine: Engine, url: str, path: Path | None, discretion: Discretion) -> None:
+    def __init__(
+        self, engine: Engine, url: str, path: Path | None, redactor: ResultRedactor
+    ) -> None:
         self.streams = Streams()
         self._engine = engine
         self._url = url
         self._shown_url = without_password(url)
         self._path = path
         self._file = StoreFile(path)
-        self._discretion = discretion
+        self._redactor = redactor
         self._timelines = Timelines(engine.store)
         self._apart = Apart(url)
         self._newest = NewestSessions(engine.store)
@@ -133,7 +132,7 @@ class PageAnswers:
         return _json(
             {
                 "version": __version__,
-                "reveal": self._discretion.reveal,
+                "reveal": self._redactor.reveal,
                 "live": True,
                 "store": self._shown_url if self._path is None else self._path.name,
                 # What a command needs besides, so that it works on the store that the page shows.
@@ -148,7 +147,7 @@ class PageAnswers:
         for info in listed:
             known = self._sums.get(info.stream)
             if known is None or known.digest != info.digest:
-                asked = partial(session_sums_of, info=info, unread=ReadErrors(), known=known)
+                asked = partial(_sums_of, info=info, known=known)
                 known = self._sums[info.stream] = await self._apart.ask(asked)
             rows.append(row_of(info, known))
         _keep(self._sums, listed)
@@ -179,17 +178,21 @@ class PageAnswers:
             await self._info(session)
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
-        found = await self._apart.ask(partial(found_by, query=query, session=session, limit=limit))
-        keep = await self._names_in(search_document(found))
-        return await _sent(lambda: self._discretion.found(search_document(found), query, keep))
+        found = await self._apart.ask(
+            lambda engine: found_by(engine.store, engine.recaller(), query, session, limit)
+        )
+        keep = await self._names_in(found_answers(found))
+        return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
-        asked = partial(stats_of, url=self._url, path=self._path, unread=ReadErrors())
+        def asked(engine: Engine) -> Coroutine[Any, Any, Stats]:
+            return stats_of(engine.store, self._url, self._path, engine.hook_failures, ReadErrors())
+
         return await self._shown(await self._apart.ask(asked))
 
     async def _verify_all(self, request: Request) -> Response:
         checked = await self._apart.ask(lambda engine: engine.verify_store())
-        return await self._shown(verification_document(checked))
+        return await self._shown(verification_answers(checked))
 
     # -- a session, for a page that derives the rest itself --------------------------------------
 
@@ -198,7 +201,7 @@ class PageAnswers:
         if after < 0 and self._whole[0] == (info.stream, info.digest):
             return Response(self._whole[1], media_type=_JSON)
         document = await self._timelines.document(info.stream, after)
-        reply = await _sent(lambda: self._discretion.timeline(document))
+        reply = await _sent(lambda: self._redactor.timeline(document))
         if after < 0:
             # A page that is loaded again, or in another tab, asks for the same.
             self._whole = ((info.stream, bytes.fromhex(document["digest"])), bytes(reply.body))
@@ -221,22 +224,22 @@ class PageAnswers:
             raise InvalidSetting(f"after: expected a position up to {info.head}, found {after}")
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
-        parts = (self._engine, self._timelines, self._discretion, self.streams, self._file)
+        parts = (self._engine, self._timelines, self._redactor, self.streams, self._file)
         return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------
 
     async def _audit(self, request: Request) -> Response:
         name, turn = await self._name(request), number_of(request, "turn")
-        audit, file = await self._apart.ask(partial(audit_of, session=name, turn=turn))
-        return await self._shown(audit_document(audit, file.undated))
+        audit, file = await self._apart.ask(lambda engine: audit_of(engine.store, name, turn))
+        return await self._shown(audit_answer(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         number = needed(request, "number")
         answer = await self._apart.ask(lambda engine: engine.why(name, number, **which))
         known = await self._apart.ask(lambda engine: figures_of(engine.store, name))
-        return await self._shown(why_document(answer, known.file.undated))
+        return await self._shown(why_answer(answer, known.file.undated))
 
     async def _lost(self, request: Request) -> Response:
         name = await self._name(request)
@@ -247,18 +250,18 @@ class PageAnswers:
         name = await self._name(request)
         pair = needed(request, "before"), needed(request, "after")
         compared = await self._apart.ask(lambda engine: engine.diff(name, *pair, by="position"))
-        return await self._shown(diff_document(compared))
+        return await self._shown(diff_answer(compared))
 
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)
-        answer = await self._apart.ask(partial(view_of, session=name, name=which))
-        return await self._shown(view_document(answer))
+        answer = await self._apart.ask(lambda engine: view_of(engine.store, name, which))
+        return await self._shown(view_answer(answer))
 
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
-        messages = await self._apart.ask(partial(transcript_of, info=info, at=at, turn=turn))
-        return await self._shown(transcript_document(messages))
+        messages = await self._apart.ask(lambda engine: transcript_of(engine.store, info, at, turn))
+        return await self._shown(transcript_answer(messages))
 
     async def _log(self, request: Request) -> Response:
         info = await self._info(session_of(request))
@@ -270,8 +273,8 @@ class PageAnswers:
             )
         contents = request.query_params.get("bodies") == "1"
 
-        async def rows(engine: Engine) -> list[dict[str, Any]]:
-            given = (engine, info.stream, start, stop, ReadErrors())
+        async def rows(engine: Engine) -> list[RecordAnswer]:
+            given = (engine.store, info.stream, start, stop, ReadErrors())
             return [row async for row in record_rows(*given, contents=contents)]
 
         return await self._shown(await self._apart.ask(rows))
@@ -285,7 +288,7 @@ class PageAnswers:
     async def _verify(self, request: Request) -> Response:
         name = await self._name(request)
         checked = await self._apart.ask(lambda engine: engine.verify(name))
-        return await self._shown(verification_document(StoreVerification((checked,), ())))
+        return await self._shown(verification_answers(StoreVerification((checked,), ())))
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -300,13 +303,19 @@ class PageAnswers:
 
     async def _names_in(self, value: Any) -> list[str]:
         """The texts in a document that are addresses of sessions, and would not be shown whole."""
-        asked = await asyncio.to_thread(self._discretion.doubtful, value)
+        asked = await asyncio.to_thread(self._redactor.doubtful, value)
         found = [await self._engine.store.head(name) for name in asked]
         return [info.stream for info in found if info is not None]
 
     async def _shown(self, value: Any) -> Response:
         keep = await self._names_in(value)
-        return await _sent(lambda: self._discretion.document(value, keep))
+        return await _sent(lambda: self._redactor.document(value, keep))
+
+
+def _sums_of(
+    engine: Engine, info: StreamInfo, known: SessionSums | None
+) -> Coroutine[Any, Any, SessionSums]:
+    return session_sums_of(engine.store, info, ReadErrors(), known)
 
 
 def _keep(known: dict[str, Any], listed: Sequence[StreamInfo]) -> None:

@@ -9,7 +9,7 @@ from eventctx.engine import Engine
 from eventctx.projections import audit
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.queries.key_frames import timeline_at
 
 _MOST: Final = 40
 """Most figures in a picture."""

@@ -217,7 +217,7 @@ def _compact(state: ViewState, record: Record) -> ViewState:
     if takes_back(event):
         return after_compaction(after)._replace(breaks=with_break(state.breaks, "set"))
     if event.trigger == "imported":
-        found = calibration.compacted(after.calibration, record.position)
+        found = calibration.note_compacted(after.calibration, record.position)
         after = after._replace(calibration=found)
     return after_compaction(after)._replace(
         breaks=with_break(state.breaks, "compaction"), compactions=state.compactions + 1
@@ -237,9 +237,9 @@ def _prepare(state: ViewState, record: Record) -> ViewState:
         record.position, state.layout.tokens, not event.breaks, event.budget
     )
     state = state._replace(
-        breaks=(), shown=shown, calibration=calibration.prepared(state.calibration, size)
+        breaks=(), shown=shown, calibration=calibration.note_prepared(state.calibration, size)
     )
-    return _calibrate(state, calibration.called(state.calibration, event.model))
+    return _calibrate(state, calibration.note_called(state.calibration, event.model))
 
 
 def as_requested(state: ViewState, event: RequestPrepared) -> ViewState:
@@ -267,7 +267,7 @@ def _call(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state  # a call that sends no view, such as a summarizer's, does not calibrate it
-    return _calibrate(state, calibration.called(state.calibration, event.model))
+    return _calibrate(state, calibration.note_called(state.calibration, event.model))
 
 
 def _report(state: ViewState, record: Record) -> ViewState:
@@ -275,15 +275,17 @@ def _report(state: ViewState, record: Record) -> ViewState:
     event: Any = decode_known(record)
     if event.prepared is None:
         return state
-    called = _calibrate(state, calibration.called(state.calibration, event.model))
-    learned = calibration.reported(called.calibration, event.prepared, event.prompt, event.model)
+    called = _calibrate(state, calibration.note_called(state.calibration, event.model))
+    learned = calibration.note_reported(
+        called.calibration, event.prepared, event.prompt, event.model
+    )
     return called._replace(calibration=learned)
 
 
 def _send(state: ViewState, record: Record) -> ViewState:
     """The host sent another list than the view, so the report will be for that list."""
     event: Any = decode_known(record)
-    sent = calibration.sent(state.calibration, event.prepared, event.difference)
+    sent = calibration.note_sent(state.calibration, event.prepared, event.difference)
     return state._replace(calibration=sent)
 
 
@@ -297,7 +299,7 @@ def _store_content(state: ViewState, record: Record) -> ViewState:
 
 def with_model(state: ViewState, model: str | None) -> ViewState:
     """The view, counted for a request to ``model``; unchanged if the model is not known."""
-    return _calibrate(state, calibration.called(state.calibration, model))
+    return _calibrate(state, calibration.note_called(state.calibration, model))
 
 
 def _calibrate(state: ViewState, new: Calibration) -> ViewState:
@@ -312,7 +314,7 @@ def _calibrate(state: ViewState, new: Calibration) -> ViewState:
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
     )
-    new = calibration.recounted(new, layout.tokens, state.layout.tokens)
+    new = calibration.recount(new, layout.tokens, state.layout.tokens)
     return state._replace(
         layout=layout, size_after_compaction=size_after_compaction, calibration=new
     )

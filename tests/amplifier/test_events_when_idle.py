@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.event_listener import EventListener
 from eventctx.engine import Engine
 from eventctx.log.record import Record
 from eventctx.session.host_turns import Following
@@ -18,7 +18,7 @@ class Host:
 
     def __init__(self) -> None:
         self.engine = Engine(MemoryStore())
-        turns = HostTurns("s", self._following, lambda _: False, lambda *_: None, None)
+        turns = EventListener("s", self._following, lambda _: False, lambda *_: None, None)
         self.listeners = turns.listeners()
         self.follow: Following | None = None
         self.begun: asyncio.Queue[Record] = asyncio.Queue()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.event_listener import EventListener
 from eventctx.engine import Engine
 from eventctx.session.host_turns import Following
 
@@ -22,7 +22,7 @@ class Host:
     """A host's registry with the listeners of one session."""
 
     def __init__(self, following: Callable[[], Awaitable[Following]]) -> None:
-        self.turns = HostTurns("s", following, lambda _: False, lambda *_: None, None)
+        self.turns = EventListener("s", following, lambda _: False, lambda *_: None, None)
         self._listeners = self.turns.listeners()
 
     async def tell(self, event: str, **data: Any) -> None:

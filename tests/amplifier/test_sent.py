@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.adapters.amplifier.host_turns import error_of
+from eventctx.adapters.amplifier.event_listener import error_of
 from eventctx.adapters.amplifier.sent import compare, messages_of
 from eventctx.log.usage import Usage, read_host_usage
 

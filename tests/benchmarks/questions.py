@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import eventctx
-from eventctx.documents.stats import stats_of
-from eventctx.documents.unread import ReadErrors
 from eventctx.engine import Engine
-from eventctx.queries.explain.answering import difference, left_out_of
-from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.explaining import RequestSelector, difference, left_out_of
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.stats import stats_of
 from tests.benchmarks import long_session
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row
@@ -65,7 +64,9 @@ def _questions(store: Path, number: int, past: Any, last: Any) -> dict[str, Ques
         "transcript": lambda engine: engine.transcript(NAME),
         "instructions": lambda engine: engine.instructions(NAME),
         "lost": lambda engine: engine.lost(NAME),
-        "stats of the store": lambda engine: stats_of(engine, "store", store, ReadErrors()),
+        "stats of the store": lambda engine: stats_of(
+            engine.store, "store", store, engine.hook_failures, ReadErrors()
+        ),
     }
 
 

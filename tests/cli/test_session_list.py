@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
-from eventctx.documents.short_names import fits, short_names
+from eventctx.queries.session_names import fits, short_names
 from tests.importers.given import SESSION, ClaudeCode, jsonl, text
 
 HOSTILE = "\x1b[2Jred\x07 \u202eback\u2066 👩‍👩‍👧 漢字 " + "long " * 200_000

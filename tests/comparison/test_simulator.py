@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from eventctx.comparison.played import Played
 from eventctx.comparison.recording import Recording
-from eventctx.comparison.simulator import Played, play
+from eventctx.comparison.simulator import play
 from eventctx.engine import Engine
 from eventctx.policies.named import POLICIES, policy_named
 from eventctx.policies.policy import (

@@ -17,7 +17,7 @@ import eventctx
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.log.store import ANY, EventStore
-from eventctx.queries.copying import writing
+from eventctx.queries import copy_writing
 
 KEY = "alpha bravo charlie, and no other words"
 
@@ -271,7 +271,7 @@ async def test_a_mark_of_a_deletion_takes_a_name_that_is_free_and_is_set_once(pa
     (last,) = await records(source, "gone")
     info = await source.store.head("gone")
     event = decode_known(last)
-    given = (writing.draft_of(last), bytes.fromhex(event.digest), event.records)
+    given = (copy_writing.draft_of(last), bytes.fromhex(event.digest), event.records)
     first = await target.store.set_tombstone(info, *given)
     again = await target.store.set_tombstone(info, *given)
     assert plain([first]) == plain([again]) == plain([last])
@@ -348,7 +348,7 @@ async def test_a_session_is_no_fork_in_one_store_and_a_fork_in_the_other(stores)
     source, target = await stores("from.db"), await stores("to.db")
     await talk(source, "root")
     await source.fork("root", 5, "child")
-    alone = [writing.draft_of(one) for one in await records(source, "child")]
+    alone = [copy_writing.draft_of(one) for one in await records(source, "child")]
     await target.store.append("child", alone, ANY)
     with pytest.raises(eventctx.SessionDiffers, match="a fork of 'root' at 5 here, and no fork"):
         await source.copy_to(target)
@@ -421,7 +421,7 @@ async def test_a_record_that_was_changed_in_the_target_is_found_by_the_copy(
 async def test_a_session_that_grows_while_it_is_copied_is_sound_and_comes_after(
     stores, monkeypatch
 ) -> None:
-    monkeypatch.setattr(writing, "BATCH_RECORDS", 2)
+    monkeypatch.setattr(copy_writing, "BATCH_RECORDS", 2)
     source, target = await stores("from.db"), await stores("to.db")
     await talk(source, "a", turns=4)
     writers = asyncio.gather(*(talk(source, name, turns=6) for name in ("a", "b", "c")))

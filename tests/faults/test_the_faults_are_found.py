@@ -17,7 +17,7 @@ import pytest
 import eventctx
 from eventctx.log import integrity
 from eventctx.messages.overlap import Overlap
-from eventctx.queries.verification import contents, session
+from eventctx.queries import verification, verify
 from eventctx.session import turns
 from eventctx.session.erasure import erasing
 from eventctx.stores import sqlite_writer
@@ -73,15 +73,15 @@ async def test_a_record_that_is_gone_is_missed() -> None:
 
 async def test_with_the_chain_unchecked_edits_pass(monkeypatch: Patch) -> None:
     sound = await sound_store()
-    monkeypatch.setattr(session, "follows", lambda *_: True)
+    monkeypatch.setattr(verify, "follows", lambda *_: True)
     with pytest.raises(AssertionError, match="nothing was found"):
         await edit_often(sound, 40, 1, (swap_two_places, change_a_byte))
 
 
 async def test_with_facts_unchecked_edits_pass(monkeypatch: Patch) -> None:
     sound = await sound_store()
-    monkeypatch.setattr(contents, "_facts_are_true", lambda *_: True)
-    monkeypatch.setattr(contents.ContentChecker, "_check_facts", lambda *_: None)
+    monkeypatch.setattr(verification, "_facts_are_true", lambda *_: True)
+    monkeypatch.setattr(verification.ContentChecker, "_check_facts", lambda *_: None)
     with pytest.raises(AssertionError, match="nothing was found"):
         await edit_often(sound, 10, 1, (empty_facts,))
 

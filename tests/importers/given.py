@@ -11,7 +11,6 @@ from typing import Any
 
 from eventctx.engine import Engine
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source.items import (
     FileLine,
     Item,
@@ -21,7 +20,7 @@ from eventctx.importers.source.items import (
     Raw,
     never,
 )
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.session.context import Context

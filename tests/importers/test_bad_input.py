@@ -12,7 +12,7 @@ import pytest
 
 from eventctx.errors import MalformedTranscript, StoreFull, TranscriptError, UnknownFormat
 from eventctx.importers.detect import choose
-from eventctx.importers.formats.table import FORMATS
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.load import import_file
 from eventctx.importers.source.naming import session_name
 from eventctx.log.store import Appended, Expected

@@ -13,13 +13,12 @@ import pytest
 import eventctx
 from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import raw_of
 from eventctx.log import wire
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.wire import WireForm
+from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at
 from eventctx.queries.sent import addresses_of, sent_form, sources_of
-from eventctx.queries.timelines.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.claude_requests import (

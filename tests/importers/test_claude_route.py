@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from eventctx.documents.stats import stats_of
-from eventctx.documents.unread import ReadErrors
 from eventctx.engine import Engine
 from eventctx.importers.formats.claude.order import WINDOW
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Waiting
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.stats import stats_of
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     SESSION,
@@ -323,7 +323,7 @@ async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Pat
         path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
         await import_file(store, path, complete=True)
     engine = Engine(store)
-    stats = await stats_of(engine, "memory:", None, ReadErrors())
+    stats = await stats_of(engine.store, "memory:", None, engine.hook_failures, ReadErrors())
     assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
     await engine.close()
 

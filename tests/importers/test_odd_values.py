@@ -13,10 +13,10 @@ import pytest
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, TranscriptError, UnreadableFile
 from eventctx.importers.load import ImportSummary
-from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source import document, lines, source
 from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
+from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, Pi
 from tests.importers.given import (

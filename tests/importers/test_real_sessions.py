@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.importers.formats.claude.conversation import RESENT
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body

@@ -24,11 +24,11 @@ from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.record import Body
 from eventctx.log.store import Address, EventStore
-from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries import key_frames
+from eventctx.queries.explaining import RequestSelector
+from eventctx.queries.key_frames import KeyFrames
 from eventctx.queries.lost.reading import what_left
 from eventctx.queries.lost.session_index import SessionIndex
-from eventctx.queries.timelines import key_frames
-from eventctx.queries.timelines.key_frames import KeyFrames
 from eventctx.stores.memory import MemoryStore
 from tests.lost.given import AFTER, BEFORE, user
 from tests.lost.rereading.reading import what_left as reread

@@ -20,7 +20,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.trigger import make_budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.presence import REASONS
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
@@ -101,7 +101,7 @@ def keeps_the_rules(
     assert {reason for _, reason in fitted.proposal.dispositions.values()} <= REASONS.keys()
     assert bool(fitted.overflow) == (fitted.tokens > budget.tokens)
     if fitted.overflow:
-        assert fit(visible, kept_whole(visible), budget).overflow
+        assert fit(visible, keep_whole(visible), budget).overflow
     return fitted
 
 

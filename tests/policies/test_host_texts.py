@@ -22,7 +22,7 @@ from eventctx.policies.ladder import Ladder
 from eventctx.policies.planner import outline
 from eventctx.policies.policy import Policy, PolicyState
 from eventctx.policies.presets import Simple, Truncate
-from eventctx.policies.working_set import insertion_tokens, kept_whole
+from eventctx.policies.working_set import insertion_tokens, keep_whole
 from eventctx.policies.workset import Workset
 from eventctx.stores.memory import MemoryStore
 from tests.policies.given import budget_of, examples, seen
@@ -185,14 +185,14 @@ def test_with_them_a_view_fits_wherever_it_fits_without(
     story: Story, policy: Policy, tokens: int, texts: list[str]
 ) -> None:
     visible, budget = seen(story), budget_of(tokens)
-    kept = advisers.taken(texts, budget, visible.estimator)
+    kept = advisers.choose_texts(texts, budget, visible.estimator)
     size = insertion_tokens(advisers.host_notice(kept), visible.estimator) if kept else 0
     assert size <= budget.target // advisers.SHARE
     state = PolicyState("budget")
     found = outline(visible, policy, budget, state, kept)
     if not isinstance(found, Fitted):
         return
-    floor = fit(visible, kept_whole(visible), budget)
+    floor = fit(visible, keep_whole(visible), budget)
     assert (found.tokens > budget.tokens) == bool(found.overflow)
     assert not found.overflow or floor.overflow
     ours = [one for one in found.proposal.insertions if advisers.is_notice(one)]

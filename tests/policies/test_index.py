@@ -22,12 +22,12 @@ from eventctx.policies.index import (
     file_touches,
     files_section,
     index_message,
+    last_said,
     lines_section,
     measure_of,
     messages_behind,
     read_messages,
     room_for_sections,
-    said_names,
 )
 from tests.policies.given import Row, examples, model, user
 from tests.transcripts import DIALECTS, calls, human, result
@@ -46,7 +46,7 @@ def read(*rows: Row, kinds: dict[int, Kind] | None = None) -> list[MessageExtrac
 
 def time_of(messages: list[MessageExtracts], now: int = 1) -> Timeline:
     requests = {one.number: one.number for one in messages}
-    return Timeline(requests, max(now, len(messages)), said_names(messages, requests))
+    return Timeline(requests, max(now, len(messages)), last_said(messages, requests))
 
 
 def lines_of(*rows: Row, room: int = ROOM, shown: frozenset[str] = frozenset()) -> list[str]:

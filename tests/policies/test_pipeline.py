@@ -19,7 +19,7 @@ from eventctx.policies import rules
 from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom, policy_named, recorded_settings
-from eventctx.policies.pipeline import Pipeline, reduced
+from eventctx.policies.pipeline import Pipeline, reduce_view
 from eventctx.policies.policy import (
     AskMemory,
     AskScores,
@@ -34,7 +34,7 @@ from eventctx.policies.policy import (
 from eventctx.policies.presets import Simple, Truncate
 from eventctx.policies.proposals import drop, keep_only
 from eventctx.policies.token_budget import TokenBudgetPolicy
-from eventctx.policies.working_set import WorkingSet, shortened_tokens
+from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.layout import build
 from tests.policies.given import (
     DUE,
@@ -98,7 +98,7 @@ def test_the_next_policy_decides_on_what_the_first_left() -> None:
     proposal = decided(Pipeline((Truncate(keep_recent=20), Ladder())), visible, TIGHT)
     assert all(proposal.dispositions[n] == ("dropped", "older") for n in range(1, 21))
     assert proposal.dispositions[22] == ("dropped", "old_round")
-    assert reduced(visible, proposal).tokens <= TIGHT.target
+    assert reduce_view(visible, proposal).tokens <= TIGHT.target
 
 
 def test_where_messages_are_too_many_they_must_come_down_too() -> None:
@@ -154,7 +154,7 @@ def test_the_view_in_between_counts_what_its_messages_count(
 ) -> None:
     visible = seen(story, (pin,))
     proposal = fit(visible, decided(Ladder(), visible, budget_of(tokens)), budget_of(tokens))
-    between = reduced(visible, proposal.proposal)
+    between = reduce_view(visible, proposal.proposal)
     assert between.tokens == WorkingSet(visible, proposal.proposal).total == proposal.tokens
     for ref in between.messages:
         assert ref.tokens == between.estimator.tokens(ref.facts)
@@ -174,9 +174,9 @@ def test_facts_under_a_limit_count_what_the_bench_says_they_do(
     limit = Limit(outcome, arguments, prose)
     visible = view(user("x" * 3_000), asks("a", "b", size=3_000), tells("a", 3_000), tells("b"))
     whole: Any = dict.fromkeys(range(4), ("shortened", "custom"))
-    between = reduced(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
+    between = reduce_view(visible, Proposal(whole, dict.fromkeys(range(4), limit)))
     for before, after in zip(visible.messages, between.messages, strict=True):
-        assert after.tokens == shortened_tokens(before.facts, limit, visible.estimator)
+        assert after.tokens == bound_tokens(before.facts, limit, visible.estimator)
         assert after.tokens == visible.estimator.tokens(after.facts)
 
 
@@ -195,7 +195,7 @@ def test_a_limit_never_promises_fewer_tokens_than_the_shortened_message_has(
         facts = read_facts(message)
         limit = Limit(outcome=outcome, prose=prose)
         shorter = read_facts(shorten({**message}, 3, limit))
-        assert rates.tokens(shorter) <= shortened_tokens(facts, limit, rates)
+        assert rates.tokens(shorter) <= bound_tokens(facts, limit, rates)
         assert rates.tokens(shorter) > 0
 
 

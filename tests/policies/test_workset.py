@@ -36,7 +36,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, keep_whole
 from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
 from eventctx.projections.view.layout import build
 from eventctx.stores.memory import MemoryStore
@@ -178,7 +178,7 @@ def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index
 def worths(rows: list[Row]) -> list[float]:
     """What each row or round is worth."""
     visible = view_of(rows)
-    return _worth(WorkingSet(visible, kept_whole(visible)), _Scene(visible, dict(enumerate(rows))))
+    return _worth(WorkingSet(visible, keep_whole(visible)), _Scene(visible, dict(enumerate(rows))))
 
 
 def test_a_file_that_was_touched_again_is_worth_less_than_an_older_one_that_was_not() -> None:

@@ -18,7 +18,7 @@ from eventctx.messages.facts import decode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.policies.planner import visible_of
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.entries import (
@@ -32,8 +32,7 @@ from eventctx.projections.view.layout import EMPTY, append, as_plain, build, wit
 from eventctx.projections.view.refs import KEPT_CHARACTERS, CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
-from eventctx.queries.verification.contents import ContentChecker
-from eventctx.queries.verification.findings import Findings
+from eventctx.queries.verification import ContentChecker, Findings
 from eventctx.session.host_turns import Following
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.requests import refusal
@@ -222,7 +221,7 @@ async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() ->
         await ctx.add_message(GO_ON)
     state: request_view.ViewState = await fold(store, "s", request_view)
     visible = visible_of(state)
-    working = WorkingSet(visible, kept_whole(visible))
+    working = WorkingSet(visible, keep_whole(visible))
     (group,) = [one for one in visible.groups if one.pending]
     working.drop(group, "older")
     left = [ref for ref in state.layout.refs if not ref.facts.calls]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.queries.timelines.key_frames import KEY_FRAME
+from eventctx.queries.key_frames import KEY_FRAME
 
 pytestmark = pytest.mark.slow
 

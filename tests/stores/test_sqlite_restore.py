@@ -18,7 +18,7 @@ from eventctx.errors import (
     StoreUnavailable,
 )
 from eventctx.log.store import ANY
-from eventctx.queries.verification.session import verify
+from eventctx.queries.verify import verify
 from eventctx.stores import sqlite_backup
 from eventctx.stores.sqlite import SqliteStore
 from eventctx.stores.sqlite_backup import fetched, put_in_place

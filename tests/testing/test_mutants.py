@@ -9,8 +9,7 @@ import pytest
 
 from eventctx.testing.contract.checks import CHECKS
 from eventctx.testing.contract.examining import examine
-from eventctx.testing.contract.subject import Subject, sandbox
-from eventctx.testing.contract.target import Target, resolve
+from eventctx.testing.contract.subject import Subject, Target, resolve, sandbox
 from eventctx.testing.contract.verdicts import all_required_hold
 from tests.testing.modules.like_contract import LikeContract
 from tests.testing.modules.like_simple import LikeSimple

@@ -7,13 +7,21 @@ view. The framework's own history stays as it is, unless ``history`` takes its p
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from agent_framework import AgentMiddleware, ChatMiddleware, FunctionMiddleware, MiddlewareBundle
+from agent_framework import (
+    AgentMiddleware,
+    ChatMiddleware,
+    FunctionMiddleware,
+    HistoryProvider,
+    Message,
+    MiddlewareBundle,
+)
 
-from eventctx.adapters.agent_framework.conversations import Conversations
-from eventctx.adapters.agent_framework.history import EventctxHistory
+from eventctx.adapters.agent_framework.conversation import AgentConversation
 from eventctx.adapters.agent_framework.middleware import AgentRuns, ChatCalls, FunctionCalls
+from eventctx.adapters.agent_framework.runs import RUN, SOURCE_ID, Conversations
 from eventctx.adapters.kit.given_engine import GivenEngine
 from eventctx.engine import Engine
 
@@ -61,3 +69,35 @@ class EventctxAgents:
     def close(self) -> None:
         """Close the store that was opened here. An engine that was given stays open."""
         self._conversations.given.close()
+
+
+class EventctxHistory(HistoryProvider):
+    """The framework's history, kept in the session. ``EventctxAgents.history`` makes it."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        super().__init__(SOURCE_ID)
+        self._conversations = conversations
+
+    async def get_messages(
+        self, session_id: str | None, *, state: dict[str, Any] | None = None, **more: Any
+    ) -> list[Message]:
+        """The conversation, never compacted. Raises InvalidSetting without a session."""
+        name = self._conversations.named(session_id)
+
+        async def transcript(found: AgentConversation) -> list[Message]:
+            return [] if found.decides else found.history()
+
+        return await self._conversations.reports(name).do(transcript)
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        *,
+        state: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """Add messages; those of a run with our middleware are in the log already."""
+        name = self._conversations.named(session_id)
+        if RUN.get() is None:
+            await self._conversations.reports(name).do(lambda found: found.store(messages))

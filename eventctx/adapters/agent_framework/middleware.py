@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
 from agent_framework import (
     AgentContext,
@@ -22,71 +22,70 @@ from agent_framework import (
     included_messages,
 )
 
-from eventctx.adapters.agent_framework.conversation import ChatCall, Conversation
-from eventctx.adapters.agent_framework.conversations import Conversations
+from eventctx.adapters.agent_framework.conversation import AgentConversation, ChatCall
 from eventctx.adapters.agent_framework.rows import instructions_of, tool_definitions
-from eventctx.adapters.agent_framework.runs import CALLER, RUN, AgentRun, Caller, watched, within
-from eventctx.adapters.kit.failures import tool_failed
+from eventctx.adapters.agent_framework.runs import (
+    CALLER,
+    RUN,
+    AgentRun,
+    Caller,
+    Conversations,
+    watched,
+    within,
+)
+from eventctx.adapters.kit.host_run import RunStep, ToolEnd
 
-T = TypeVar("T")
 Next = Callable[[], Awaitable[None]]
-Work = Callable[[Conversation], Coroutine[Any, Any, T]]
 
 _LOCAL_HISTORY: Final = "agent_framework_local_history_persistence"
 """The conversation id of a run whose history is loaded for each call: no server keeps it."""
 
 
-class _Seam:
-    """What each middleware does in the engine's loop."""
+class AgentRuns(AgentMiddleware):
+    """Records each run of an agent as a turn."""
 
     def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
 
-    async def _in(self, session: str, work: Work[T]) -> T:
-        async def done() -> T:
-            return await work(await self._conversations.of(session))
-
-        return await self._conversations.given.run(done())
-
-
-class AgentRuns(_Seam, AgentMiddleware):
-    """Records each run of an agent as a turn."""
-
     async def process(self, context: AgentContext, call_next: Next) -> None:
         """Record the run around it; a streamed one ends with its stream."""
-        caller = CALLER.get()
-        run = self._conversations.run(context.agent, context.session, caller)
-        new = await self._in(run.session, lambda found: found.began(run.name))
-        if new and caller is not None:
-            await self._conversations.given.run(self._conversations.link(caller, run.session))
+        run = self._conversations.run(context.agent, context.session, CALLER.get())
+        async with self._turn(run) as turn:
+            try:
+                with within(run):
+                    await call_next()
+            except MiddlewareTermination:
+                turn.ends_with(context.result)
+                raise
+            result: Any = context.result
+            if isinstance(result, ResponseStream):
+                context.result = watched(result, turn, run)
+            else:
+                turn.ends_with(result)
 
-        async def ended(result: Any) -> None:
-            messages = result.messages if isinstance(result, AgentResponse) else None
+    def _turn(self, run: AgentRun) -> RunStep[None, Any]:
+        caller, engine = CALLER.get(), self._conversations.given.engine
+
+        async def begin(found: AgentConversation) -> None:
+            if await found.begin(run.name) and caller is not None:
+                await engine.link(caller.session, run.session, call_id=caller.call_id)
+
+        async def over(found: AgentConversation, result: Any) -> None:
             self._conversations.run_over(run)
-            await self._in(run.session, lambda found: found.over(messages))
+            await found.over(result.messages if isinstance(result, AgentResponse) else None)
 
-        async def failed(error: BaseException) -> None:
+        async def failed(found: AgentConversation, error: BaseException) -> None:
             self._conversations.run_over(run)
-            await self._in(run.session, lambda found: found.failed(error))
+            await found.failed(error)
 
-        try:
-            with within(run):
-                await call_next()
-        except MiddlewareTermination:
-            await ended(context.result)
-            raise
-        except BaseException as error:
-            await failed(error)
-            raise
-        result: Any = context.result
-        if isinstance(result, ResponseStream):
-            context.result = watched(result, ended, failed, run)
-        else:
-            await ended(result)
+        return self._conversations.reports(run.session).turn(begin, over, failed)
 
 
-class ChatCalls(_Seam, ChatMiddleware):
+class ChatCalls(ChatMiddleware):
     """Records each call of a run to its chat client, and sends the session's view."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
 
     async def process(self, context: ChatContext, call_next: Next) -> None:
         """Send the view in place of the list that the call was given."""
@@ -95,57 +94,35 @@ class ChatCalls(_Seam, ChatMiddleware):
             await call_next()
             return
         asked = _asked(run, context)
-        given, handed = context.messages, await self._decided(run, asked)
-        context.messages = handed
-        try:
-            await call_next()
-        except BaseException as error:
-            await self._failed(run, error)
-            raise
-        finally:
-            # Before anything is awaited: a middleware that calls again begins with its own list.
-            made, context.messages = context.messages, given
+        given = handed = made = context.messages
 
-        async def ended(response: ChatResponse[Any] | None) -> None:
-            await self._answered(run, asked, handed, made, response)
-
-        async def failed(error: BaseException) -> None:
-            await self._failed(run, error)
-
-        result: Any = context.result
-        if isinstance(result, ResponseStream):
-            context.result = watched(result, ended, failed, run)
-        else:
-            await ended(result)
-
-    async def _decided(self, run: AgentRun, asked: ChatCall) -> list[Message]:
-        return await self._in(run.session, lambda found: found.decided(asked))
-
-    async def _answered(
-        self,
-        run: AgentRun,
-        asked: ChatCall,
-        handed: Sequence[Message],
-        made: Sequence[Message],
-        response: ChatResponse[Any] | None,
-    ) -> None:
-        sent = included_messages(list(made))
-        changed = [id(one) for one in sent] != [id(one) for one in handed]
-
-        async def answered(found: Conversation) -> None:
-            if changed or asked.others_decide:
-                await found.sent(sent)
+        async def answered(found: AgentConversation, response: ChatResponse[Any] | None) -> None:
+            sent = included_messages(list(made))
+            if asked.others_decide or [id(one) for one in sent] != [id(one) for one in handed]:
+                await found.record_changed(sent)
             if response is not None:
-                await found.answered(response)
+                await found.record_answer(response)
 
-        await self._in(run.session, answered)
+        reports = self._conversations.reports(run.session)
+        async with reports.call(lambda found: found.decide(asked), answered) as call:
+            context.messages = handed = call.begun
+            try:
+                await call_next()
+            finally:
+                # Before anything is awaited: a middleware that calls again has its own list.
+                made, context.messages = context.messages, given
+            result: Any = context.result
+            if isinstance(result, ResponseStream):
+                context.result = watched(result, call, run)
+            else:
+                call.ends_with(result)
 
-    async def _failed(self, run: AgentRun, error: BaseException) -> None:
-        await self._in(run.session, lambda found: found.call_failed(error))
 
-
-class FunctionCalls(_Seam, FunctionMiddleware):
+class FunctionCalls(FunctionMiddleware):
     """Records each call of a run's functions, and what runs in them as called by it."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
 
     async def process(self, context: FunctionInvocationContext, call_next: Next) -> None:
         """Record the call around it."""
@@ -153,29 +130,17 @@ class FunctionCalls(_Seam, FunctionMiddleware):
         if run is None:
             await call_next()
             return
-        name, call_id = context.function.name, str(context.metadata.get("call_id"))
-        await self._in(run.session, lambda found: found.turns.tool_began(name, call_id, call_id))
-        try:
-            with within(None, Caller(run.session, call_id)):
-                await call_next()
-        except MiddlewareTermination:
-            await self._ended(run, name, call_id, context.result)
-            raise
-        except BaseException as error:
-            await self._failed(run, name, call_id, error)
-            raise
-        await self._ended(run, name, call_id, context.result)
-
-    async def _ended(self, run: AgentRun, name: str, call_id: str, result: Any) -> None:
-        text = _text_of(result)
-        await self._in(run.session, lambda found: found.turns.tool_ended(call_id, text, name=name))
-
-    async def _failed(self, run: AgentRun, name: str, call_id: str, error: BaseException) -> None:
-        waits = isinstance(error, UserInputRequiredException)
-        await self._in(
-            run.session,
-            lambda found: tool_failed(found.turns, call_id, error, name=name, cancelled=waits),
-        )
+        call_id = str(context.metadata.get("call_id"))
+        async with self._conversations.reports(run.session).tool(
+            context.function.name, call_id, waits=(UserInputRequiredException,)
+        ) as tool:
+            try:
+                with within(None, Caller(run.session, call_id)):
+                    await call_next()
+            except MiddlewareTermination:
+                tool.ends_with(ToolEnd(_text_of(context.result)))
+                raise
+            tool.ends_with(ToolEnd(_text_of(context.result)))
 
 
 def _asked(run: AgentRun, context: ChatContext) -> ChatCall:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.amplifier.leniency import CONVERTED, taken
+from eventctx.adapters.amplifier.leniency import CONVERTED, coerced
 from eventctx.adapters.amplifier.memory_files import check_size, paths_of
 from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
@@ -139,7 +139,7 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
             f"config: expected a mapping of settings, found {type(config).__name__}"
         )
     given = dict(config)
-    tolerant = taken(given)
+    tolerant = coerced(given)
     if tolerant.get("storage_path", "") in (None, ""):
         tolerant.pop("storage_path", None)
     named = by_own_name({**DEFAULTS, **names(tolerant)})

@@ -1,7 +1,7 @@
 """The mounted object: a session's context manager with the methods that Amplifier's hosts use.
 
 The session is opened by the first call that needs it, never by mounting. Every call first records
-the host's events that were only noted until then (``HostTurns.caught_up``), so the log has the
+the host's events that were only noted until then (``EventListener.caught_up``), so the log has the
 order of the host. A host that resumes a child session adds the child's old messages once more;
 until the host runs the session, such messages are recognised and not added (``_came_again``).
 """
@@ -18,16 +18,12 @@ import msgspec
 
 from eventctx.adapters.amplifier.compaction_events import CompactionEvents
 from eventctx.adapters.amplifier.config import Config
-from eventctx.adapters.amplifier.engines import ENGINES
-from eventctx.adapters.amplifier.host_turns import HostTurns
-from eventctx.adapters.amplifier.last_calls import LastCalls
-from eventctx.adapters.amplifier.last_request import LastRequest
-from eventctx.adapters.amplifier.late_emitter import LateEmitter
-from eventctx.adapters.amplifier.left_sessions import command_to_take_over
+from eventctx.adapters.amplifier.engines import ENGINES, LateEmitter
+from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls
 from eventctx.adapters.amplifier.memory_files import put_before
-from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
-from eventctx.adapters.amplifier.timestamps import stamped
-from eventctx.adapters.amplifier.transcript_file import TranscriptFile
+from eventctx.adapters.amplifier.rows import as_dict, converted_to_json, stamped, text_of
+from eventctx.adapters.amplifier.sent import LastRequest
+from eventctx.adapters.amplifier.transcript_file import TranscriptFile, command_to_take_over
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
 from eventctx.errors import (
@@ -91,7 +87,7 @@ class AmplifierContext:
         self._calls = LastCalls()
         self._compactions = CompactionEvents(self.session_id, hooks)
         self._last = LastRequest()
-        self.host_turns = HostTurns(
+        self.listener = EventListener(
             session,
             self._following,
             self._owns,
@@ -115,7 +111,7 @@ class AmplifierContext:
         context = await self._to_write()
         row = as_dict(message)
         if self._follow is not None and self._follow.open_tools:
-            await self.host_turns.result_added(self._follow, row)
+            await self.listener.result_added(self._follow, row)
         try:
             if await self._came_again(context, row):
                 return
@@ -269,8 +265,8 @@ class AmplifierContext:
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if the session was opened."""
         if self._context is not None and data.get("session_id") in (None, self._host_session):
-            await self.host_turns.caught_up()
-            ended = await self.host_turns.end_session(await self._following())
+            await self.listener.caught_up()
+            ended = await self.listener.end_session(await self._following())
             # The turn was refused with the same error, so the registry need not print it, too.
             with contextlib.suppress(ImportedSession):
                 await self._context.emit(ended)
@@ -281,7 +277,7 @@ class AmplifierContext:
 
     async def _close(self) -> None:
         # Before the lock is taken: recording a noted event may open the session.
-        await self.host_turns.caught_up()
+        await self.listener.caught_up()
         self._closed = True
         async with self._opening(self.session_id):
             context, self._context = self._context, None
@@ -302,7 +298,7 @@ class AmplifierContext:
     async def _opened(self) -> Context:
         """The session's context, after the host's events so far were recorded."""
         context = await self._open_once()
-        await self.host_turns.caught_up()
+        await self.listener.caught_up()
         return context
 
     async def _to_write(self) -> Context:

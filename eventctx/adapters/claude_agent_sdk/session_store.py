@@ -9,21 +9,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from eventctx.adapters.claude_agent_sdk.importing import imported
 from eventctx.adapters.claude_agent_sdk.lines import (
     HEAD,
     Entry,
     TranscriptKey,
     entry_of,
     first_drafts,
+    imported,
     key_in,
     lines_draft,
     lines_in,
     streams_of,
+    summary_of,
 )
-from eventctx.adapters.claude_agent_sdk.summaries import summary_of
-from eventctx.adapters.command_hooks.reminder import reminder
-from eventctx.adapters.command_hooks.words import words_that_hold
+from eventctx.adapters.command_hooks.reminder import reminder, words_that_hold
 from eventctx.aio import KeyedLock, finish
 from eventctx.errors import SessionWasDeleted, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM

@@ -21,12 +21,14 @@ from eventctx.adapters.clients.exchange import (
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.importers.source.harness import by_person
-from eventctx.importers.source.lines import text_or_none
+from eventctx.importers.recorded_calls import (
+    text_or_none,
+)
 from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import call_names, failed_results, words_of
+from eventctx.messages.tool_results import by_person
 
 _FAILED: Final = 400
 _PAUSED: Final = "pause_turn"

@@ -9,10 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventctx.adapters.command_hooks.hosts import HookHost
-from eventctx.adapters.command_hooks.payload import HookPayload
-from eventctx.adapters.command_hooks.reminder import ALL, LOST, reminder
-from eventctx.adapters.command_hooks.words import lost_words, words_that_hold
+from eventctx.adapters.command_hooks.hosts import HookHost, HookPayload
+from eventctx.adapters.command_hooks.reminder import (
+    ALL,
+    LOST,
+    lost_words,
+    reminder,
+    words_that_hold,
+)
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.importers.load import import_file
 

@@ -26,7 +26,7 @@ from agents import (
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 from agents.run_config import ToolErrorFormatter
 
-from eventctx.adapters.kit.failures import call_failed, is_cancellation, tool_failed, turn_failed
+from eventctx.adapters.kit.host_run import call_failed, is_cancellation, tool_failed, turn_failed
 from eventctx.session.host_turns import Following
 
 

@@ -1,12 +1,14 @@
-"""Items of the SDK as rows of the log: the same, but for what the Responses API does not know.
+"""What the SDK holds, as the log takes it: items as rows, tools as definitions, a model's name.
 
-A session may be given what is no message: ``EncryptedSession`` stores ``{"__enc__": 1, …}``, which
-has no role and no type. A row of the log needs one of them.
+A row is the item, but for what the Responses API does not know: ``EncryptedSession`` stores
+``{"__enc__": 1, …}``, which has no role and no type. A row of the log needs one of them.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
+
+from agents import Agent, FunctionTool, RunConfig
 
 from eventctx.adapters.kit.host_session import Row
 
@@ -43,3 +45,27 @@ def without_dropped_ids(rows: list[Row], given: list[Row]) -> list[Row]:
 
 def _dropped(row: Row, kept: set[Any]) -> bool:
     return row.get("type") == "reasoning" and row.get("id") not in kept
+
+
+def tool_definitions(agent: Agent[Any]) -> list[dict[str, Any]]:
+    """The definitions of an agent's function tools, as the Responses API takes them.
+
+    Tools of MCP servers and hosted tools are listed by servers, and do not count.
+    """
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.params_json_schema,
+        }
+        for tool in agent.tools
+        if isinstance(tool, FunctionTool)
+    ]
+
+
+def model_name(agent: Agent[Any], config: RunConfig) -> str | None:
+    """The name of the model that will be called, as far as the agent or the run says it."""
+    model = config.model if config.model is not None else agent.model
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    return name if isinstance(name, str) and name else None

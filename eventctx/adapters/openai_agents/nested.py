@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from eventctx.adapters.kit.failures import call_failed, turn_failed
+from eventctx.adapters.kit.host_run import call_failed, turn_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id
 

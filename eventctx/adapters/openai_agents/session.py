@@ -8,20 +8,25 @@ view. Seams and traps are those of openai-agents 0.24 (docs/how-to/use-with-open
 from __future__ import annotations
 
 import inspect
-from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agents import RunConfig, RunHooks
 from agents.run_config import CallModelData, ModelInputData
 
+from eventctx.adapters.kit.host_run import HostRun
 from eventctx.adapters.kit.host_session import HostSession, Row
-from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
+from eventctx.adapters.kit.loops import EngineLoop, context_in_loop
 from eventctx.adapters.openai_agents.failures import ReportingFormatter, install_runner
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
-from eventctx.adapters.openai_agents.items import item_of, row_of, without_dropped_ids
+from eventctx.adapters.openai_agents.items import (
+    item_of,
+    model_name,
+    row_of,
+    tool_definitions,
+    without_dropped_ids,
+)
 from eventctx.adapters.openai_agents.nested import NestedRuns
-from eventctx.adapters.openai_agents.request import model_name, tool_definitions
 from eventctx.errors import InvalidSetting
 from eventctx.sync.proxy import SyncEngine
 
@@ -31,8 +36,6 @@ if TYPE_CHECKING:
     from eventctx.engine import Engine
     from eventctx.session.context import Context
     from eventctx.sync.proxy import SyncContext
-
-T = TypeVar("T")
 
 
 class AgentsSession:
@@ -46,21 +49,22 @@ class AgentsSession:
     session_settings: SessionSettings | None = None
 
     def __init__(self, context: Context | SyncContext) -> None:
-        self.context, self._loop = context_in_loop(context, "AgentsSession")
+        self.context, loop = context_in_loop(context, "AgentsSession")
+        self._loop = EngineLoop(loop)
         self.session_id = self.context.session_id
         if self.context is context:
             self._host = HostSession(self.context)
         else:
-            self._host = wait_in(self._loop, _host_of(self.context))
+            self._host = self._loop.wait(_host_of(self.context))
         self._agent: str | None = None
         self._use(NestedRuns(None, self.session_id, {}))
 
     def _use(self, nested: NestedRuns) -> None:
         self._nested = nested
-        self._hooks = RecordingHooks(self._host, nested, self._in_loop)
+        self._hooks = RecordingHooks(HostRun(self._loop, self._opened), nested)
 
-    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        return await run_in(self._loop, work)
+    async def _opened(self) -> HostSession:
+        return self._host
 
     @classmethod
     async def open(cls, engine: Engine, session_id: str, **settings: Any) -> AgentsSession:
@@ -89,7 +93,7 @@ class AgentsSession:
         A negative limit is none, as in the SDK's own session.
         """
         self._hooks.run_may_begin()
-        rows = await self._in_loop(self._host.messages())
+        rows = await self._loop.run(self._host.messages())
         chosen = self.session_settings.limit if limit is None and self.session_settings else limit
         if chosen is not None and chosen >= 0:
             rows = rows[-chosen:] if chosen else []
@@ -100,7 +104,7 @@ class AgentsSession:
         rows = [row_of(item) for item in cast("list[Row]", items)]
         if self._agent is not None and self._is_prompt(rows):
             await self._hooks.prompt_stored(self._agent)
-        await self._in_loop(self._host.add(rows))
+        await self._loop.run(self._host.add(rows))
         await self._hooks.stored()
 
     def _is_prompt(self, rows: list[Row]) -> bool:
@@ -110,12 +114,12 @@ class AgentsSession:
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out of the conversation, and return it; None if there is none."""
-        row = await self._in_loop(self._host.pop())
+        row = await self._loop.run(self._host.pop())
         return None if row is None else cast("TResponseInputItem", item_of(row))
 
     async def clear_session(self) -> None:
         """Empty the conversation; its history stays in the log."""
-        await self._in_loop(self._host.clear())
+        await self._loop.run(self._host.clear())
 
     # -- a run -----------------------------------------------------------------------------------
 
@@ -145,7 +149,7 @@ class AgentsSession:
             chosen = given if own is None else await _awaited(own(data))
             if host is None:
                 return chosen
-            rows = await self._in_loop(
+            rows = await self._loop.run(
                 host.prepare(
                     instructions=chosen.instructions,
                     tools=tool_definitions(data.agent),
@@ -155,9 +159,9 @@ class AgentsSession:
             if whole and chosen.input == given.input:
                 sends = without_dropped_ids(rows, cast("list[Row]", given.input))
                 if sends is not rows:
-                    await self._in_loop(host.sent(rows, sends, exact=True))
+                    await self._loop.run(host.sent(rows, sends, exact=True))
                 return ModelInputData(cast("list[TResponseInputItem]", sends), chosen.instructions)
-            await self._in_loop(host.sent(rows, cast("list[Row]", chosen.input)))
+            await self._loop.run(host.sent(rows, cast("list[Row]", chosen.input)))
             return chosen
 
         return {
@@ -176,12 +180,12 @@ class AgentsSession:
         """The session whose request this is, None if it is not recorded; whether it is whole."""
         rows = cast("list[Row]", data.model_data.input)
         if self._nested.sends(rows):
-            host = await self._in_loop(self._nested.host_of(rows, data.agent.name))
+            host = await self._loop.run(self._nested.host_of(rows, data.agent.name))
             if host is not None:
-                await self._in_loop(host.mirror(rows, with_request=True))
-                await self._in_loop(host.turns.iteration_began(None, model))
+                await self._loop.run(host.mirror(rows, with_request=True))
+                await self._loop.run(host.turns.iteration_began(None, model))
             return host, True
-        whole = await self._in_loop(self._host.take(rows, adds=self._hooks.first_call))
+        whole = await self._loop.run(self._host.take(rows, adds=self._hooks.first_call))
         await self._hooks.request_begins(model)
         return self._host, whole
 

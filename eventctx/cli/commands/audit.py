@@ -14,12 +14,12 @@ from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import ImportedFile
 from eventctx.projections.presence import describe_trigger
+from eventctx.queries.audit import audit_answer, audit_of
 
 if TYPE_CHECKING:
     from eventctx.queries.audit import Audit
@@ -60,7 +60,7 @@ def audit_command(
     """
     audit, file = run(_audit(session, turn, store))
     if as_json:
-        put_document(audit_document(audit, file.undated))
+        put_document(audit_answer(audit, file.undated))
     else:
         screen = Screen()
         every = every or not screen.live or turn is not None
@@ -72,7 +72,7 @@ async def _audit(
 ) -> tuple[Audit, ImportedFile]:
     async with opening.existing(store) as engine:
         info = await session_or_last(engine, session)
-        return await audit_of(engine, info.stream, turn)
+        return await audit_of(engine.store, info.stream, turn)
 
 
 def telling(audit: Audit) -> list[AuditRow]:

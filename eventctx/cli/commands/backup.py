@@ -13,15 +13,14 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural, size
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
-from eventctx.documents.verification import verification_document
 from eventctx.errors import InvalidSetting
-from eventctx.queries.verification.backups import verify_file
+from eventctx.queries.verify_store import verification_answers, verify_file
 from eventctx.stores.location import default_book, default_path
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 if TYPE_CHECKING:
-    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.queries.verify_store import StoreVerification
 
 
 @click.command("backup", short_help="A verified copy of the store, while it is in use.")
@@ -157,5 +156,5 @@ def _document(file: Path, checked: StoreVerification) -> dict[str, object]:
         "file": file,
         "bytes": file.stat().st_size if file.exists() else None,
         "ok": checked.ok,
-        "sessions": verification_document(checked),
+        "sessions": verification_answers(checked),
     }

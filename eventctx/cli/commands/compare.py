@@ -18,16 +18,15 @@ from eventctx.cli.output.comparison_tables import (
 )
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress, put_document
-from eventctx.comparison.compare import Comparison, UnusedSession, compare
+from eventctx.comparison.compare import Comparison, compare
 from eventctx.comparison.contenders import budgets_of, contenders, name_and_settings
 from eventctx.comparison.defaults import BUDGETS, PRICES, Prices
-from eventctx.comparison.losses import NeededAgain
-from eventctx.comparison.recording import Recording
-from eventctx.comparison.stored import recordings_of
+from eventctx.comparison.figures import NeededAgain
+from eventctx.comparison.recording import Recording, UnusedSession, recordings_of
 from eventctx.errors import InvalidSetting
 from eventctx.importers.many import import_paths
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.named import ALIASES, POLICIES, imported
+from eventctx.policies.named import ALIASES, POLICIES, import_path
 from eventctx.stores.memory import MemoryStore
 
 LOSSES = 3
@@ -147,7 +146,7 @@ async def _compare(
     stored: set[str] = set()
     if streams:
         async with opening.existing(store) as engine:
-            found = [(await opening.find_session(engine, name)).stream for name in streams]
+            found = [(await opening.find_session(engine.store, name)).stream for name in streams]
             recordings, unused = await recordings_of(engine.store, found)
             stored = {one.name for one in recordings}
     if paths:
@@ -217,7 +216,7 @@ def _prices(given: str | None) -> Prices:
 
 
 def _function(option: str, path: str) -> Any:
-    found = imported(path)
+    found = import_path(path)
     if not callable(found):
         raise InvalidSetting(f"--{option}: expected an async function, found {path!r}")
     return found

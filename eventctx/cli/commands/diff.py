@@ -16,17 +16,16 @@ from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.rulings import place_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document, styled
-from eventctx.documents.view_diff import diff_document
 from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.queries.explain.answering import difference
-from eventctx.queries.explain.selectors import RequestSelector
-from eventctx.queries.figures import figures_of
+from eventctx.queries.explain_answers import diff_answer
+from eventctx.queries.explaining import RequestSelector, difference
+from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.why import Reason
     from eventctx.projections.figures import Figures
-    from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
+    from eventctx.queries.explain_answers import ExtraEntry, MessageDifference, Side, ViewDiff
 
 WIDE: Final = 120
 """Characters of a line from which on the two requests are shown side by side."""
@@ -110,7 +109,7 @@ def diff_command(
         )
     compared, known = run(_diff(session, named[0], named[1], store))
     if as_json:
-        put_document(diff_document(compared))
+        put_document(diff_answer(compared))
         return
     screen = Screen()
     _show(screen, compared, full)
@@ -121,7 +120,7 @@ async def _diff(
     session: str, one: RequestName, other: RequestName, store: str | None
 ) -> tuple[ViewDiff, Figures]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         selectors = [RequestSelector(*name) for name in (one, other)]
         compared = await difference(engine.store, info.stream, *selectors)
         return compared, await figures_of(engine.store, info.stream)

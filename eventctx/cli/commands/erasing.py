@@ -74,7 +74,7 @@ async def _erase(
     as_json: bool,
 ) -> tuple[bool, ErasureResult]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         planned = await engine.erase(info.stream, messages, dry_run=True)
         if not as_json:
             _show_plan(Screen(), messages, planned)
@@ -177,7 +177,7 @@ async def _delete(
     as_json: bool,
 ) -> tuple[list[str], bool, bool]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         names = [*(await engine.forks(info.stream) if forks else ()), info.stream]
         if not as_json:
             records = f", with {plural(info.head + 1, 'record')}"

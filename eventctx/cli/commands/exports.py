@@ -14,7 +14,7 @@ from eventctx.cli.output.program import DAMAGE, FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put, put_document, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.log.naming import position_name
-from eventctx.queries.copying.answers import CopyProgress, CopyResult, CopyStep
+from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
 from eventctx.text import without_password
 
@@ -42,7 +42,7 @@ def export_command(session: str, output: Path | None, store: str | None) -> None
 
 async def _export(session: str, output: Path | None, store: str | None) -> None:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         lines = export_lines(engine.store, info)
         with progress(f"Exporting {info.stream}", info.head + 1) as bar:
             if output is None:
@@ -95,7 +95,7 @@ def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: b
 
 async def _copied(source: str, target: str, sessions: tuple[str, ...]) -> CopyResult:
     async with opening.existing(source, read_only=True) as engine:
-        names = [(await opening.find_session(engine, name)).stream for name in sessions]
+        names = [(await opening.find_session(engine.store, name)).stream for name in sessions]
         async with opening.created(target) as into:
             with progress("Comparing", 1) as bar:
                 told = _told(bar)

@@ -29,7 +29,7 @@ def fork_command(session: str, new: str, at: int, store: str | None, as_json: bo
 
 async def _fork(session: str, new: str, at: int, store: str | None, as_json: bool) -> None:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         receipt = await engine.fork(info.stream, at, new)
         messages = len(await engine.transcript(new))
     if as_json:

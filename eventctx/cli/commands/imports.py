@@ -17,7 +17,7 @@ from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
 from eventctx.importers.detect import is_transcript_folder, session_source
-from eventctx.importers.formats.table import FORMATS
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths

@@ -16,12 +16,12 @@ from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.session_lists.default import session_or_last
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.naming import RequestName, demand_name, message_name, position_name
-from eventctx.queries.figures import figures_of
+from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
     from eventctx.projections.figures import Figures
-    from eventctx.queries.instructions.answers import Instruction, Instructions
+    from eventctx.queries.instructions import Instruction, Instructions
 
 
 @click.command("instructions", short_help="What a person demanded, and what is still told.")
@@ -157,7 +157,7 @@ async def _withdrawn(
     session: str, which: tuple[int, int], by: int | None, fork: str | None, store: str | None
 ) -> tuple[str, int]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         if fork is not None:
             await _check(engine, info.stream, which, by)  # a fork that fails would stay
         name = await opening.written(engine, info, fork)

@@ -24,17 +24,16 @@ from eventctx.cli.output.records import (
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.records import record_document
-from eventctx.documents.times import iso
-from eventctx.documents.unread import ReadErrors
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE
-from eventctx.log.naming import position_name
+from eventctx.log.naming import iso, position_name
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections import figures, numbering
 from eventctx.projections.figures import Figures
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.records import record_answer
 from eventctx.text import escape
 
 if TYPE_CHECKING:
@@ -113,13 +112,13 @@ async def _log(
                 f"found --from {position_name(start)}"
             )
         time: numbering.Numbering = numbering.initial()
-        unread = ReadErrors()
+        errors = ReadErrors()
         # While records are still being written, sizes are what each record says of itself.
         known = None if follow or as_json else await _figures(engine, info.stream)
         screen = Screen(as_json)
         printer = _Printer(screen)
         async for record in _records(engine, info.stream, stop, follow):
-            time = unread.fold(numbering.evolve, time, record)
+            time = errors.fold(numbering.evolve, time, record)
             if stop is not None and record.position > stop:
                 break
             if record.position < start:
@@ -128,20 +127,20 @@ async def _log(
                 continue
             if as_json:
                 turn = numbering.turn_number(time, record.turn_id)
-                put_json(record_document(record, turn, contents=bodies))
+                put_json(record_answer(record, turn, contents=bodies))
             else:
                 printer.put(record, numbering.turn_number(time, record.turn_id), known)
                 if bodies:
                     printer.contents(record)
-    tell(unread)
+    tell(errors)
 
 
 async def _figures(engine: Engine, session: str) -> Figures:
     """The session's figures, as far as its records can be read; the listing says what cannot."""
-    state, unread = figures.initial(), ReadErrors()
+    state, errors = figures.initial(), ReadErrors()
     with suppress(EventctxError):
         async for record in engine.records(session):
-            state = unread.fold(figures.evolve, state, record)
+            state = errors.fold(figures.evolve, state, record)
     return figures.read(state)
 
 

@@ -14,7 +14,7 @@ from eventctx.cli.output.lost_summary import answer
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.queries.figures import figures_of
+from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.projections.figures import Figures

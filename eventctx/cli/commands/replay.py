@@ -21,12 +21,11 @@ from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.times import iso_or
 from eventctx.errors import InvalidSetting
-from eventctx.log.naming import position_name, read_position
+from eventctx.log.naming import iso_or, position_name, read_position
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.figures import Figures
-from eventctx.queries.figures import figures_of
+from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

@@ -67,7 +67,7 @@ async def _restore(
     session: str, messages: tuple[int, ...], pin: bool, fork: str | None, store: str | None
 ) -> tuple[str, tuple[int, ...]]:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         if fork is not None:
             await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
         name = await opening.written(engine, info, fork)

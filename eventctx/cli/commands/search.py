@@ -8,8 +8,8 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import minute_or, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.documents.search import Found, found_by, search_document
 from eventctx.log.naming import message_name
+from eventctx.search.found import Found, found_answers, found_by
 from eventctx.search.recall import Recalled
 
 
@@ -36,7 +36,7 @@ def search_command(
     """
     found, undated = run(_found(" ".join(query), session, limit, store))
     if as_json:
-        put_document(search_document((found, undated)))
+        put_document(found_answers((found, undated)))
     else:
         _show(Screen(), found, undated)
 
@@ -45,8 +45,8 @@ async def _found(query: str, session: str | None, limit: int, store: str | None)
     async with opening.existing(store) as engine:
         name = None
         if session is not None:
-            name = (await opening.find_session(engine, session)).stream
-        return await found_by(engine, query, name, limit)
+            name = (await opening.find_session(engine.store, session)).stream
+        return await found_by(engine.store, engine.recaller(), query, name, limit)
 
 
 def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:

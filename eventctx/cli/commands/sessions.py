@@ -12,15 +12,15 @@ from eventctx.cli.output.passed_over import tell
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import JsonRows, Screen, progress
 from eventctx.cli.session_lists.table import show_sessions
-from eventctx.documents.session_list import (
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import (
+    ListedSession,
     Order,
     Summed,
     listed_sessions,
     ordered,
     summed_sessions,
 )
-from eventctx.documents.sessions import ListedSession
-from eventctx.documents.unread import ReadErrors
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -75,14 +75,14 @@ async def _sessions(
     store: str | None,
     as_json: bool,
 ) -> None:
-    unread = ReadErrors()
+    errors = ReadErrors()
     async with opening.existing(store) as engine:
         with progress("Reading sessions") as bar:
-            every = await summed_sessions(engine, unread, bar.at)
+            every = await summed_sessions(engine.store, errors, bar.at)
         chosen = ordered(every, order)
         if after is not None:
             chosen = await _behind(engine, chosen, after)
-        rows: Any = listed_sessions(engine, chosen, project=project, grep=grep, limit=limit)
+        rows: Any = listed_sessions(engine.store, chosen, project=project, grep=grep, limit=limit)
         async with aclosing(rows):
             if as_json:
                 document = JsonRows()
@@ -92,10 +92,10 @@ async def _sessions(
             else:
                 shown: list[ListedSession] = [row async for row in rows]
                 show_sessions(Screen(), shown, every)
-    tell(unread)
+    tell(errors)
 
 
 async def _behind(engine: Engine, sessions: list[Summed], after: str) -> list[Summed]:
-    name = (await opening.find_session(engine, after)).stream
+    name = (await opening.find_session(engine.store, after)).stream
     names = [one.info.stream for one in sessions]
     return sessions[names.index(name) + 1 :]

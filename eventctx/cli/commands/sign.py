@@ -48,5 +48,5 @@ def _read(key: Path) -> Signer:
 
 async def _sign(session: str, key: Signer, store: str | None) -> Receipt:
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         return await engine.sign(info.stream, key)

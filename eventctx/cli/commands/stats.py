@@ -12,10 +12,10 @@ from eventctx.cli.output.passed_over import tell
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
-from eventctx.documents.stats import LossRow, Stats, records_in, stats_of
-from eventctx.documents.unread import ReadErrors
 from eventctx.log.store import StoreDescription
 from eventctx.projections import usage
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.stats import LossRow, Stats, records_in, stats_of
 
 _COPIED: Final = ("store", "place")
 """Lines that are never wrapped."""
@@ -41,20 +41,22 @@ def stats_command(store: str | None, as_json: bool) -> None:
 
     And which hooks failed or dropped something, if any did.
     """
-    unread = ReadErrors()
-    stats = run(_stats(store, unread))
+    errors = ReadErrors()
+    stats = run(_stats(store, errors))
     if as_json:
         put_document(stats)
     else:
         _show(Screen(), stats)
-    tell(unread)
+    tell(errors)
 
 
-async def _stats(store: str | None, unread: ReadErrors) -> Stats:
+async def _stats(store: str | None, errors: ReadErrors) -> Stats:
     url = opening.location(store)
     async with opening.existing(store) as engine:
-        with progress("Reading the log", await records_in(engine)) as bar:
-            return await stats_of(engine, url, opening.path_of(url), unread, bar.at)
+        with progress("Reading the log", await records_in(engine.store)) as bar:
+            return await stats_of(
+                engine.store, url, opening.path_of(url), engine.hook_failures, errors, bar.at
+            )
 
 
 def _output(used: usage.UsageTotals) -> str:

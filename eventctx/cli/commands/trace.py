@@ -20,7 +20,7 @@ from eventctx.log.store import StreamInfo
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
-from eventctx.queries.figures import figures_of
+from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.cli.output.trace_outputs import Output
@@ -101,7 +101,7 @@ async def _trace(
     async with opening.existing(store) as engine:
         infos: Sessions = engine.each_session
         if session is not None:
-            infos = partial(_only, await opening.find_session(engine, session))
+            infos = partial(_only, await opening.find_session(engine.store, session))
         if any(target is not None for target in targets.values()):
             await _export(engine, infos, selection, targets)
         elif as_json:

@@ -18,8 +18,6 @@ from eventctx.cli.output.proof import show_proof
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.cli.output.sent import show_beside, show_sent_messages, show_tools
 from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.request_view import last_request, view_document, view_of
-from eventctx.documents.transcript import transcript_document, transcript_of
 from eventctx.log.naming import (
     RequestName,
     message_name,
@@ -29,13 +27,15 @@ from eventctx.log.naming import (
 from eventctx.messages.speaker import AUDIENCES, Audience, for_audience
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.sendable.sending import WORDS
+from eventctx.queries.records import transcript_answer, transcript_of
+from eventctx.queries.view import last_request, view_answer, view_of
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.why import LeftOut
     from eventctx.projections.figures import ImportedFile, RequestFigures
     from eventctx.projections.view.entries import Entry
-    from eventctx.queries.requests import Besides, RequestView
-    from eventctx.queries.transcript import Message
+    from eventctx.queries.records import Message
+    from eventctx.queries.requests import HostReport, RequestView
 
 _full = click.option(
     "--full", is_flag=True, help="Every line of every message, on a terminal too, and base64."
@@ -83,9 +83,9 @@ async def _transcript(
 ) -> None:
     async with opening.existing(store) as engine:
         info = await session_or_last(engine, session)
-        messages = _shown_to(audience, await transcript_of(engine, info, at, turn))
+        messages = _shown_to(audience, await transcript_of(engine.store, info, at, turn))
     if as_json:
-        put_document(transcript_document(messages))
+        put_document(transcript_answer(messages))
         return
     screen = Screen()
     for one in messages:
@@ -178,18 +178,18 @@ async def _view(
     async with opening.existing(store) as engine:
         info = await session_or_last(engine, session)
         if name == RequestName():
-            name = await last_request(engine, info.stream)
-        answer = await view_of(engine, info.stream, name, proves=verify)
+            name = await last_request(engine.store, info.stream)
+        answer = await view_of(engine.store, info.stream, name, proves=verify)
     view, known = answer.view, answer.figures
     if as_json:
-        put_document(view_document(answer))
+        put_document(view_answer(answer))
     elif answer.proof is not None:
         show_proof(Screen(), view, answer.proof)
     else:
         screen = Screen()
         figures = known.requests[view.position]
         _show_view(screen, view, figures, known.file, answer.left_out, full)
-        for one in answer.besides:
+        for one in answer.reports:
             _show_sent(screen, one, full)
     if not stands(view):
         raise CommandFailed(FOUND)
@@ -251,7 +251,7 @@ def _show_digest(
     screen.line((known_in_words(view, figures, file), "dim"))
 
 
-def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
+def _show_sent(screen: Screen, sent: HostReport, full: bool) -> None:
     """Show the host's report of messages that it sent in addition, or did not send."""
     screen.line(
         ("Not sent quite so", "bold"),

@@ -13,16 +13,21 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, JsonRows, Screen, progress
-from eventctx.documents.verification import store_row, verification_row
 from eventctx.errors import InvalidSetting
 from eventctx.log.integrity import public_key
 from eventctx.log.naming import position_name
 from eventctx.log.store import Receipt
-from eventctx.queries.verification.findings import MAX_PROBLEMS, Problem, Verification
+from eventctx.queries.verification import (
+    MAX_PROBLEMS,
+    Problem,
+    Verification,
+    session_answer,
+    store_answer,
+)
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.queries.verify_store import StoreVerification
 
 _LISTED = 20
 
@@ -122,7 +127,9 @@ async def _named(engine: Engine, session: str | None, receipts: list[Receipt]) -
     if session is None:
         return names
     # A receipt may be for a session that is gone, which is a finding and no bad usage.
-    name = session if session in names else (await opening.find_session(engine, session)).stream
+    name = (
+        session if session in names else (await opening.find_session(engine.store, session)).stream
+    )
     for other in names:
         if other != name:
             raise InvalidSetting(
@@ -161,12 +168,12 @@ class _Printed:
             self._problems.append(one)
             return
         self.ok = self.ok and one.ok
-        self._rows.put(verification_row(one))
+        self._rows.put(session_answer(one))
 
     def end(self, _book: Path | None) -> None:
         """Print the row of the store's problems."""
         if self._problems:
-            self._rows.put(store_row(self._problems))
+            self._rows.put(store_answer(self._problems))
         self._rows.end()
 
 

@@ -15,7 +15,7 @@ from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_json
 from eventctx.cli.output.stopping import stopped_by_signals
 from eventctx.importers.following import Follower
-from eventctx.importers.formats.table import known_folders
+from eventctx.importers.format_table import known_folders
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver

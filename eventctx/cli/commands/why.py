@@ -20,12 +20,11 @@ from eventctx.cli.output.numbers import (
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.rulings import fact
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.documents.why import why_document
 from eventctx.log.naming import RequestName, message_name
 from eventctx.projections.figures import Figures
 from eventctx.projections.presence import Presence
-from eventctx.queries.explain.answers import Explanation
-from eventctx.queries.figures import figures_of
+from eventctx.queries.explain_answers import Explanation, why_answer
+from eventctx.queries.key_frames import figures_of
 
 
 @click.command("why", short_help="Why a message was in a view, or was not.")
@@ -63,7 +62,7 @@ def why_command(
     answer, mirror, figures = run(_why(session, message, name, store))
     undated = figures.file.undated
     if as_json:
-        put_document(why_document(answer, undated))
+        put_document(why_answer(answer, undated))
     else:
         _show(Screen(), answer, undated)
         _show_way_back(Screen(), answer, store, mirror)
@@ -75,7 +74,7 @@ async def _why(
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
     async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         answer = await engine.why(info.stream, message, **name._asdict())
         comes_back = answer.standing.restorable
         mirror = await engine.mirror_of(info.stream) if comes_back else None

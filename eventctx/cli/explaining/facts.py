@@ -19,7 +19,7 @@ from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.explain.why import Reason
 from eventctx.projections.presence import Presence
 from eventctx.projections.view.sendable.sending import WORDS
-from eventctx.queries.explain.answers import Explanation, StandIn
+from eventctx.queries.explain_answers import Explanation, StandIn
 
 BEGINNING: Final = 400
 """Characters of a summary or notice that are shown, in a pipe or on a terminal of any width."""

@@ -13,8 +13,7 @@ from eventctx.cli.output.program import complain
 from eventctx.errors import EventctxError
 
 if TYPE_CHECKING:
-    from eventctx.adapters.command_hooks.hosts import HookHost
-    from eventctx.adapters.command_hooks.payload import HookPayload
+    from eventctx.adapters.command_hooks.hosts import HookHost, HookPayload
 
 
 class _HarmlessCommand(click.Command):
@@ -52,8 +51,8 @@ def hook_command(host: str, store: str | None) -> None:
     """
     import asyncio
 
-    from eventctx.adapters.command_hooks.payload import MOST_BYTES, read_payload
-    from eventctx.documents.encoding import encode
+    from eventctx.adapters.command_hooks.hosts import MOST_BYTES, read_payload
+    from eventctx.queries.encoding import encode
 
     try:
         payload = read_payload(b"" if sys.stdin is None else sys.stdin.buffer.read(MOST_BYTES + 1))

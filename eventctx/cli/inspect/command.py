@@ -78,7 +78,9 @@ async def _inspect(
         )
     url = opening.location(store)
     async with opening.existing(store, read_only=True) as engine:
-        name = None if session is None else (await opening.find_session(engine, session)).stream
+        name = (
+            None if session is None else (await opening.find_session(engine.store, session)).stream
+        )
         path = opening.path_of(url)
 
         def ready(address: str) -> None:

@@ -15,7 +15,7 @@ from eventctx.cli.output.whole_file import whole_file
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import StreamInfo
 from eventctx.projections.timeline.document import document, marks
-from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.queries.key_frames import timeline_at
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -75,7 +75,7 @@ async def write_html(
 
     contents = Contents(reveal, structure, None if turn is None else turns_of(turn))
     async with opening.existing(store, read_only=True) as engine:
-        info = await opening.find_session(engine, session)
+        info = await opening.find_session(engine.store, session)
         written = await html_of(engine, info, html, contents)
     words = [f"wrote {html}: session {info.stream}, {size(written)}.", *contents.left_out()]
     click.echo(styled(" ".join(words)).plain, err=True)

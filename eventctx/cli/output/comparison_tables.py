@@ -11,7 +11,7 @@ from eventctx.log.naming import message_name
 
 if TYPE_CHECKING:
     from eventctx.comparison.compare import Comparison, Measured, PolicyRow
-    from eventctx.comparison.losses import NeededAgain
+    from eventctx.comparison.figures import NeededAgain
 
 HELD = (
     Column("policy", fold=True),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from eventctx.cli.output.plain import number, one_line, plural
-from eventctx.queries.instructions.answers import HELD, Held, HeldRun, Instruction, Instructions
+from eventctx.queries.instructions import HELD, Held, HeldRun, Instruction, Instructions
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen

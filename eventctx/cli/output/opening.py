@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from eventctx.documents.named_session import find_session as find_session
 from eventctx.errors import InvalidSetting, StoreUnavailable
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import StreamInfo
+from eventctx.queries.session_names import find_session as find_session
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
 from eventctx.text import without_password
 

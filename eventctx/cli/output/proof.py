@@ -9,9 +9,9 @@ from eventctx.log.naming import message_name, position_name
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
-    from eventctx.queries.explain.proof import Proof
     from eventctx.queries.requests import RequestView
     from eventctx.queries.sent import SentForm
+    from eventctx.queries.view import Proof
 
 
 def show_proof(screen: Screen, view: RequestView, proof: Proof) -> None:

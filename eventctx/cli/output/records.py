@@ -6,10 +6,8 @@ from typing import Any, Final
 
 from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, plural, size
-from eventctx.documents.records import MOST_RAW
 from eventctx.errors import DecodeError
-from eventctx.importers.recording.packing import unpacked
-from eventctx.log.codec import Unknown
+from eventctx.log.codec import Unknown, unpacked
 from eventctx.log.events import CATALOGUE, known_as
 from eventctx.log.naming import position_name
 from eventctx.log.plan import Plan
@@ -18,6 +16,7 @@ from eventctx.messages.facts import Facts
 from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.flat import dispositions, read, scalars
 from eventctx.projections.presence import describe_reason
+from eventctx.queries.records import MOST_RAW
 
 _FAMILY_STYLES: Final = {
     "context": "cyan",

@@ -42,8 +42,7 @@ def with_session_names(command: click.Command) -> click.Command:
 
 async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
     from eventctx.cli.output import opening
-    from eventctx.documents.known_sums import SessionStatsCache
-    from eventctx.documents.session_texts import title_of
+    from eventctx.queries.session_list import SessionStatsCache, title_of
     from eventctx.text import escape_breaks
 
     found: list[CompletionItem] = []
@@ -53,7 +52,7 @@ async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
             if not info.stream.startswith(incomplete):
                 continue
             sums = known.get(info.stream)
-            title = None if sums is None else await title_of(engine, info.stream, sums)
+            title = None if sums is None else await title_of(engine.store, info.stream, sums)
             found.append(CompletionItem(info.stream, help=escape_breaks(title or "")))
             if len(found) == _MOST:
                 break

@@ -8,8 +8,8 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import one_line
-from eventctx.documents.short_names import short_names
 from eventctx.errors import StreamNotFound
+from eventctx.queries.session_names import short_names
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -27,11 +27,11 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     is none.
     """
     if name is not None:
-        return await opening.find_session(engine, name)
-    from eventctx.documents.session_list import listed_sessions, ordered, summed_sessions
-    from eventctx.documents.unread import ReadErrors
+        return await opening.find_session(engine.store, name)
+    from eventctx.queries.read_errors import ReadErrors
+    from eventctx.queries.session_list import listed_sessions, ordered, summed_sessions
 
-    every = await summed_sessions(engine, ReadErrors())
+    every = await summed_sessions(engine.store, ReadErrors())
     fitting = [
         one
         for one in ordered(every, "last")
@@ -40,7 +40,7 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     if not fitting:
         raise _none(which, empty=not every)
     chosen = fitting[0].info
-    rows = [row async for row in listed_sessions(engine, fitting[:1])]
+    rows = [row async for row in listed_sessions(engine.store, fitting[:1])]
     short = short_names(one.info.stream for one in every)[chosen.stream]
     title = f" “{one_line(rows[0].title, _LONGEST)}”" if rows[0].title else ""
     last = "the last one that was compacted" if which == "compacted" else "the last one used"

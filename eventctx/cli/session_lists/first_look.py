@@ -14,15 +14,20 @@ from eventctx.cli.output.plain import one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress
 from eventctx.cli.session_lists.table import age, show_sessions
-from eventctx.documents.session_list import Summed, listed_sessions, ordered, summed_sessions
-from eventctx.documents.sessions import ListedSession
-from eventctx.documents.short_names import short_names
-from eventctx.documents.unread import ReadErrors
 from eventctx.importers.detect import passed_over
-from eventctx.importers.formats.table import known_folders
+from eventctx.importers.format_table import known_folders
 from eventctx.importers.found import FileState, search
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.many import import_paths
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import (
+    ListedSession,
+    Summed,
+    listed_sessions,
+    ordered,
+    summed_sessions,
+)
+from eventctx.queries.session_names import short_names
 
 _READ: Final = 50
 """Files that are read at once: the newest, so that there is an answer within a minute."""
@@ -69,7 +74,7 @@ async def _state() -> tuple[list[Summed], list[FoundFile]]:
     if path is not None and not path.exists():
         return [], _found()
     async with opening.existing(None) as engine:
-        sessions = await summed_sessions(engine, ReadErrors())
+        sessions = await summed_sessions(engine.store, ReadErrors())
         read_to = max((one.sums.last for one in sessions), default=0)
         known = KnownFiles(path)
         fresh = [
@@ -135,11 +140,11 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
 
 
 async def _shown(screen: Screen) -> None:
-    unread = ReadErrors()
+    errors = ReadErrors()
     async with opening.existing(None) as engine:
-        every = await summed_sessions(engine, unread)
+        every = await summed_sessions(engine.store, errors)
         newest = ordered(every, "last")
-        rows = [row async for row in listed_sessions(engine, newest, limit=_SHOWN)]
+        rows = [row async for row in listed_sessions(engine.store, newest, limit=_SHOWN)]
     show_sessions(screen, rows, every, footnotes=False)
     if len(every) > len(rows):
         screen.line((f"and {len(every) - len(rows):,} more: `{spelling()} sessions`", "dim"))

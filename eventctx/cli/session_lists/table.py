@@ -11,10 +11,9 @@ from rich.cells import cell_len, set_cell_size
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.screen import Column, Screen
-from eventctx.documents.session_list import Summed
-from eventctx.documents.sessions import ListedSession
-from eventctx.documents.short_names import short_names
 from eventctx.log.naming import position_name
+from eventctx.queries.session_list import ListedSession, Summed
+from eventctx.queries.session_names import short_names
 from eventctx.text import pattern
 
 _MIDDLE: Final = 100

@@ -116,7 +116,7 @@ def _folder_of(path: Path) -> Path | None:
 
 
 def _is_session(folder: Path) -> bool:
-    # A log alone is found as any other file; beside it may lie folders of other sessions.
+    # A log alone is found as any other file; next to it there may be folders of other sessions.
     transcript = folder / TRANSCRIPT
     return (folder / _BETWEEN / _LOG).is_file() or (
         transcript.is_file() and is_transcript(transcript)

@@ -69,7 +69,7 @@ _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one log. ``name`` stands in for a session id that no line gives."""
+    """The items of one log. ``name`` is used where no line gives a session id."""
     log = _Log(name)
     return parse_rows(lines, decode, log.row, log.end(ended))
 

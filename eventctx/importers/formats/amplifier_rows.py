@@ -1,4 +1,4 @@
-"""A line of Amplifier's ``events.jsonl``, in either dialect of it."""
+"""A line of Amplifier's ``events.jsonl``, in either dialect, and a provider's response in it."""
 
 from __future__ import annotations
 

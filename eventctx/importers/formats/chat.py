@@ -18,7 +18,6 @@ from eventctx.importers.formats.provider_answers import (
     answers,
     finish_of,
 )
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -46,6 +45,7 @@ from eventctx.importers.source.lines import (
 from eventctx.importers.source.values import decode, encode, read_value
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
+from eventctx.messages.tool_results import by_person
 from eventctx.messages.tool_rounds import joins
 
 _LISTS: Final = ("messages", "input")
@@ -196,7 +196,7 @@ class _Talk:
                 yield _call(number, row)
         else:
             yield from self._close(number)
-            if facts.role == "user" and harness.by_person(row, facts, self.previous):
+            if facts.role == "user" and by_person(row, facts, self.previous):
                 yield TurnBegan(number, time)
         self.previous = facts
         yield MessageItem(number, time, row, facts=facts)

@@ -28,7 +28,7 @@ _SPOKEN: Final = re.compile(rb'"type"\s*:\s*"(?:user|assistant)"')
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one session file. ``name`` stands in for a session id that no line gives."""
+    """The items of one session file. ``name`` is used where no line gives a session id."""
     conversation = ClaudeConversation(name)
     return _items_of(lines, conversation, conversation.row, ended)
 

@@ -64,7 +64,7 @@ from eventctx.messages.facts_reader import read_facts
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one rollout. ``name`` stands in for a session id that no line gives."""
+    """The items of one rollout. ``name`` is used where no line gives a session id."""
     rollout = _Rollout(name)
     items = parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
     return map(rollout.turns.see, items)
@@ -105,7 +105,7 @@ class _Rollout:
         return Session(line, time, session, agent, parent, link)
 
     def _without_base(self, line: int, row: RolloutRow) -> Iterator[Item]:
-        """Say what is missing, if the line behind the head is not one of its base."""
+        """Say what is missing, if the line after the head is not one of its base."""
         base, self.base = self.base, None
         found = base is not None and type(row.ordinal) is int and row.ordinal < base.end
         if base is not None and not found:

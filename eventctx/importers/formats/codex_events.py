@@ -1,7 +1,7 @@
-"""Messages of a Codex rollout that only its events hold.
+"""Events of a Codex rollout: messages that only they hold, and the turns that they take back.
 
 ``user_message`` and ``agent_message`` are written for the user interface. As a rule a
-``response_item`` says the same, in front of the event or behind it; some rollouts have the events
+``response_item`` says the same, before the event or after it; some rollouts have the events
 alone. So an event waits until a line shows that no item follows, and only then is a message.
 """
 
@@ -60,7 +60,7 @@ class EventMessages:
 
     @property
     def answered(self) -> bool:
-        """Whether a message of the model waits. The count of its call comes behind its items."""
+        """Whether a message of the model waits. The count of its call comes after its items."""
         return any(one.role == "assistant" for one in self._waiting)
 
     def event(self, line: int, time: int | None, kind: str, payload: Any) -> None:
@@ -116,7 +116,13 @@ class _Point(NamedTuple):
 
 
 class Turns:
-    """The points where the turns began that are in the conversation now."""
+    """The points where the turns began that are in the conversation now.
+
+    ``thread_rolled_back`` counts turns from the end. A turn is a task with a person's message in
+    it; further messages of the person belong to it. A task without one (``/compact``) goes with the
+    turn before it. Messages before the person's first one are in no turn, and stay. In rollouts
+    without ``task_started`` every message of a person begins a turn.
+    """
 
     def __init__(self) -> None:
         self._now = _Point(0, 0)

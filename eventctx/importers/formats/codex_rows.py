@@ -75,7 +75,7 @@ EVENTS: Final = frozenset(
 )
 
 
-# Written beside the conversation and never sent.
+# Written outside the conversation and never sent.
 NOT_SENT: Final = frozenset(("ghost_snapshot",))
 
 
@@ -178,7 +178,7 @@ _MOST_BASES = 32
 
 
 class HistoryBase(NamedTuple):
-    """The thread that a rollout goes on from, and the ordinal behind the last line that counts."""
+    """The thread that a rollout goes on from, and the ordinal after the last line that counts."""
 
     thread: str
     end: int
@@ -192,7 +192,7 @@ def base_of(payload: dict[str, Any]) -> HistoryBase | None:
 
 
 def with_base(path: Path, lines: Iterable[FileLine]) -> Iterator[FileLine]:
-    """The lines of a rollout, those of its base behind the first one. Raises UnreadableFile."""
+    """The lines of a rollout, those of its base after the first one. Raises UnreadableFile."""
     source = iter(lines)
     first = next(source, None)
     base = None if first is None else _base(first)

@@ -1,7 +1,7 @@
 """OpenHands' events (version 1 of its SDK; each names its ``kind``), in three wrappings.
 
 The wrappings are a folder with a file per event, a JSON list (also as ``history`` of an object),
-and JSONL. The part of an event that is not in its message is kept beside it; an event that becomes
+and JSONL. The part of an event that is not in its message is kept, too; an event that becomes
 no message is kept whole. The calls of one answer are consecutive events with one
 ``llm_response_id``. They are written one by one, so the last answer waits for the next event.
 """
@@ -271,7 +271,13 @@ class _Conversation:
 
 
 class View:
-    """Ids of the events that the model is shown, in order."""
+    """Ids of the events that the model is shown, in order, and how a condensation changes them.
+
+    A condensation names events: ``forgotten_event_ids``, and an offset at which a summary is
+    inserted into the list of the remaining events. Here these become places of messages. Several
+    events can be one message, which is forgotten when all of them are. A summary that no message
+    follows is put before the next message to come.
+    """
 
     def __init__(self) -> None:
         self._shown: dict[str, int] = {}

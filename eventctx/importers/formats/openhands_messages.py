@@ -1,7 +1,7 @@
 """OpenHands' events as messages in OpenAI's chat dialect, as its SDK converts them.
 
 Each function takes an event and returns its message and the keys of the event that are in it; the
-rest of the event is kept beside the message. An event without the necessary keys gives None.
+rest of the event is kept, too. An event without the necessary keys gives None.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def is_row(value: dict[str, Any]) -> bool:
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one session file. ``name`` stands in for a session id that no line gives."""
+    """The items of one session file. ``name`` is used where no line gives a session id."""
     conversation = _Conversation(name)
     try:
         yield from parse_rows(lines, decode, conversation.row, conversation.end())

@@ -38,7 +38,7 @@ class TreeEntry(msgspec.Struct):
 
 
 class Tree:
-    """Entries in file order. ``leaf`` is the entry at which the conversation stands."""
+    """Entries in file order. ``leaf`` is the last entry of the conversation."""
 
     def __init__(self) -> None:
         self.leaf: str | None = None

@@ -1,7 +1,8 @@
 """A provider's answer as its API returns it: a completion, a message, or a list of items.
 
 The forms are those of OpenAI's chat completions (``choices``), of Anthropic's messages
-(``content``) and of the Responses API (``output``).
+(``content``) and of the Responses API (``output``). A streamed answer is put together to
+the body that it would have been in one piece; a stream that was cut gives what came of it.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from eventctx.errors import InvalidMessage
 from eventctx.importers.formats import chat
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import envelope, outcome, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -42,6 +42,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import encode, read_value
 from eventctx.log.usage import OPENAI_CHAT, read_usage
+from eventctx.messages.facts_reader import read_facts
 
 
 def is_swe_agent(value: object) -> bool:
@@ -86,9 +87,17 @@ class _Run:
                 self._begun = True
                 yield TurnBegan(number, time)
             told = role == "user" and not task
-            observed = told and self._acted and harness.may_be_observation(message)
+            observed = told and self._acted and _may_be_observation(message)
             yield MessageItem(number, time, message, by_harness=told, observation=observed)
         self._acted = role == "assistant" and not message.get("tool_calls")
+
+
+def _may_be_observation(message: dict[str, Any]) -> bool:
+    """Whether a program's message may be a result: a harness's own texts are told by their form."""
+    try:
+        return read_facts(message).human
+    except InvalidMessage:
+        return False
 
 
 # -- SWE-agent -----------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ def _put_in(
 
 
 def _dropped_beside(runs: list[Run], stood_for: set[int]) -> list[Run]:
-    """The runs; what went and has nothing that stands for it was dropped."""
+    """The runs; a message that went and is in no summary was dropped."""
     found: list[Run] = []
     for run in runs:
         if run.disposition != "summarised":

@@ -104,7 +104,7 @@ class RecordedRequests:
         """Note a message of the transcript; a compaction's own messages have no number."""
         if not self.records or not isinstance(message.get("role"), str):
             return
-        # A message that is sent as it stands here is stored nowhere else.
+        # A message that is sent as it is here is stored nowhere else.
         self._known.setdefault(message_digest(message), []).append(
             _packed(record, index, message, 0)
         )
@@ -122,7 +122,7 @@ class RecordedRequests:
         return (item.kind, item.key) in self._contents
 
     def carries(self, item: RecordedContent) -> tuple[tuple[int, ...], tuple[Injected, ...]]:
-        """The numbers of the messages that a sent message carries, and what was put beside them."""
+        """The numbers of the messages that a sent message carries, and what was injected."""
         if item.kind != "message":
             return (), ()
         among = self._waiting
@@ -294,7 +294,7 @@ def _sums(messages: Series[_Upto]) -> tuple[Hash, int, int]:
 
 
 def _summed(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator) -> list[_Upto]:
-    """The added messages behind those before, each with the sums up to it."""
+    """The added messages, each with the sums over it and all before it."""
     hashed, tokens, injected = _sums(before)
     found = []
     for one in added:
@@ -311,7 +311,12 @@ _NOTE: Final = 3
 
 
 class NotedMessages:
-    """Reports messages to ``RecordedRequests``, at once or when the first request is met."""
+    """Reports messages to ``RecordedRequests``, at once or when the first request is met.
+
+    The hash of every message would cost a file without recorded requests a sixth of its import, and
+    0.3 kB of memory for each message. So only the place of a message is noted, and the messages
+    before the first request are read back from the stream.
+    """
 
     def __init__(self, requests: RecordedRequests, track: Track) -> None:
         self._requests = requests

@@ -13,19 +13,18 @@ from typing import Any
 from eventctx.importers.recording.compacted import Compacted, cleared, compacted, taken_back
 from eventctx.importers.recording.contents import (
     ImportCounts,
+    RawParts,
     Stored,
     TranscriptSlots,
     Unstorable,
     content_of,
     contents_of,
 )
-from eventctx.importers.recording.raw import RawParts
 from eventctx.importers.recording.recorded_requests import NotedMessages, RecordedRequests
 from eventctx.importers.recording.spilled_view import SpilledView
 from eventctx.importers.recording.track import NO_IDS, Content, LineIds, Track
 from eventctx.importers.recording.turns import FileTurns
 from eventctx.importers.recording.undone import UndoneCompactions, put_in
-from eventctx.importers.source import harness
 from eventctx.importers.source.items import (
     Branched,
     CallEnded,
@@ -56,6 +55,7 @@ from eventctx.messages import calibration
 from eventctx.messages.calibration import Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.parts import call_names, failed_results
+from eventctx.messages.speaker import interrupts
 from eventctx.messages.tool_results import observes
 from eventctx.projections.trace.identity import SpanIds
 from eventctx.projections.view import request_view
@@ -251,7 +251,7 @@ class Recorder:
         self.requests.remember(item)
 
     def _scale(self, view: ViewState, beside: int) -> Scale:
-        """The scale of the next request; with what is sent again behind the first compaction."""
+        """The scale of the next request; with what is sent again after the first compaction."""
         scale = calibration.scale(view.calibration, beside)
         known = len(self._compactions) != 1 or any(
             one.position > self._compactions[0] for one in view.calibration.readings
@@ -292,7 +292,7 @@ class Recorder:
         self._noted.add(number, record, 0, item.message)
         if facts.calls and answer_ids is not None:
             self._turns.announce(facts.calls, call_names(item.message))
-        elif facts.role == "user" and not facts.results and harness.interrupts(item.message):
+        elif facts.role == "user" and not facts.results and interrupts(item.message):
             self._turns.interrupted = True
 
     async def _not_stored(self, *found: Unstorable) -> None:

@@ -2,7 +2,7 @@
 
 An import is deterministic, so a second import of a file makes the same records again. As long as
 the stream holds records, each new record must equal the stored one at that position, by id and by
-the bytes of its bodies; records behind the last stored one are appended. The stored stream is read
+the bytes of its bodies; records after the last stored one are appended. The stored stream is read
 in step with the import, so memory stays flat.
 """
 
@@ -15,9 +15,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
-from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source.naming import event_id
-from eventctx.log.codec import decode_event, encode_event, harness_bodies, stored_harness_bodies
+from eventctx.log.codec import (
+    decode_event,
+    encode_event,
+    harness_bodies,
+    raw_of,
+    stored_harness_bodies,
+)
 from eventctx.log.events import Event, ImportRaw
 from eventctx.log.ids import RecordIds, derive_span_id
 from eventctx.log.record import Draft, Record, make_body, place
@@ -64,7 +69,7 @@ class Track:
     def __init__(
         self, store: EventStore, stream: str, salt: Callable[[int], bytes], now: int
     ) -> None:
-        """``now`` stands in for the times of a file that has none, in UTC nanoseconds."""
+        """``now`` (UTC nanoseconds) is used for the times of a file that has none."""
         self.stream = stream
         self.added = 0
         self.time: int | None = None
@@ -181,7 +186,7 @@ class Track:
     def _dated(self, time: int) -> None:
         """Take the time of a record that the file dates.
 
-        The first one behind the header dates what came before it: a header without a time, or one
+        The first one after the header dates what came before it: a header without a time, or one
         that was written after the messages, as in a session that was branched from another one.
         """
         if self._before_first and self._position >= 0:
@@ -219,7 +224,7 @@ class Track:
         stored = self._next
         if stored is not None:
             self._match(stored, event_id, event, line, data)
-            self.observe(stored)  # before what stands aside behind it
+            self.observe(stored)  # before what is set aside after it
             await self._advance()
             return stored
         kind, version, payload = encode_event(event)

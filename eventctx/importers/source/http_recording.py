@@ -1,7 +1,8 @@
 """Recorded HTTP as test libraries keep it: VCR's cassettes, in YAML or JSON.
 
 A cassette has a list of exchanges under ``interactions`` (VCR.py) or ``http_interactions`` (VCR for
-Ruby). Only the exchange is read here; ``formats/cassettes`` knows what it says.
+Ruby). Only the exchange is read here; ``formats/cassettes`` knows what it says. PyYAML
+is an extra, and reads safe values only.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Exchange(NamedTuple):
     """A request and its response. ``number`` counts the file's exchanges from 1.
 
     ``sent`` and ``answered`` are the bodies: a JSON value, a text, or None. ``rest`` is what was
-    recorded beside the bodies, without credentials. ``time`` is when the response came, ``began``
+    recorded with the bodies, without credentials. ``time`` is when the response came, ``began``
     when the request was sent.
     """
 

@@ -73,7 +73,14 @@ _REMEMBERED: Final = 4096
 
 
 class GrowingLines:
-    """The lines of one file. Only whole lines come, as long as the file may grow."""
+    """The lines of one file. Only whole lines come, as long as the file may grow.
+
+    A parser is a generator over lines, and keeps its state while it waits for the next one. So a
+    file that grows is read once, and not from its start at every change. At the end of the file the
+    lines give ``PAUSE``, a blank line. ``read_rows`` turns it into the item ``Paused``; the runner
+    of the parser sees it, waits, and calls ``resume``. A parser that reads its lines in another way
+    sees a blank line, ``resume`` is not called, and the lines end as those of any file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -101,14 +108,14 @@ class GrowingLines:
                     yield PAUSE
                     if self._resumed:
                         continue
-                # The lines end here: nobody goes on, or the last line is whole without its end.
-                # The next import reads it again, with what was written behind it.
+                # The lines end here: reading stops, or the last line is whole without its end.
+                # The next import reads it again, with what was written after it.
                 if data:
                     yield from lines_of(number, data)
                 return
 
     def resume(self) -> None:
-        """Let the lines go on behind the last ``PAUSE``."""
+        """Let the lines go on after the last ``PAUSE``."""
         self._resumed = True
 
     def is_same(self) -> bool:
@@ -126,7 +133,7 @@ class GrowingLines:
         return same and self._bytes_before(self._place) == self._before
 
     def _bytes_before(self, place: int) -> bytes:
-        """The last bytes before a place, at which the file stands afterwards."""
+        """The last bytes before a place; the file is at that place afterwards."""
         if self._file is None:
             return b""
         start = max(0, place - _REMEMBERED)

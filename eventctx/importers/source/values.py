@@ -122,7 +122,7 @@ def _is_deep(value: object, data: bytes) -> bool:
 def _repeats(data: bytes, encoded: bytes) -> bool:
     """Whether ``data`` has a key twice. ``encoded`` is the encoding of its value.
 
-    A quotation mark stands in JSON text around a string, or escaped in one. So a text has as many
+    In JSON text a quotation mark is around a string, or escaped in one. So a text has as many
     as its value's encoding, unless a key was dropped with its value, or it has them as ``\\u0022``.
     """
     if data == encoded or (data.count(b'"') == encoded.count(b'"') and b"\\u0022" not in data):

@@ -12,15 +12,14 @@ from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.bodies import address_of, sound_messages
-from eventctx.queries.explain.selectors import NOW, RequestSelector
+from eventctx.queries.explaining import NOW, RequestSelector
+from eventctx.queries.key_frames import key_frames
 from eventctx.queries.lost.answers import Lost
-from eventctx.queries.lost.gathering import GatheredItem, Occurrence
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
-from eventctx.queries.lost.summary_mentions import SummaryMentions
 from eventctx.queries.lost.views import ViewContents, asked
-from eventctx.queries.timelines.key_frames import key_frames
+from eventctx.queries.requests import address_of, sound_messages
 
 BATCH: Final = 256
 """Bodies in memory at a time."""

@@ -21,10 +21,9 @@ from eventctx.queries.lost.answers import (
     StateCounts,
     ViewItem,
 )
-from eventctx.queries.lost.gathering import GatheredItem, Occurrence
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.needles import Needle
 from eventctx.queries.lost.session_index import SessionIndex, file_name
-from eventctx.queries.lost.summary_mentions import SummaryMentions
 from eventctx.queries.lost.views import Asked, ViewContents
 
 MOST_QUOTED: Final = 10

@@ -13,10 +13,10 @@ from eventctx.log.naming import position_name
 from eventctx.log.store import EventStore
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explain.selectors import NOW, RequestSelector, states_at
+from eventctx.queries.explaining import NOW, RequestSelector, states_at
+from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.lost.answers import Left, LeftBy
 from eventctx.queries.lost.session_index import SessionIndex
-from eventctx.queries.timelines.key_frames import timeline_at
 
 K = TypeVar("K")
 

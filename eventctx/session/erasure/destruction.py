@@ -185,7 +185,7 @@ class Destruction:
 
         The session holds the record that says so, or will.
         """
-        from eventctx.queries.timelines.key_frames import key_frames
+        from eventctx.queries.key_frames import key_frames
 
         await self.store.save_checkpoint(ERASING, 1)
         await self.store.erase({stream: bodies})
@@ -203,7 +203,7 @@ class Destruction:
         await self._forget([record])
 
     async def _forget(self, records: Sequence[Record]) -> None:
-        from eventctx.queries.timelines.key_frames import key_frames
+        from eventctx.queries.key_frames import key_frames
 
         for record in records:
             await key_frames(self.store).forget(record.stream)

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import DecodeError, InvalidSetting, StreamNotFound
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.log.codec import decode_event, encode_event, raw_of
 from eventctx.log.events import (
     Erased,
     PostCompact,

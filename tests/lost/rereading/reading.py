@@ -8,11 +8,10 @@ from typing import Final
 from eventctx.log.store import EventStore
 from eventctx.messages.mentions import Mentions
 from eventctx.messages.overlap import normal
-from eventctx.messages.recall_text import text_of
-from eventctx.queries.bodies import address_of, sound_messages
-from eventctx.queries.explain.selectors import NOW, RequestSelector
+from eventctx.messages.recall_text import is_sealed, text_of, text_of_summary
+from eventctx.queries.explaining import NOW, RequestSelector
 from eventctx.queries.lost.answers import Lost
-from eventctx.queries.summaries import is_sealed, text_of_summary
+from eventctx.queries.requests import address_of, sound_messages
 from tests.lost.rereading.gathering import Gathering
 from tests.lost.rereading.report import Report, Scene
 from tests.lost.rereading.views import Asked, ViewContents, asked

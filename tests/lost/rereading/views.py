@@ -12,9 +12,9 @@ from eventctx.projections import numbering
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import Change, ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explain.selectors import NOW, RequestSelector, states_at
+from eventctx.queries.explaining import NOW, RequestSelector, states_at
+from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.lost.answers import Left, LeftBy
-from eventctx.queries.timelines.key_frames import timeline_at
 
 _LEFT_BY: Final[dict[str, LeftBy]] = {
     **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),

@@ -3,7 +3,7 @@
 Requests to Anthropic's messages, OpenAI's chat completions and the Responses API are read, of any
 host that speaks them. Requests that continue each other are one session (``conversation.py``); a
 file with several conversations becomes several sessions, named by the file and, from the second
-one, a number. Other requests are kept beside the conversation.
+one, a number. Other requests are kept as raw parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from eventctx.importers.formats.cassettes.conversation import (
     COMPACT,
     MESSAGES,
     CassetteRequest,
-    Conversation,
+    RecordedConversation,
 )
 from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.source.document import envelope, stem
@@ -60,9 +60,9 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
     """The items of every session, in the order in which they begin in the file."""
     value = read_cassette(lines, name)
     exchanges = exchanges_of(value)
-    conversations: list[Conversation] = []
+    conversations: list[RecordedConversation] = []
     before: list[Item] = []
-    last: Conversation | None = None
+    last: RecordedConversation | None = None
     for exchange in exchanges:
         request = model_request(exchange)
         if request is None:
@@ -73,7 +73,7 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
             known = next(
                 (at for one in conversations if (at := one.known_at(request)) is not None), None
             )
-            last = Conversation(_name(stem(name), len(conversations)), request, known)
+            last = RecordedConversation(_name(stem(name), len(conversations)), request, known)
             conversations.append(last)
         last.take(request)
     if not conversations:

@@ -17,7 +17,6 @@ from eventctx.importers.formats.cassettes.rewriting import Continuation, Shown, 
 from eventctx.importers.formats.cassettes.rows import Row
 from eventctx.importers.formats.cassettes.sent import SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of
-from eventctx.importers.source import harness
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import (
     Branched,
@@ -41,6 +40,7 @@ from eventctx.importers.source.lines import (
 from eventctx.importers.source.values import encode
 from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
+from eventctx.messages.tool_results import by_person
 
 MESSAGES: Final = "/messages"
 COMPACT: Final = "/responses/compact"
@@ -58,7 +58,7 @@ class CassetteRequest(NamedTuple):
     provider: str | None
 
 
-class Conversation:
+class RecordedConversation:
     """One conversation. ``items`` grow request by request.
 
     ``known`` are the messages of another one that its first request continues; None if it says
@@ -198,7 +198,7 @@ class Conversation:
         self._compacted = []
 
     def _rewrite(self, line: int, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a conversation that was written anew; return what is new behind that."""
+        """Take a conversation that was written anew; return what is new after that."""
         first = self._rows[0]
         if sent and rows.is_system(first.message) and rows.is_system(sent[0]):
             # A prompt that changed by the way is no part of what was compacted.
@@ -254,7 +254,7 @@ class Conversation:
         self.items.append(Branched(line, None, tuple(order)))
 
     def _hidden(self) -> dict[int, list[int]]:
-        """The places that are not shown, by the one behind them that is; -1 is the end."""
+        """The places that are not shown, by the shown one after them; -1 is the end."""
         shown = {row.place for row in self._rows}
         found: dict[int, list[int]] = {}
         before: list[int] = []
@@ -267,11 +267,7 @@ class Conversation:
 
     def _add(self, line: int, message: dict[str, Any], *, answer: bool = False) -> None:
         facts = item_facts_or_none(message)
-        if (
-            facts is not None
-            and facts.role == "user"
-            and harness.by_person(message, facts, self._before)
-        ):
+        if facts is not None and facts.role == "user" and by_person(message, facts, self._before):
             self.items.append(TurnBegan(line, None))
         self._before = facts
         self.items.append(MessageItem(line, None, message, facts=facts))

@@ -1,4 +1,4 @@
-"""One answer of the model in Claude Code's JSONL, put together from its lines."""
+"""Answers of the model, put together from their lines, and tool results that were cleared."""
 
 from __future__ import annotations
 
@@ -123,7 +123,12 @@ _CLEARS_RESULTS: Final = "clear_tool_uses"
 
 
 class ResultPlaces:
-    """The places of all results; a message with more than one result is on disk."""
+    """The places of all results; a message with more than one result is on disk.
+
+    A ``microcompact_boundary`` names the calls whose results it cleared. The provider's own
+    clearing (``context_management``) only counts them: they are the oldest ones. The program sends
+    the results on with a short text in place of their contents.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

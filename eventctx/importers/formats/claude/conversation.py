@@ -30,7 +30,6 @@ from eventctx.importers.formats.claude.rows import (
     time_of,
     value_of,
 )
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CompactionItem,
@@ -56,9 +55,10 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import read_parts
+from eventctx.messages.speaker import interrupts
 
 RESENT: Final = 10_000
-"""Tokens that the program sends beside the summary of its first compaction, and does not write to
+"""Tokens that the program sends with the summary of its first compaction, and does not write to
 the file: files that were read last (five at most), and reminders. Fitted on recorded sessions, see
 docs/explanation/tokens.md; later compactions are judged by the first."""
 
@@ -207,7 +207,7 @@ class ClaudeConversation:
         return (Raw(line, f"attachment/{kind}", data, understood=kind is not None),)
 
     def _delivered(self, line: int) -> Iterator[Item]:
-        """The queued messages that the model sees from here on, behind what was open."""
+        """The queued messages that the model sees from here on, after what was open."""
         for one in self.queue.taken():
             yield MessageItem(line, one.time, one.message, by_harness=one.by_harness)
 
@@ -306,8 +306,8 @@ class ClaudeConversation:
         facts = None if row.by_harness else read_facts(message)
         item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts, data=data)
         answers = any(part.kind == "result" for part in read_parts(message))
-        interrupts = harness.interrupts(message)
-        prompt = not (answers or interrupts or row.isMeta)
+        stopped = interrupts(message)
+        prompt = not (answers or stopped or row.isMeta)
         human = facts is not None and facts.human
         if human or (prompt and self.route.leaves_turn(row.parentUuid)):
             yield from self._close()
@@ -322,7 +322,7 @@ class ClaudeConversation:
             yield item
         else:
             self.open.held.append(item)
-            if interrupts:
+            if stopped:
                 yield from self._close()
         self.route.enter(row.uuid, row.parentUuid, line, message=True, prompt=prompt)
 

@@ -5,7 +5,7 @@
 one out that the running turn absorbed. Up to 2.1.4x that is all, and only ``enqueue`` names a text:
 what leaves is the first message of a person, or else the first notification, since a notification
 waits for the end of the turn, and it may leave without a line. Later releases also write an
-``attachment`` of type ``queued_command``, before or behind the ``remove``, which then names its
+``attachment`` of type ``queued_command``, before or after the ``remove``, which then names its
 text and a reason: ``absorbed_mid_turn``, or that the message went elsewhere. So an absorbed message
 waits here until the next request begins, and is yielded once, in front of the answer to it.
 """
@@ -44,7 +44,7 @@ class QueuedMessage(msgspec.Struct):
 
     @property
     def message(self) -> dict[str, Any]:
-        """The message as it stands in the transcript."""
+        """The message as it is in the transcript."""
         return {"role": "user", "content": self.content}
 
 

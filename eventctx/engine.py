@@ -34,7 +34,6 @@ from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Su
 from eventctx.policies.constraints import Position, WaitSeconds, check_value
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.reader import Reader
-from eventctx.safe_text import without_password
 from eventctx.session.context import Context
 from eventctx.session.erasure.destruction import Destruction
 from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, SessionCache
@@ -43,6 +42,7 @@ from eventctx.session.sessions import Environment, SessionOpening, Sessions, for
 from eventctx.session.settings import SessionSettings, Settings, check_advised, choose
 from eventctx.stores.location import book_of, open_store, path_or_url
 from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.queries.copy_sessions import CopyTarget

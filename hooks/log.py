@@ -31,7 +31,7 @@ from eventctx.log.events import Event, ImportRaw
 from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
-from eventctx.safe_text import escape_breaks
+from eventctx.text import escape_breaks
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
 

@@ -30,7 +30,7 @@ from eventctx.log.arguments import is_text, shown
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attribute
 from eventctx.projections.trace.spans import Span, SpanLink
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 from eventctx.version import __version__
 
 if TYPE_CHECKING:

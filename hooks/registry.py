@@ -36,7 +36,7 @@ from eventctx.hooks.lanes import Item, Lanes
 from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 Observer = Callable[[Record], Any]
 """Sync or async. Its result is ignored, except that an awaitable is awaited."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from eventctx.safe_text import URL_PASSWORD
+from eventctx.text import URL_PASSWORD
 
 
 class Form(NamedTuple):

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from eventctx.errors import InvalidSessionId, InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _SPAN_ID: Final = pattern(r"[0-9a-f]{16}")
 _TRACE_ID: Final = pattern(r"[0-9a-f]{32}")

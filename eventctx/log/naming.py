@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _NUMBER: Final = r"\d{1,18}"
 _MESSAGE: Final = pattern(rf"#?({_NUMBER})", re.ASCII)

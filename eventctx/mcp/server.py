@@ -28,7 +28,7 @@ from eventctx.mcp.arguments import (
 from eventctx.mcp.asking import asking_session
 from eventctx.mcp.searching import KeptSearch
 from eventctx.queries.encoding import encode
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 from eventctx.version import __version__
 
 if TYPE_CHECKING:

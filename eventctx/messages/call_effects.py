@@ -19,7 +19,7 @@ import msgspec
 
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.parts import Part, hosted_arguments
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 How = Literal["read", "written", "edited"]
 """What a call does to a file."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import persons_part, without_elements
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 LEAST_WORDS: Final = 3
 MOST_WORDS: Final = 60

@@ -30,7 +30,7 @@ from eventctx.messages.overlap import LEAST_SHARED, normal
 from eventctx.messages.parts import Part, hosted_arguments, read_parts, words_of
 from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
 from eventctx.messages.tool_results import CallOutcome, outcome_of, text_of_result
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 ExtractKind = Literal[
     "demand", "instruction", "decision", "file", "command", "outcome", "line", "identifier"

@@ -18,7 +18,7 @@ import zlib
 from typing import Any, Final, NamedTuple
 
 from eventctx.messages.facts import Detail, Medium
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 UNKNOWN_PAGES: Final = 10
 """Pages of a document that is given by a URL or an id: nothing of it is in the message."""

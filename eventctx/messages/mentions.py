@@ -28,7 +28,7 @@ from typing import Final, Literal
 from eventctx.messages.call_effects import core, identifying
 from eventctx.messages.extracts import names_in, sentences
 from eventctx.messages.overlap import LEAST_SHARED, Overlap, normal
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _WORD: Final = pattern(r"[^\W_][\w.'’/-]*\w|\w")
 _FUNCTION_WORDS: Final = frozenset(

@@ -14,7 +14,7 @@ import msgspec
 
 from eventctx.messages.encoding import MAX_DEPTH, decode_json
 from eventctx.messages.parts import SEALED, Part, parts_of_result, read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 TOOL_NAME: Final = "recall_messages"
 """The agent's tool for searching; its arguments are no content, only what the agent looks for."""

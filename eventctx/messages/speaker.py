@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 
 from eventctx.errors import InvalidSetting
 from eventctx.messages.parts import kind_of_block, read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _ELEMENTS: Final = (
     *("system-reminder", "command-name", "command-message", "command-args", "command-contents"),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 Generation = Literal["manual", "adaptive", "preserved", "unknown"]
 

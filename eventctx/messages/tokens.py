@@ -21,7 +21,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import Detail, Facts, Medium
 from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 ImageRule = Callable[[int, int, Detail], int]
 """Tokens of an image of so many pixels by so many."""

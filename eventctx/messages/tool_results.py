@@ -30,7 +30,7 @@ import msgspec
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.facts import Facts
 from eventctx.messages.parts import Part, parts_of_result, read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 KIND: Final = "ToolFailed"
 """The type of a failure whose result names none."""

@@ -21,7 +21,7 @@ from eventctx.messages.extracts import (
 )
 from eventctx.messages.facts import Kind
 from eventctx.messages.tokens import Estimator
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 MARK: Final = "|"
 """The start of every line of a machine's text; no line of the frame begins with it."""

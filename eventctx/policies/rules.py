@@ -20,9 +20,9 @@ from typing import Any, Final, get_args
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.patterns import pattern
 from eventctx.policies.policy import Proposal, Visible
 from eventctx.policies.proposals import all_insertions, missing_spoken, spoken_rows
+from eventctx.text import pattern
 
 _STAYS: Final = ("kept", "shortened")
 _REASON: Final = pattern(r"[a-z][a-z0-9_]{0,39}")

@@ -18,10 +18,10 @@ from eventctx.log.private_files import whole_file
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.extracts import words_of_person
-from eventctx.patterns import pattern
 from eventctx.projections import session_sums
 from eventctx.projections.session_sums import VERSION, SessionSums
 from eventctx.queries.read_errors import ReadErrors
+from eventctx.text import pattern
 
 SUFFIX: Final = "-sessions.json"
 """After the name of the store."""

@@ -10,7 +10,7 @@ from typing import Final
 from eventctx.errors import InvalidSessionId, InvalidSetting, StreamNotFound
 from eventctx.log.ids import check_session_id
 from eventctx.log.store import EventStore, StreamInfo
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _NEAR: Final = 3
 _LOOKED: Final = 10_000

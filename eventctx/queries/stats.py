@@ -16,7 +16,7 @@ from eventctx.log.record import Record
 from eventctx.log.store import EventStore, StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
 from eventctx.queries.read_errors import ReadErrors
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 _SIZED: Final = figures.CHANGES.union(
     (

@@ -25,8 +25,8 @@ from eventctx.log.record import Record
 from eventctx.log.store import Address
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.recall_text import text_of
-from eventctx.patterns import pattern
 from eventctx.search.index import Document, Gone, Lineage, Place, Term
+from eventctx.text import pattern
 
 VERSION: Final = 2
 """Version of the documents. Raise it when a message's document changes: indexes are rebuilt."""

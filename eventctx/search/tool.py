@@ -19,8 +19,8 @@ from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import QUOTED, TOOL_NAME, text_of
-from eventctx.patterns import pattern
 from eventctx.search.recall import MAX_LIMIT, Recall
+from eventctx.text import pattern
 
 __all__ = ["DESCRIPTION", "FOUND", "TOOL_NAME", "RecallArguments", "parameters", "read_arguments"]
 

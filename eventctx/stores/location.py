@@ -12,8 +12,8 @@ from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import is_text, shown
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import EventStore
-from eventctx.safe_text import without_password
 from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""

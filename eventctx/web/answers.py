@@ -32,9 +32,9 @@ from eventctx.queries.session_list import row_of, session_sums_of
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify_store import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
-from eventctx.safe_text import without_password
 from eventctx.search.found import found_answers, found_by
 from eventctx.stores.location import default_store
+from eventctx.text import without_password
 from eventctx.version import __version__
 from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at

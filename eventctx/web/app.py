@@ -24,7 +24,7 @@ from eventctx.errors import (
 )
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.queries.encoding import encode
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 from eventctx.web.access import Access
 from eventctx.web.answers import PageAnswers
 from eventctx.web.guard import App, Guard

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
 from eventctx.messages.extracts import NAME_CHARACTERS, TELLING
-from eventctx.patterns import pattern
 from eventctx.projections.evidence.settings import EvidenceSettings
+from eventctx.text import pattern
 
 SpanKind = Literal["quote", "name", "number"]
 """``quote``: a run with a blank in it. ``name``: a run without, or a name. ``number``: digits."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _WORD: Final = pattern(r"\w+")
 

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.patterns import pattern
 from eventctx.projections.evidence.reuse import Need, ReusedSpan
+from eventctx.text import pattern
 
 STARVED: Final = 0.5
 """A request that holds less than this share of what it needs is starved."""

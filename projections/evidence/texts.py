@@ -15,7 +15,7 @@ import msgspec
 from eventctx.messages.encoding import decode_json
 from eventctx.messages.media import shown_of
 from eventctx.messages.parts import Part, hosted_arguments, parts_of_result, read_parts
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _ESCAPE: Final = pattern(r'\\([nt"/])')
 _OPENED: Final = {"n": "\n", "t": " ", '"': '"', "/": "/"}

@@ -28,8 +28,8 @@ from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.parts import role_of
-from eventctx.safe_text import without_password
 from eventctx.session.context import Context
+from eventctx.text import without_password
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 

@@ -15,9 +15,9 @@ from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.errors import InvalidSetting
 from eventctx.queries.verify_store import verification_answers, verify_file
-from eventctx.safe_text import without_password
 from eventctx.stores.location import default_book, default_path
 from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.queries.verify_store import StoreVerification

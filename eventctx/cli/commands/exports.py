@@ -16,7 +16,7 @@ from eventctx.cli.output.whole_file import whole_file
 from eventctx.log.naming import position_name
 from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 _PROGRESS_EVERY = 500
 """Lines between two updates of the progress bar."""

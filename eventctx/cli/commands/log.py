@@ -34,7 +34,7 @@ from eventctx.projections import figures, numbering
 from eventctx.projections.figures import Figures
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import record_answer
-from eventctx.safe_text import escape
+from eventctx.text import escape
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

@@ -38,7 +38,7 @@ from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import CompactionFigures
 from eventctx.queries.audit import Audit
 from eventctx.queries.verify_store import StoreVerification
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 SAMPLE: Final = Path(__file__).parent / "session.jsonl"
 BUDGET: Final = 32_000

@@ -16,7 +16,7 @@ from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Screen
 from eventctx.cli.output.stopping import stopped_by_signals
 from eventctx.errors import InvalidSetting
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 
 @click.command("inspect", short_help="A page that shows what the model saw, at any point.")

@@ -16,8 +16,8 @@ from eventctx.errors import InvalidSetting, StoreUnavailable
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import StreamInfo
 from eventctx.queries.session_names import find_session as find_session
-from eventctx.safe_text import without_password
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from eventctx.safe_text import escape
+from eventctx.text import escape
 
 NOT_RECORDED: Final = "not recorded"
 """What stands for a figure that the log does not hold, on every screen."""

@@ -25,7 +25,7 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.safe_text import escape, without_password
+from eventctx.text import escape, without_password
 
 OK: Final = 0
 FOUND: Final = 1

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eventctx.queries.encoding import encode, indented
-from eventctx.safe_text import escape, escape_json
+from eventctx.text import escape, escape_json
 
 _PIPE_WIDTH: Final = 1_000_000
 _PLAIN_STYLE: Final = ""

@@ -43,7 +43,7 @@ def with_session_names(command: click.Command) -> click.Command:
 async def _names(store: Any, incomplete: str) -> list[CompletionItem]:
     from eventctx.cli.output import opening
     from eventctx.queries.session_list import SessionStatsCache, title_of
-    from eventctx.safe_text import escape_breaks
+    from eventctx.text import escape_breaks
 
     found: list[CompletionItem] = []
     async with opening.existing(store, read_only=True) as engine:

@@ -12,9 +12,9 @@ from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.screen import Column, Screen
 from eventctx.log.naming import position_name
-from eventctx.patterns import pattern
 from eventctx.queries.session_list import ListedSession, Summed
 from eventctx.queries.session_names import short_names
+from eventctx.text import pattern
 
 _MIDDLE: Final = 100
 """Columns of a terminal from which project and model are shown."""

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from eventctx.errors import InvalidSetting
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 DEFAULT_NAME: Final = "EVENTCTX"
 MOST_SHARDS: Final = 256

@@ -13,7 +13,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.store import EventStore, Receipt
 from eventctx.projections.timeline.columns import Document
-from eventctx.safe_text import escape
+from eventctx.text import escape
 from eventctx.version import __version__
 from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything

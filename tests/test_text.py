@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.safe_text import escape, escape_breaks, escape_json, without_password
+from eventctx.text import escape, escape_breaks, escape_json, without_password
 
 CONTROLS = [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)]
 MARKS = [0x61C, *range(0x200B, 0x2010), *range(0x2028, 0x202F), 0x2060, *range(0x2066, 0x206A)]

@@ -1,15 +1,54 @@
-"""Text that is safe to show: it controls no terminal, adds no line, and its URLs hide passwords.
+"""Text: the one way to search it, to clip it, and to make it safe to show.
 
-What a tool prints, a file says or a person types may hold anything. Screens, JSON on a terminal,
-log lines and the library's own messages all use the one list of characters that stands here.
+Safe text controls no terminal, adds no line, and its URLs hide passwords. The output of a tool, a
+file or a person may hold anything. Screens, JSON on a terminal, log lines and the library's own
+messages all use the one list of characters here.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from eventctx.patterns import pattern
+
+class _Pattern:
+    """A ``re.Pattern`` that is compiled when it is first used.
+
+    A module that names a dozen of them would compile all at import, 0.1 to 3 ms each, in every
+    process that loads the module and for most of them in vain. An expression that is wrong raises
+    at its first use, so a test compiles every one.
+
+    The first use of an attribute fetches it from the real pattern. It is then an
+    attribute of this object, so a later use costs no call. Two threads that use one at the same
+    time both get it from ``re``, which keeps one compiled pattern.
+    """
+
+    def __init__(self, expression: Any, flags: int = 0) -> None:
+        self._expression = expression
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(re.compile(self._expression, self._flags), name)
+        setattr(self, name, found)
+        return found
+
+
+if TYPE_CHECKING:
+    pattern = re.compile
+else:
+    pattern = _Pattern
+
+
+def clip(text: str, length: int, *, end: bool = False) -> str:
+    """``text`` of at most ``length`` characters, with an ellipsis in the place of what is cut.
+
+    With ``end`` the end of the text stays, as the more telling part of a path.
+    """
+    if len(text) <= length:
+        return text
+    kept = max(0, length - 1)
+    return f"…{text[len(text) - kept :]}" if end else f"{text[:kept]}…"
+
 
 # C0 without tab and line feed, DEL and C1; line separators; marks that reorder text on the screen;
 # characters without a width and tags, which hide text from its reader but not from a model; and
@@ -20,7 +59,7 @@ _CHARACTERS: Final = (
 )
 _UNSAFE: Final = pattern(f"[{_CHARACTERS}]")
 _UNSAFE_OR_BREAK: Final = pattern(f"[\t\n{_CHARACTERS}]")
-_SHORT: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_NAMED: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 _USER_INFO: Final = (
     r"[^\s/:@\"'<>\\]{0,256}+:((?:[^\s/@\"'<>\\]|@(?=[^\s/@\"'<>\\]{0,128}@)){1,256}+)@"
@@ -70,8 +109,8 @@ def without_password(text: str) -> str:
 def _code(match: re.Match[str]) -> str:
     found = match[0]
     number = ord(found)
-    if found in _SHORT:
-        return _SHORT[found]
+    if found in _NAMED:
+        return _NAMED[found]
     if number < 0x100:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -158,7 +158,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
 def within(seconds: float, call: Callable[[], object], name: str) -> bool:
     """Make the call in a thread of its own; false when it is not done after ``seconds``.
 
-    Then it goes on alone, and does not keep the program from ending. Its error is raised here.
+    A late call goes on alone, and does not keep the program from ending. Its error is raised here.
     """
     raised: list[BaseException] = []
 
@@ -209,13 +209,13 @@ async def in_own_thread(function: Callable[[], Any], name: str) -> Any:
             result = context.run(function)
         except BaseException as error:
             raised = error
-        with suppress(RuntimeError):  # a closed loop: nobody waits for the result any more
+        with suppress(RuntimeError):  # a closed loop: no caller waits for the result
             loop.call_soon_threadsafe(settle, result, raised)
 
     thread = Thread(target=work, name=name, daemon=True)
     thread.start()
     result, raised = await ended
-    thread.join()  # it has no more to do, and nobody shall find it still there
+    thread.join()  # it is done, and callers may count threads
     if raised is None:
         return result
     if isinstance(raised, Exception):

@@ -27,18 +27,17 @@ from eventctx.hooks.sinks import Sink, Sinks
 from eventctx.log.arguments import check_callable, check_optional_text, check_text
 from eventctx.log.ids import CurrentSpan, check_session_id, random_bytes
 from eventctx.log.integrity import Signer
-from eventctx.log.record import CheckedClock, Record
+from eventctx.log.record import CheckedClock
 from eventctx.log.store import EventStore, Receipt
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Scorer, Summarizer, Verdict
 from eventctx.policies.constraints import Position, WaitSeconds, check_value
 from eventctx.policies.policy import Policy, PolicyFunction
-from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.reader import Reader
 from eventctx.session.context import Context
 from eventctx.session.erasure.destruction import Destruction
-from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, Residents
-from eventctx.session.pending import Listener, flush_all, riding_to
+from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES, SessionCache
+from eventctx.session.pending import Listener, deferring_to, flush_all
 from eventctx.session.sessions import Environment, SessionOpening, Sessions, fork, link, sign
 from eventctx.session.settings import SessionSettings, Settings, check_advised, choose
 from eventctx.stores.location import book_of, open_store, path_or_url
@@ -58,13 +57,13 @@ class Engine(Reader):
     (``hooks.sinks``). ``intercept(name, handler)`` adds an interceptor: an awaited handler that
     may veto or change an operation before it happens; without a handler it is a decorator, as
     ``on`` is.
-    ``receipts`` is the book in which it notes where each session stands at the end of its turns.
+    ``receipts`` is the book in which it notes the head of each session at the end of its turns.
     ``clock`` returns UTC nanoseconds and ``random(n)`` n random bytes; tests pass fixed ones
     (``eventctx.testing``). Durations are the process's own, unless the clock has a ``stopwatch``.
     A clock that gives no time raises InvalidSetting in every call that would write, which then
     writes nothing.
     ``most_open_sessions`` and ``open_session_bytes`` bound what sessions hold in memory: the least
-    recently used ones are let go, and loaded again when they are next used. Raises InvalidSetting.
+    recently used ones are evicted, and loaded again for their next use. Raises InvalidSetting.
     """
 
     _opened: str | None = None
@@ -99,7 +98,7 @@ class Engine(Reader):
                 store,
                 # Not a method of the engine: appends under way would keep a dropped one alive.
                 Listener(
-                    partial(_stored, self._receipts, self.hooks),
+                    self._receipts.before(self.hooks.publish),
                     self._sinks.appended if sinks else None,
                     self._sinks.lend if self._sinks.borrow else None,
                 ),
@@ -112,7 +111,7 @@ class Engine(Reader):
                 lambda session: partial(self._remembered, session),
                 self._catch_up,
             ),
-            Residents(most_open_sessions, open_session_bytes),
+            SessionCache(most_open_sessions, open_session_bytes),
         )
         self._destruction = Destruction(
             store,
@@ -290,12 +289,12 @@ class Engine(Reader):
                     await self.store.close()
 
     def __del__(self) -> None:
-        """Write what is queued, and end the threads, of an engine that nobody closed."""
+        """Write what is queued, and end the threads, of an engine that was not closed."""
         # A collection of garbage may run this in the middle of the store's code, so nothing here
         # may take a lock: what is to be written is written in a thread of its own.
         if self._opened is None:
             store = getattr(self, "store", None)
-            if store is not None and riding_to(store):
+            if store is not None and deferring_to(store):
                 run_apart(partial(flush_all, store), "eventctx-flush")
         else:
             run_apart(partial(_release, self.hooks, self._failures, self.store), "eventctx-release")
@@ -306,11 +305,6 @@ class Engine(Reader):
                 stacklevel=2,
                 source=self,
             )
-
-
-def _stored(receipts: ReceiptKeeper, hooks: Hooks, record: Record) -> None:
-    receipts.stored(record)
-    hooks.publish(record)
 
 
 async def _release(hooks: Hooks, failures: HookFailures, store: EventStore) -> None:

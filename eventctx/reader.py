@@ -135,7 +135,7 @@ class Reader:
     async def expired(self, before: int) -> list[ExpiredSession]:
         """The sessions whose last record is older than ``before``, in UTC nanoseconds.
 
-        They stand in an order in which they can be deleted: forks first.
+        Their order is one in which they can be deleted: forks first.
         """
         from eventctx.session.erasure.destruction import expired
 
@@ -285,7 +285,7 @@ class Reader:
     async def lost(
         self, session: str, *, compaction: int | None = None, turn: int | None = None
     ) -> Lost:
-        """What is no longer in view now, in a turn's last request, or after a compaction.
+        """Items that are no longer in view now, in a turn's last request, or after a compaction.
 
         Instructions of a person, files, commands, decisions and results, each whole, shortened,
         in a summary, or gone. ``compaction`` counts the applied ones from 1. Raises
@@ -393,7 +393,7 @@ class Reader:
         facts: bool = True,
         began: Callable[[str, int, int], None] | None = None,
     ) -> AsyncIterator[Verification | str]:
-        """What ``verify_store`` finds, one by one: each session, then the problems of the store.
+        """The findings of ``verify_store``, one by one: each session, then problems of the store.
 
         Any number of sessions takes the same memory, but for their receipts.
         """
@@ -506,12 +506,12 @@ class Reader:
         losses: int = LOSSES,
         progress: Progress | None = None,
     ) -> Comparison:
-        """What each policy would have kept of what the model needed, and at what cost.
+        """The part of the needed context that each policy would have kept, and its cost.
 
         Plays every session as if live, in memory, with each budget in tokens (``50_000``,
         ``"50k"``); writes nothing and calls no model.
 
-        ``policies`` are names, with settings behind colons (``ladder:target_usage=0.3``), or
+        ``policies`` are names, with settings after colons (``ladder:target_usage=0.3``), or
         objects; without any, all that need no function of yours. A policy that asks a summarizer or
         scorer gets yours. Every session is used up to its first compaction. ``losses`` is how many
         of the worst losses are listed for each policy and budget. ``progress`` is called with the

@@ -44,7 +44,7 @@ ATTEMPTS: Final = 6
 
 
 class ExportAnswer(NamedTuple):
-    """What one attempt came to.
+    """The outcome of one attempt.
 
     ``says`` is why it failed; of a request that was taken, what the receiver remarks. ``rejected``:
     spans of a request that was taken. ``wait``: seconds after which the receiver wants to be asked
@@ -58,10 +58,10 @@ class ExportAnswer(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """What became of a batch. Every span of it is counted once.
+    """The account of a batch. Every span of it is counted once.
 
     ``rejected``: spans that the receiver will not take however often they are sent, while it takes
-    others. ``failed``: spans that were sent in vain, and those behind them, which were not sent.
+    others. ``failed``: spans that were sent in vain, and the later ones, which were not sent.
     ``reason`` is why the first of these is lost; where none is, what the receiver remarks.
     """
 
@@ -143,18 +143,18 @@ class DeliveringExporter(SpanExporter):
             return Delivery(failed=len(spans), reason=why)
         found = Delivery()
         while left and not found.failed:
-            request, *others = in_parts(left.popleft(), self._most_bytes)
+            request, *others = split_request(left.popleft(), self._most_bytes)
             left.extendleft(reversed(others))
             data = request.SerializeToString()
             size, count = len(data), number_of_spans(request)
             answer = self._send(data)
             if answer.kind != "too_large" or size <= LEAST_BYTES:
-                found = found.then(_outcome(answer, count))
+                found = found.then(_account_for(answer, count))
             elif count > 1:
                 self._most_bytes = size // 2
                 left.appendleft(request)
             else:
-                found = found.then(_too_large(answer, request, size))
+                found = found.then(_reject_large(answer, request, size))
         return found._replace(failed=found.failed + sum(map(number_of_spans, left)))
 
     def shutdown(self) -> None:
@@ -193,7 +193,7 @@ class DeliveringExporter(SpanExporter):
             return ExportAnswer("never", f"{type(error).__name__}: {error}")
 
 
-def _outcome(answer: ExportAnswer, count: int) -> Delivery:
+def _account_for(answer: ExportAnswer, count: int) -> Delivery:
     if answer.kind != "taken":
         return Delivery(failed=count, reason=answer.says)
     rejected = min(answer.rejected, count)
@@ -201,7 +201,7 @@ def _outcome(answer: ExportAnswer, count: int) -> Delivery:
     return Delivery(count - rejected, rejected, 0, answer.says or silent)
 
 
-def _too_large(answer: ExportAnswer, request: ExportTraceServiceRequest, size: int) -> Delivery:
+def _reject_large(answer: ExportAnswer, request: ExportTraceServiceRequest, size: int) -> Delivery:
     span = request.resource_spans[0].scope_spans[0].spans[0]
     why = f"the span {span.name!r} of {size:,} bytes is too large for it ({answer.says})"
     return Delivery(rejected=1, reason=why)
@@ -210,7 +210,7 @@ def _too_large(answer: ExportAnswer, request: ExportTraceServiceRequest, size: i
 # -- requests ------------------------------------------------------------------------------------
 
 _FRAME: Final = 6
-"""Most bytes of the tag and the length that stand before a message in another one."""
+"""Most bytes of the tag and the length before a message inside another one."""
 
 
 def number_of_spans(request: ExportTraceServiceRequest) -> int:
@@ -218,7 +218,7 @@ def number_of_spans(request: ExportTraceServiceRequest) -> int:
     return sum(len(scope.spans) for of in request.resource_spans for scope in of.scope_spans)
 
 
-def in_parts(request: ExportTraceServiceRequest, most: int) -> list[ExportTraceServiceRequest]:
+def split_request(request: ExportTraceServiceRequest, most: int) -> list[ExportTraceServiceRequest]:
     """The request in parts of at most ``most`` bytes, in the same order.
 
     A span that is larger by itself is alone in its part. A request that is divided keeps the spans
@@ -261,7 +261,7 @@ def _request(
 # -- answers -------------------------------------------------------------------------------------
 
 
-def decoded(body: bytes) -> ExportAnswer:
+def decode(body: bytes) -> ExportAnswer:
     """The answer in the protobuf bytes of an ``ExportTraceServiceResponse``."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -285,7 +285,7 @@ class _Response(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     partial_success: _Partial | None = None
 
 
-def decoded_json(body: bytes) -> ExportAnswer:
+def decode_json(body: bytes) -> ExportAnswer:
     """The same in JSON, which some receivers answer to protobuf, too."""
     try:
         partial = msgspec.json.decode(body, type=_Response).partial_success or _Partial()

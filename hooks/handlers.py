@@ -1,4 +1,4 @@
-"""What handlers and sinks share: a name, a state for each session, new locks after a fork.
+"""The common parts of handlers and sinks: names, states of sessions, new locks after a fork.
 
 A sink may serve several engines, and each of their stores may have a session of the same name: one
 store per customer, and in each a session "main". So every registry has a number, and sets it in

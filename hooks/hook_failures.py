@@ -30,7 +30,7 @@ import msgspec
 from eventctx.aio import in_own_thread
 from eventctx.errors import NotAStore, StoreFull, StoreTooNew, StoreUnavailable
 from eventctx.hooks.handlers import renew_after_fork
-from eventctx.log.private_files import FILE_RIGHTS
+from eventctx.log.private_files import FILE_RIGHTS, append_line
 
 SUFFIX: Final = "-losses.jsonl"
 
@@ -181,26 +181,15 @@ class HookFailures:
 
     def _append(self, path: Path, line: bytes) -> None:
         try:
-            with open(path, "ab+", buffering=0, opener=self._open) as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(0)
-                self._check_mark(file.read(100))
-                if size:
-                    file.seek(size - 1)
-                    if file.read(1) != b"\n":  # behind a torn line
-                        line = b"\n" + line
-                written = file.write(line + b"\n")
+            append_line(path, line, self._check_mark, self._rights())
         except OSError as error:
             raise self._unavailable(error) from error
-        if written < len(line):
-            raise StoreFull(f"{self.path}: no space left to write; free some and try again")
 
-    def _open(self, path: str, flags: int) -> int:
-        """Open the file; a new one gets the store's read and write permissions."""
-        rights = FILE_RIGHTS
-        if self._store is not None and self._store.exists():
-            rights = stat.S_IMODE(self._store.stat().st_mode)
-        return os.open(path, flags, rights & 0o666)
+    def _rights(self) -> int:
+        """The rights of a new file: the store's, to read and to write."""
+        if self._store is None or not self._store.exists():
+            return FILE_RIGHTS
+        return stat.S_IMODE(self._store.stat().st_mode) & 0o666
 
     def _check_mark(self, start: bytes) -> None:
         """Raise NotAStore or StoreTooNew for a file that this release must not write."""

@@ -54,6 +54,9 @@ _INFO: Final = frozenset(
 _NANOSECONDS: Final = 1_000_000_000
 
 
+# -- a record's line -----------------------------------------------------------------------------
+
+
 def line(
     record: Record,
     trace_id: str | None = None,
@@ -131,24 +134,24 @@ def build(
         sizes = [len(body.data) for body in bodies if body.data is not None]
         if len(sizes) == len(bodies):
             fields["body_bytes"] = sum(sizes)
-        if content and sizes and not _packed(event):
-            fields["content"] = _shown(_contents(record), MAX_CONTENT, redactor)
+        if content and sizes and not _is_packed(event):
+            fields["content"] = _cut(_contents(record), MAX_CONTENT, redactor)
     # Texts are redacted whole and cut last: redaction would not recognise a part of a secret.
     if redactor is None:
-        fields.update(scalars(event, _named))
+        fields.update(scalars(event, _name_field))
     else:
-        fields.update(redactor.fields(scalars(event, _named, None), limit=MAX_TEXT))
+        fields.update(redactor.fields(scalars(event, _name_field, None), limit=MAX_TEXT))
     fields["trace_id"] = trace_id  # the payload of prompt:submit has the same one, or None
     return fields
 
 
-def _named(kind: str, field: str) -> str:
+def _name_field(kind: str, field: str) -> str:
     if field == "trace_id" or field not in _TAKEN:
         return field
     return f"{kind.partition(':')[0]}_{field}"
 
 
-def _packed(event: Event | Unknown) -> bool:
+def _is_packed(event: Event | Unknown) -> bool:
     return isinstance(event, ImportRaw) and event.encoding != "plain"
 
 
@@ -165,7 +168,7 @@ def _contents(record: Record) -> str:
     return "\n".join(parts)
 
 
-def _shown(text: str, limit: int, redactor: Redactor | None) -> str:
+def _cut(text: str, limit: int, redactor: Redactor | None) -> str:
     if redactor is not None:
         return redactor.cut(text, limit)
     return clip(text, limit)
@@ -181,7 +184,7 @@ def _second(seconds: int) -> str:
     return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))
 
 
-__all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
+# -- the sink ------------------------------------------------------------------------------------
 
 MAX_SESSIONS: Final = 1024
 """Most sessions whose ambient trace ids a sink keeps; the least recently seen is dropped first."""
@@ -249,12 +252,12 @@ class LogSink:
             return
         event = read(record)
         trace_id = self._locate(record, event)
-        level = level_for(record.type, failed=most == "warning" and _failed(event))
+        level = level_for(record.type, failed=most == "warning" and _is_failure(event))
         if level != most and not _takes(logger, level):
             return
         fields = build(record, event, trace_id, self._redactor, self._content)
         if standard:
-            fields = _without_breaks(fields)
+            fields = _escape_breaks(fields)
             _write(logger, _NUMBERS[level], _message(fields), fields)
         else:
             getattr(logger, level)(fields.pop("event"), **fields)
@@ -293,7 +296,7 @@ def _takes(logger: Any, level: Level) -> bool:
         return True
 
 
-def _failed(event: Event | Unknown) -> bool:
+def _is_failure(event: Event | Unknown) -> bool:
     if getattr(event, "outcome", None) == "failed" or getattr(event, "fallback", None) is not None:
         return True
     return getattr(event, "status", None) in ("error", "lost")
@@ -305,14 +308,14 @@ def _message(fields: dict[str, Any]) -> str:
     return " ".join([fields["event"], *shown])
 
 
-def _without_breaks(value: Any) -> Any:
+def _escape_breaks(value: Any) -> Any:
     """A value whose texts, also those inside it, have escapes for line ends and controls."""
     if isinstance(value, str):
         return escape_breaks(value)
     if isinstance(value, tuple | list):
-        return type(value)([_without_breaks(item) for item in value])
+        return type(value)([_escape_breaks(item) for item in value])
     if isinstance(value, Mapping):
-        return {_without_breaks(name): _without_breaks(item) for name, item in value.items()}
+        return {_escape_breaks(name): _escape_breaks(item) for name, item in value.items()}
     return value
 
 

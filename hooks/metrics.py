@@ -104,7 +104,7 @@ class MetricsSink:
             self._failed(error)
 
     def lend(self, session_id: str, view: ViewState) -> None:
-        """Take the request view behind the records that come next, so that none is folded here."""
+        """Take the request view after the records that come next, so that none is folded here."""
         try:
             if self._ready() is not None:
                 with self._lock:

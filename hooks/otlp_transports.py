@@ -26,14 +26,14 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.delivery import ExportAnswer, decoded, decoded_json, excerpt
+from eventctx.hooks.delivery import ExportAnswer, decode, decode_json, excerpt
 from eventctx.version import __version__
 
 # -- the environment -----------------------------------------------------------------------------
 
 
 class ExporterEnvironment(NamedTuple):
-    """What OpenTelemetry's environment variables say of exporters of traces.
+    """The settings for exporters of traces in OpenTelemetry's environment variables.
 
     ``certificate``, ``client_certificate`` and ``client_key`` are paths. ``provider`` is what the
     credential provider of that name returned.
@@ -55,22 +55,22 @@ def environment(protocol: Literal["HTTP", "GRPC"]) -> ExporterEnvironment:
     from opentelemetry.util.re import parse_env_headers
 
     return ExporterEnvironment(
-        parse_env_headers(_of_traces("HEADERS") or "", liberal=True),
+        parse_env_headers(_variable("HEADERS") or "", liberal=True),
         _file("CERTIFICATE"),
         _file("CLIENT_CERTIFICATE"),
         _file("CLIENT_KEY"),
-        (_of_traces("COMPRESSION") or "none").strip().lower(),
-        _provided(f"OTEL_PYTHON_EXPORTER_OTLP_{protocol}"),
+        (_variable("COMPRESSION") or "none").strip().lower(),
+        _load_provider(f"OTEL_PYTHON_EXPORTER_OTLP_{protocol}"),
     )
 
 
-def _of_traces(name: str) -> str | None:
+def _variable(name: str) -> str | None:
     found = os.environ.get(f"OTEL_EXPORTER_OTLP_TRACES_{name}")
     return found or os.environ.get(f"OTEL_EXPORTER_OTLP_{name}") or None
 
 
 def _file(name: str) -> str | None:
-    path = _of_traces(name)
+    path = _variable(name)
     if path is not None:
         try:
             Path(path).open("rb").close()
@@ -82,7 +82,7 @@ def _file(name: str) -> str | None:
     return path
 
 
-def _provided(prefix: str) -> Any:
+def _load_provider(prefix: str) -> Any:
     name = os.environ.get(f"{prefix}_TRACES_CREDENTIAL_PROVIDER") or os.environ.get(
         f"{prefix}_CREDENTIAL_PROVIDER"
     )
@@ -154,44 +154,44 @@ class Http:
 def _http_failure(error: Exception, seconds: float) -> ExportAnswer:
     match error:
         case requests.exceptions.SSLError():
-            return ExportAnswer("never", f"no secure connection: {_innermost(error)}")
+            return ExportAnswer("never", f"no secure connection: {_innermost_words(error)}")
         case requests.exceptions.ConnectTimeout():
             return ExportAnswer("unreached", f"it could not be reached within {seconds:.1f} s")
         case requests.exceptions.Timeout():
             return ExportAnswer("again", f"it did not answer within {seconds:.1f} s")
         case requests.exceptions.ProxyError():
-            return ExportAnswer("again", f"the proxy failed: {_innermost(error)}")
+            return ExportAnswer("again", f"the proxy failed: {_innermost_words(error)}")
         case requests.exceptions.ConnectionError():
-            return _without_answer(error)
+            return _broken_connection(error)
         case requests.exceptions.ChunkedEncodingError():
             return ExportAnswer("again", "its answer broke off")
     return ExportAnswer("never", f"{type(error).__name__}: {excerpt(str(error))}")
 
 
-def _without_answer(error: Exception) -> ExportAnswer:
+def _broken_connection(error: Exception) -> ExportAnswer:
     causes = _causes(error)
     if any(isinstance(one, ConnectionRefusedError) for one in causes):
         return ExportAnswer("unreached", "connection refused, nobody listens there")
     if any(type(one).__name__ in _NOT_CONNECTED for one in causes):
-        return ExportAnswer("unreached", _innermost(error))
+        return ExportAnswer("unreached", _innermost_words(error))
     # A connection that was closed is one of a derived class.
     if any(type(one) is BadStatusLine for one in causes):
         return ExportAnswer("never", f"it does not speak HTTP; {_GRPC}")
-    why = f"it closed the connection without an answer of HTTP ({_innermost(error)})"
+    why = f"it closed the connection without an answer of HTTP ({_innermost_words(error)})"
     return ExportAnswer("again", f"{why}; {_GRPC}")
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and those behind it, the innermost last."""
+    """The error and its causes, the innermost last."""
     found: list[BaseException] = []
-    behind: BaseException | None = error
-    while behind is not None and behind not in found:
-        found.append(behind)
-        behind = behind.__cause__ or behind.__context__
+    cause: BaseException | None = error
+    while cause is not None and cause not in found:
+        found.append(cause)
+        cause = cause.__cause__ or cause.__context__
     return found
 
 
-def _innermost(error: BaseException) -> str:
+def _innermost_words(error: BaseException) -> str:
     last = _causes(error)[-1]
     return excerpt(str(last) or type(last).__name__)
 
@@ -218,9 +218,9 @@ def _read(response: requests.Response) -> ExportAnswer:
 def _success(response: requests.Response, told: str) -> ExportAnswer:
     kind, body = _kind(response), response.content
     if kind in _PROTOBUF or kind in _UNTYPED:
-        return decoded(body)
+        return decode(body)
     if kind == "application/json":
-        return decoded_json(body)
+        return decode_json(body)
     if not body and kind not in _HTML:
         return ExportAnswer("taken")
     words = _words(response)
@@ -233,7 +233,7 @@ def _kind(response: requests.Response) -> str:
 
 
 def _words(response: requests.Response) -> str:
-    """What the body says: a status' message, a page's title, the beginning of a text."""
+    """The words of a body: a status' message, a page's title, the beginning of a text."""
     kind, body = _kind(response), response.content
     if kind in _PROTOBUF:
         with suppress(DecodeError):
@@ -308,7 +308,7 @@ class Grpc:
     def post(self, request: bytes, seconds: float) -> ExportAnswer:
         """Call the service, and wait for its answer."""
         try:
-            return decoded(self._export(request, timeout=seconds, metadata=self._metadata))
+            return decode(self._export(request, timeout=seconds, metadata=self._metadata))
         except self._failure as error:
             return _grpc_failure(error, seconds)
         except ValueError as error:  # the channel was closed

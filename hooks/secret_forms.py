@@ -20,12 +20,12 @@ from eventctx.text import URL_PASSWORD
 class Form(NamedTuple):
     """One form. The last group of ``pattern`` that matched is the secret, else the whole match.
 
-    An empty group is no secret: the search goes on behind the match. A pattern uses it to pass over
+    An empty group is no secret: the search goes on after the match. A pattern uses it to pass over
     a long run of characters that it had to read to find that there is no secret in it; without it,
     every start inside the run would read the rest of the run again.
 
     ``hints``: a text without any of them holds no such secret. ``folded``: hints are searched in
-    the text in lower case. ``before``: characters that belong to the secret if they stand directly
+    the text in lower case. ``before``: characters that belong to the secret if they come directly
     before the match, up to ``MAX_BEFORE`` of them; a match with none before it is no secret.
     """
 
@@ -54,7 +54,7 @@ MARKER: Final = re.compile(
 
 MAX_BEFORE: Final = 64
 SHORT: Final = 20
-"""A text of fewer characters can hold only what ``may_hold`` asks for: a value beside its name, a
+"""A text of fewer characters can hold only what ``may_hold`` asks for: a value after its name, a
 bearer token, an e-mail address, a password on a command line or between tags."""
 
 
@@ -75,8 +75,8 @@ def may_hold(text: str) -> bool:
 def from_start(prefix: str) -> str:
     r"""A pattern for ``prefix`` (of one width) where a word begins.
 
-    The test stands behind the prefix, because a search for a pattern that begins with a letter is
-    several times as fast as one for a pattern that begins with a look behind. In JSON inside JSON,
+    The test comes after the prefix, because a search for a pattern that begins with a letter is
+    several times as fast as one for a pattern that begins with a look-behind. In JSON inside JSON,
     a line break before a secret is a backslash and the letter n.
     """
     return rf"{prefix}(?:(?<![A-Za-z0-9]{prefix})|(?<=\\[nrt]{prefix}))"
@@ -111,7 +111,7 @@ def _known(kind: str, *parts: Part) -> Form:
 
 
 def _ending_in(mark: str, kinds: dict[str, tuple[Part, ...]]) -> FormGroup:
-    """Forms of prefixes that end in ``mark``. The gate is a mark behind one of the prefixes."""
+    """Forms of prefixes that end in ``mark``. The gate is a mark after one of the prefixes."""
     prefixes = [one for parts in kinds.values() for words, _ in parts for one in words.split()]
     by_width: dict[int, list[str]] = {}
     for prefix in prefixes:
@@ -216,7 +216,7 @@ _CAPITALS: Final = FormGroup(
             "token",
             ("ATATT3", r"[A-Za-z0-9_=-]{40,}+"),
             ("ATBB", r"[A-Za-z0-9_=-]{24,}+"),
-            # Twilio's token has no form of its own, but stands behind the account it belongs to.
+            # Twilio's token has no form of its own, but follows the account that it belongs to.
             ("AC", rf"{_HEX}{{32}}{_QUOTE}[ ]?[,:][ ]?{_QUOTE}({_HEX}{{32}})(?![A-Za-z0-9])"),
         ),
     ),
@@ -269,7 +269,7 @@ _SCHEMES: Final = Form(
 )
 
 # git@host:path is no person's address, and name@1.2.3-rc.one is no address. A dot with nothing
-# behind it ends a sentence.
+# after it ends a sentence.
 _EMAIL: Final = re.compile(
     r"@(?:(?<!git@)|(?<=[\w.%+-]git@))(?!\d++\.\d)"
     r"(?:[^\W_](?:[\w-]{0,62}+)\.(?=[^\W_])){1,8}+[^\W\d_]{2,24}+"

@@ -24,7 +24,7 @@ NO_VALUES: Final = (
     r"|invalid|is|missing|must|nil|no|none|not|null|of|optional|or|required|secretstr|should|str"
     r"|string|the|to|true|undefined|was|with)"
 )
-"""Words of prose and types of programs, where a value would stand."""
+"""Words of prose and types of programs in the place of a value."""
 NOT_A_VALUE: Final = rf"(?!{NO_VALUES}(?![\w-]))"
 NOT_A_COUNT: Final = r"(?!\d[\d_,.]{0,20}+(?:%|[a-z]{1,3})?(?![\w-]))"
 """A count of tokens, a time, a share: 4096, 0.31s, 12%."""
@@ -82,7 +82,7 @@ NAMES: Final = {
 }
 """Patterns for the end of a secret's name, by kind. Each begins with a letter (``in_any_case``).
 
-``client-key-data`` is the private key in a configuration of Kubernetes; the certificates beside it
+``client-key-data`` is the private key in a configuration of Kubernetes; the certificates next to it
 (``client-certificate-data``, ``certificate-authority-data``) are public and stay.
 """
 _SCHEMES: Final = r"(?:(?:basic|bearer|token|digest|negotiate|aws4-hmac-sha256)[ \t]{1,8}+)?+"
@@ -129,10 +129,10 @@ _BEHIND_A_NAME: Final = _REST.replace("{0}", r"[^\s:\"'\\]{0,256}+:")
 
 
 def _command(names: str, flag: str, value: str) -> re.Pattern[str]:
-    """A pattern for the value behind a flag of one of the commands, whose names begin alike.
+    """A pattern for the value after a flag of one of the commands, whose names begin alike.
 
-    What stands between command and flag is read to the end of the line, or to the next command of
-    the same name, so that no character is read for two commands.
+    The text between command and flag is read to the end of the line, or to the next command of the
+    same name, so that no character is read for two commands.
     """
     word = rf"(?<![\w.-]{names[0]}){names[1:]}(?=[ \t])"
     between = rf"(?:[^\s\\{names[0]}]++|{names[0]}(?!{word})|\\(?!\r?\n)|{_SPACE}++(?!{flag}))*+"
@@ -142,7 +142,7 @@ def _command(names: str, flag: str, value: str) -> re.Pattern[str]:
 _USER_FLAG: Final = (
     r"(?:-[#0-9afgikLlnNOpqRsSv]{0,8}u[ \t]{0,8}+|--(?:proxy-)?user(?:=|[ \t]{1,8}+))"
 )
-# mysql takes -port for the password "ort"; who writes it means the port. Behind a pipe in the same
+# mysql takes -port for the password "ort"; its writer means the port. After a pipe in the same
 # line other programs have flags that begin so (find -print, cp -pr).
 _OTHER_FLAGS: Final = r"(?!(?:ath|attern|ipe|lugin-dir|ort|rint0?|rotocol)\b)"
 _GLUED_FLAG: Final = rf"-p(?=\S{{3}}){_OTHER_FLAGS}"

@@ -141,7 +141,7 @@ class RecordTracer:
 
     def decide(self, span: OpenSpan | Span) -> _Decision | None:
         """The decision for the span's whole trace, made now if this is its first span."""
-        known = self._decided(span.trace_id)
+        known = self._known_decision(span.trace_id)
         if known is None and self._sampler is not None:
             kind, own = _KINDS[span.kind], dict(span.attributes)
             known = self._sample(self._context_of(span), span.trace_id, span.name, kind, own)
@@ -160,7 +160,7 @@ class RecordTracer:
                 self._decisions.popitem(last=False)
             return made
 
-    def _decided(self, trace_id: str) -> _Decision | None:
+    def _known_decision(self, trace_id: str) -> _Decision | None:
         with self._lock:
             known = self._decisions.get(trace_id)
             if known is not None:
@@ -183,7 +183,7 @@ class RecordTracer:
 
     def flags(self, trace_id: str) -> TraceFlags:
         """The flags of a trace; decides on it if the engine enters a span before its record."""
-        known = self._decided(trace_id)
+        known = self._known_decision(trace_id)
         if known is None:
             current = otel.get_current_span().get_span_context()
             if current.is_valid and current.trace_id == int(trace_id, 16):

@@ -17,7 +17,7 @@ _SOURCES: Final[dict[str, tuple[str, ...]]] = {
     "engine.py": ("Engine",),
     "session/context.py": ("Context",),
     "session/turns.py": ("Turn", "Iteration", "PlanPhase", "ProviderCall", "ToolCall"),
-    "session/host_turns.py": ("Following",),
+    "session/host_turns.py": ("HostReporter",),
     "search/recall.py": ("Recall",),
     "search/tool.py": ("RecallTool",),
 }

@@ -18,7 +18,7 @@ import eventctx
 import eventctx.sync
 from eventctx.errors import InvalidMessage
 from eventctx.log import events
-from eventctx.session.host_requests import HostRequest
+from eventctx.session.host_requests import ObservedRequest
 from tests.sessions import USER
 
 
@@ -164,7 +164,7 @@ async def test_what_stands_before_the_messages_is_told_and_sent(engine: Any) -> 
     assert [row["content"] for row in rows] == ["Be brief.", "Use tabs.", USER["content"]]
     prepared = (await each(engine.records("s")))[-1].position
     await got(ctx.record_sent(prepared, 4, [(3, {"role": "user", "content": "Now."})]))
-    own = HostRequest("openai-chat-1", rows, parameters={"model": "m"}, model="m")
+    own = ObservedRequest("openai-chat-1", rows, parameters={"model": "m"}, model="m")
     observed = await got(ctx.observe_request(own))
     assert (await got(engine.request_view("s", position=observed))).sent.rows == rows
     await got(ctx.emit(events.PlanStart()))

@@ -55,7 +55,7 @@ HOMES = {
     },
     "apsw": {"eventctx.stores.sqlite*", "eventctx.search.sqlite*"},
     "nats": {"eventctx.stores.jetstream.*"},
-    "nkeys": {"eventctx.stores.jetstream.wire.address"},
+    "nkeys": {"eventctx.stores.jetstream.address"},
     "psycopg": {"eventctx.stores.postgres.*", "eventctx.search.postgres*"},
     "tiktoken": {"eventctx.messages.tokens"},
     "imagesize": {"eventctx.messages.media"},

@@ -153,7 +153,6 @@ async def test_after_close_every_question_is_refused(path):
         reader.audit("work"),
         reader.why("work", 0),
         reader.verify_store(),
-        reader.hook_failures(),
         reader.recall("lighthouse"),
     ):
         with pytest.raises(StoreUnavailable, match="closed"):

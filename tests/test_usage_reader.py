@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventctx.log import usage as usage_table
 from eventctx.log.usage import (
     AMPLIFIER,
     ANTHROPIC,
-    CODEX,
     GEMINI,
     MOST_TOKENS,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
-    PI,
     Usage,
     UsageForm,
     form_of_host,
@@ -25,7 +24,7 @@ from eventctx.log.usage import (
     read_usage,
 )
 
-FORMS = [ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, CODEX, AMPLIFIER, PI]
+FORMS = [form for form in vars(usage_table).values() if isinstance(form, UsageForm)]
 CALL = Usage(prompt=130, output=7, cache_read=100, cache_write=20, reasoning=3)
 
 
@@ -41,7 +40,8 @@ def nested(names: dict[str, Any]) -> dict[str, Any]:
 def in_form(usage: Usage, form: UsageForm) -> dict[str, Any]:
     """The usage as an API with this form reports it."""
     counts = {name: getattr(usage, name) for name in Usage.__struct_fields__}
-    counts["prompt"] -= sum(counts[name] for name in form.outside_prompt)
+    counts["prompt"] -= sum(counts.get(name, 0) for name in form.outside_prompt)
+    counts["output"] -= sum(counts.get(name, 0) for name in form.outside_output)
     return nested({getattr(form, name)[0]: n for name, n in counts.items() if getattr(form, name)})
 
 
@@ -66,7 +66,7 @@ def test_what_counts_no_tokens_is_read_as_0(form: UsageForm, count: Any) -> None
     reported[form.prompt[0]] = count
     read = read_usage(reported, form)
     assert read is not None
-    assert read.prompt == sum(getattr(read, name) for name in form.outside_prompt)
+    assert read.prompt == sum(getattr(read, name, 0) for name in form.outside_prompt)
     assert read.output == CALL.output
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
+from eventctx.log.integrity import Signer
 from eventctx.queries.verify_store import StoreVerification
 from eventctx.stores.receipt_book import ReceiptBook
 
@@ -381,7 +382,7 @@ async def test_a_torn_line_in_the_book_is_passed_over(tmp_path: Path) -> None:
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def key() -> eventctx.Signer:
+def key() -> Signer:
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     made = ed25519.Ed25519PrivateKey.generate()

@@ -5,7 +5,7 @@ Invariant: every body that goes to a model, to a caller or into an answer is rea
 is shown although it is damaged, read bodies unchecked.
 
 A chain of digests shows that nothing was changed, but anybody can compute a new one. A signature of
-its head shows who vouches for all that came before: Ed25519 (RFC 8032), by the package
+its head names the key that vouches for all that came before: Ed25519 (RFC 8032), by the package
 ``cryptography``.
 """
 

@@ -21,8 +21,8 @@ Disposition = Literal["kept", "shortened", "summarised", "dropped", "merged"]
 InsertionKind = Literal["system_prompt", "memory", "notice", "summary"]
 
 TAKEN_BACK: Final = "taken_back"
-"""The reason code of what a person or a program undid, and the strategy of the plan that drops it:
-such a plan of an imported file is no compaction."""
+"""The reason code of messages that a person or a program undid, and the strategy of the plan that
+drops them: such a plan of an imported file is no compaction."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -50,12 +50,11 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message in the view that is not in the transcript.
 
     ``body`` and ``at`` locate its body, as in ``Shortening``; it holds a whole message in the
-    session's dialect. The insertion stands before message ``before``; ``None`` is the start of the
-    conversation, behind the leading system messages; the number of the next message, which is not
-    there yet, is the end. ``stands_for`` are the runs of numbers
-    ``[first, last]`` that a summary replaces, and ``depth`` is how many times its content was
-    summarised. ``demands`` are runs of numbers of messages of a person whose demands stand in the
-    insertion, word by word.
+    session's dialect. The insertion comes before message ``before``; ``None`` is the start of the
+    conversation, after the leading system messages; the number of the next message, which does not
+    exist yet, is the end. ``stands_for`` are the runs of numbers ``[first, last]`` that a summary
+    replaces, and ``depth`` counts how often its content was summarised. ``demands`` are runs of
+    numbers of a person's messages whose demands the insertion quotes word by word.
     """
 
     kind: InsertionKind

@@ -118,7 +118,7 @@ NewSpanId = Callable[[type[Event]], str]
 
 
 class SpanRecord(NamedTuple):
-    """A record to append: its event, and where in the session it stands."""
+    """A record to append: its event, and its place in the session."""
 
     event: Event
     ids: RecordIds
@@ -225,7 +225,7 @@ class TurnSpan(Generic[Of_co]):
             self.beginning = False
 
     def begun(self) -> None:
-        """Note that its beginning was recorded, by who brings it with other records."""
+        """Note that a caller recorded its beginning together with other records."""
         self.began = True
 
     def enter(self) -> None:

@@ -1,8 +1,9 @@
-"""Notes receipts of an engine's sessions in the book, and compares what is opened with them."""
+"""Notes receipts of sessions in the book, and compares a store with the receipts in it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from eventctx.errors import LogCorrupted, StoreError
@@ -22,8 +23,19 @@ class ReceiptKeeper:
         self._store = store
         self._unnoted: dict[str, Record] = {}
 
+    def before(self, publish: Callable[[Record], None]) -> Callable[[Record], None]:
+        """``publish``, after the note of each record, where there is a book."""
+        if self.book is None:
+            return publish
+
+        def noted(record: Record) -> None:
+            self.stored(record)
+            publish(record)
+
+        return noted
+
     def stored(self, record: Record) -> None:
-        """Note where a session stands if the record ends a turn, else at the end."""
+        """Note a session's head now if the record ends a turn, else at the end."""
         if self.book is None:
             return
         if record.type == "prompt:complete":
@@ -35,14 +47,14 @@ class ReceiptKeeper:
             self.note_all()
 
     def note_all(self) -> None:
-        """Note where all other sessions stand."""
+        """Note the heads of all other sessions."""
         if self.book is not None:
             for record in self._unnoted.values():
                 self.book.note(_receipt(record))
             self._unnoted.clear()
 
     def copied(self, receipt: Receipt) -> None:
-        """Note where a session stands that was copied from another store, and read back."""
+        """Note the head of a session that was copied from another store, and read back."""
         self._unnoted.pop(receipt.stream, None)
         if self.book is not None:
             self.book.note(receipt)
@@ -89,7 +101,7 @@ def _receipt(record: Record) -> Receipt:
 
 
 async def mismatch(store: EventStore, receipt: Receipt) -> str | None:
-    """What stands in the store instead of what a receipt says, in words; None if that holds."""
+    """The record in the place of a receipt, in words; None if the receipt holds."""
     try:
         info = await store.head(receipt.stream)
         if info is None:

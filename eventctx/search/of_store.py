@@ -1,7 +1,7 @@
-"""Which index a store's search uses: the server's own full-text search, or a file of this machine.
+"""Chooses the index of a store's search: the server's own full-text search, or a local file.
 
-A store's driver is loaded by those who opened such a store, so a store of that kind is recognised
-without loading anything for the others.
+A store's driver is loaded when such a store is opened, so this module recognises one without
+loading a driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OWN: Final = (
 
 def text_index(store: EventStore, version: int) -> TextIndex:
     """The index of a store; opens nothing yet. ``version`` is that of the documents."""
-    # An index is filled by searching, so one that may not write has an index of its own.
+    # A search fills the index, so a store opened for reading has an index of its own.
     for (home, name), (module, index) in () if store.read_only else _OWN:
         loaded = sys.modules.get(home)
         if loaded is not None and isinstance(store, getattr(loaded, name)):

@@ -225,7 +225,7 @@ class PostgresTextIndex:
     def _run(self, function: Callable[[ServerConnection], T]) -> T:
         """Run ``function``, again on a new connection where the server was lost.
 
-        What was written before is written twice by none of them: they compare the mark, or do what
+        Nothing is written twice: each compares the mark, or does what
         is done already.
         """
         until = time.monotonic() + self._patience

@@ -228,8 +228,8 @@ class Recall:
     async def _check_kept(self, reached: Mark | None) -> None:
         """Raise IndexLost if the index holds less than it did when it was brought up to date.
 
-        A process whose index was deleted under it leaves a journal beside the new file. SQLite
-        takes that for the new file's own, and rolls it back to what the old one was.
+        A process whose index was deleted under it leaves a journal next to the new file. SQLite
+        takes it for the new file's own, and rolls that back to the old state.
         """
         mark = await asyncio.to_thread(self._index.mark)
         if reached is not None and (mark is None or mark.position < reached.position):
@@ -265,7 +265,7 @@ class Recall:
         return await self._put(mark, batch), _mark_of(batch[-1])
 
     async def _cleared(self) -> tuple[bool, None]:
-        """Begin with an empty index: this one holds what is not in the store any more."""
+        """Begin with an empty index: this one holds records that the store no longer has."""
         await asyncio.to_thread(self._index.clear)
         return False, None
 

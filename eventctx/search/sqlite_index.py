@@ -1,4 +1,4 @@
-"""A full-text index in a SQLite file beside a store's, or in memory.
+"""A full-text index in a SQLite file in the store's folder, or in memory.
 
 The file is a cache: ``<store file>.eventctx-recall``. It may be deleted at any time, also while a
 process uses it; a damaged one is replaced. It holds words and addresses, no texts. If no file can

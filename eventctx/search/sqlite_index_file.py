@@ -53,7 +53,7 @@ CREATE VIRTUAL TABLE words USING fts5(
 
 
 class Found(Enum):
-    """What a path holds."""
+    """The kinds of files at a path."""
 
     NOTHING = "nothing"
     OURS = "an index of ours, sound or damaged"
@@ -61,7 +61,7 @@ class Found(Enum):
 
 
 def look(path: Path) -> Found:
-    """What lies at ``path``. Nothing is changed, followed or waited for.
+    """Look at ``path``. Nothing is changed, followed or waited for.
 
     The header is read through SQLite: if this process opened the file by itself, closing it would
     drop the locks that SQLite has on it here. Raises OSError and the errors of apsw.
@@ -132,7 +132,7 @@ def make_file(path: Path, version: int, rights: int) -> None:
             part.write(template(version))
         if not os.path.lexists(path):
             # It is of an index that was deleted while a process wrote to it. SQLite would take it
-            # for the new file's own, and roll that back to what the old one was.
+            # for the new file's own, and roll that back to the old state.
             path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
         with suppress(FileExistsError):  # another process was faster
             _give_name(beside, path)
@@ -269,7 +269,7 @@ class IndexFile:
         if self.path != MEMORY:
             self._make_sure_of_ours()
             self._opened = _identity(self.path)
-        # A database without a name is a temporary one: SQLite moves to the disk what is too large.
+        # A database without a name is a temporary one: SQLite moves large ones to the disk.
         name = "" if self._read_only else str(self.path)
         connection = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -295,7 +295,7 @@ class IndexFile:
             raise _Foreign
 
     def _rights(self, store: Path) -> int:
-        """Those of the store: who may read it may read its index."""
+        """The rights of the store: its readers may read its index."""
         try:
             return stat.S_IMODE(store.stat().st_mode) & 0o666
         except FileNotFoundError:
@@ -317,7 +317,7 @@ class IndexFile:
         ).fetchall()
 
     def _copied(self, connection: apsw.Connection) -> bool:
-        """Fill an empty database with the index that lies beside the store, if it is of use."""
+        """Fill an empty database with the index in the store's folder, if it is of use."""
         with suppress(apsw.Error, OSError):
             if look(self._beside) is not Found.OURS:
                 return False

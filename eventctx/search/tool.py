@@ -69,7 +69,7 @@ def parameters() -> dict[str, Any]:
 
 
 def read_arguments(arguments: object) -> RecallArguments | str:
-    """The arguments of a call, or a text for the model that describes what is wrong with them.
+    """The arguments of a call, or a text for the model that names the mistake.
 
     Also accepts numbers as texts, JSON in a text, and empty values for omitted arguments. A query
     that is only ``#12`` is the number of a message.
@@ -178,7 +178,7 @@ class RecallTool:
     """The search as a tool for an agent: a definition to show to a model, and its handler.
 
     It searches one session. Call it with the model's arguments; it always returns a text of at most
-    ``max_characters``, in which every quoted message stands between fences that do not occur in it.
+    ``max_characters``, in which every quoted message is fenced by a line that does not occur in it.
     If the arguments are wrong, the text describes the problem. Raises InvalidSetting for a
     ``max_characters`` or ``limit`` out of range.
     """

@@ -17,15 +17,12 @@ from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.unended import presumed_end
-from eventctx.session.open_session import LeftOpen, OpenSession
+from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
 if TYPE_CHECKING:
     from eventctx.session.sdk_objects import ApiReport
-
-MAX_REMEMBERED = 256
-"""Turns and iterations for which the position of the last request is kept in memory."""
 
 
 class Emitter(Protocol):
@@ -108,7 +105,7 @@ def _open_call(scope: Scope) -> TurnSpan[ModelRequest] | None:
 
 
 def left_open_in(view: ViewState) -> LeftOpen:
-    """What is open in a session as it is first loaded, and nobody here owns.
+    """The spans that are open in a session as it is first loaded, without those of this process.
 
     The next turn here ends it as lost. That can only be presumed: another process may own it, and
     be alive. So what a reload shows open does not count, since it began while this process ran,
@@ -174,14 +171,6 @@ class SessionEmitter:
         ends = [presumed_end(one) for one in ours]
         return [(end.event, place.at(end.ids)) for end in ends]
 
-    def remember(self, scope: Scope, position: int) -> None:
-        """Note the position of the request that was prepared in a turn's iteration."""
-        prepared = self._session.memory.prepared
-        prepared.pop((scope.turn_id, scope.iteration), None)
-        prepared[scope.turn_id, scope.iteration] = position
-        if len(prepared) > MAX_REMEMBERED:
-            del prepared[next(iter(prepared))]
-
     def prepared_in(self, scope: Scope) -> int | None:
         """Position of the request last prepared in a turn's iteration; None if there is none.
 
@@ -192,7 +181,7 @@ class SessionEmitter:
         return prepared.get((scope.turn_id, scope.iteration), outside)
 
     async def take_usage(self, report: ApiReport, scope: Scope) -> None:
-        """Record the usage in an API's answer, unless somebody reported it already.
+        """Record the usage in an API's answer, unless it was reported already.
 
         It is that of the model call whose block is open in ``scope``, else of the request that was
         last prepared there.
@@ -260,10 +249,10 @@ class SessionEmitter:
 
 
 def _noted(known: dict[int | str, None], key: int | str) -> bool:
-    """Note a key among the last ``MAX_REMEMBERED``; return whether it is new."""
+    """Note a key among the last ``MAX_NOTED``; return whether it is new."""
     new = key not in known
     known[key] = None
-    if len(known) > MAX_REMEMBERED:
+    if len(known) > MAX_NOTED:
         del known[next(iter(known))]
     return new
 

@@ -1,24 +1,23 @@
-"""The append queue: one session's appends under way, in order, with retries behind other writers.
+"""The append queue: all appends of one session in this process, in one order.
+
+Invariant: drafts reach the store in the order in which the queue took them, each of them once. A
+draft that is sent again keeps its id, so a store that already holds it returns the stored record.
 
 An append is a short synchronous step under a lock: it gives the drafts their positions, hands them
 to the store, and notes them in the aggregate. So calls from several tasks and threads keep one
-order. Waiting for the disk happens outside of the lock, so many appends share one commit.
+order. Waiting for the disk happens outside the lock, so many appends share one commit.
 
-Activity events *ride*: they get their positions at once, and go to the store with the next append
-that is waited for, which saves a commit for each. When none comes, they go by themselves after
-``IDLE_SECONDS``, or when the session is closed. A crash loses what still rides.
+Activity events are *deferred*: they get their positions at once, and go to the store with the next
+append that a caller waits for, which saves a commit for each. Without such an append they go after
+``IDLE_SECONDS``, or when the session is closed. A crash loses the events that are still deferred.
 
 Each append expects the last record that this process knows. When another process wrote in between,
-all appends under way fail and the queue is *stale*: it reads the session again, and then the drafts
-that hold whatever others wrote ride behind the new records. Drafts for one exact version are
-dropped; their caller gets the conflict.
+all appends under way fail and the queue is *stale*. It reads the session again, and then sends the
+drafts that hold whatever others wrote, after the new records. It drops drafts for one exact
+version; their caller gets the conflict.
 
-Invariant: drafts reach the store in the order in which the queue took them. A draft that is sent
-again keeps its id, so a store that already holds it there returns its record instead of a second
-one.
-
-The queue does not need the view: where it was let go, an append goes its way all the same, and
-``settled`` has the view loaded again. So letting go never breaks a command that is under way.
+The queue does not need the view. An append to an evicted session goes to the store as ever, and
+``settled`` loads the view again. So eviction never breaks a command that is under way.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.contents import TranscriptLines
 from eventctx.session.pending import (
-    GOES,
-    MAX_RIDING,
+    FLUSHING,
+    MAX_DEFERRED,
     Idle,
     Listener,
     PendingAppend,
     Unsent,
     asked_of_mirror,
-    rides,
-    rides_no_more,
+    forget_deferring,
+    note_deferring,
 )
 from eventctx.session.scope import Drafts
 
@@ -56,7 +55,7 @@ MAX_IN_FLIGHT: Final = 16
 
 
 def _nobody_counts() -> None:
-    """The ``used`` of a session that no engine keeps."""
+    """No-op usage callback, for a session that no engine keeps."""
 
 
 class AppendQueue:
@@ -90,7 +89,7 @@ class AppendQueue:
         self._lines = lines
         self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
-        self._idle = Idle(self._rang)
+        self._idle = Idle(self._idle_timeout)
         self._awaited_ids: set[bytes] = set()
         self._appends = 0
         self._stale = True
@@ -111,7 +110,7 @@ class AppendQueue:
         self._unsent.sort(key=lambda one: one.number)
         again, self._unsent = self._unsent, []
         for one in again:
-            self._ride(one)
+            self._defer(one)
 
     @property
     def _last_sent(self) -> int:
@@ -129,7 +128,7 @@ class AppendQueue:
             raise ImportedSession(self._stream, self._aggregate.mirror, asked)
 
     async def _check(self, drafts: Sequence[Draft]) -> None:
-        """Raise ImportedSession for drafts that may not be appended: the one place that decides."""
+        """Raise ImportedSession for drafts that a mirror does not take. Decided nowhere else."""
         if self._aggregate.mirror is not None:
             asked = asked_of_mirror(drafts)
             if asked is not None:
@@ -186,7 +185,7 @@ class AppendQueue:
     ) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
 
-        ``after`` is the view behind the drafts, if the caller has folded them already. Returns the
+        ``after`` is the view after the drafts, if the caller has folded them already. Returns the
         records of the drafts, or None when this process appended in between; raises
         WrongExpectedVersion when another one did. ``then`` is called when they are on disk; with
         it, a cancellation is raised only when that is known.
@@ -205,10 +204,10 @@ class AppendQueue:
             raise
 
     async def emit(self, draft: Draft) -> None:
-        """Append an activity event in its place without waiting for the disk: it rides.
+        """Append an activity event in its place, deferred: without waiting for the disk.
 
-        If it cannot be written, the next append that is waited for sends it again, and raises if
-        that fails.
+        If it cannot be written, the next append that a caller waits for sends it again, and raises
+        if that fails.
         """
         await self.ready()
         await self._check((draft,))
@@ -228,11 +227,11 @@ class AppendQueue:
             one = Unsent(self._appends, draft, None)
             if self._stale:
                 self._unsent.append(one)
-                rides(self)
+                note_deferring(self)
             else:
-                self._ride(one)
-            goes = draft.type in GOES or len(self._unsent) > MAX_RIDING
-            pending = self._submit((), 0) if goes and not self._stale else None
+                self._defer(one)
+            flushes = draft.type in FLUSHING or len(self._unsent) > MAX_DEFERRED
+            pending = self._submit((), 0) if flushes and not self._stale else None
         if pending is None:
             self._idle.set()
         else:
@@ -240,10 +239,10 @@ class AppendQueue:
         if first:
             self.used()
 
-    def _ride(self, one: Unsent) -> None:
+    def _defer(self, one: Unsent) -> None:
         if not self._unsent:
             self._idle.start()
-            rides(self)
+            note_deferring(self)
         one = one._replace(draft=self._drafts.placed(one.draft))
         self._unsent.append(one)
         self.head += 1
@@ -252,12 +251,12 @@ class AppendQueue:
     def _submit(
         self, drafts: Sequence[Draft], exact: int, after: ViewState | None = None
     ) -> PendingAppend:
-        riding, self._unsent = self._unsent, []
-        if riding:
-            rides_no_more(self)
+        deferred, self._unsent = self._unsent, []
+        if deferred:
+            forget_deferring(self)
         own = [self._drafts.placed(draft) for draft in drafts]
-        sent = (*[one.draft for one in riding], *own)
-        last = self.head - len(riding)
+        sent = (*[one.draft for one in deferred], *own)
+        last = self.head - len(deferred)
         expected = NO_STREAM if last < 0 else Last(last, self._last_id)
         ack = self._store.append(self._stream, sent, expected)
         self.head += len(own)
@@ -267,15 +266,15 @@ class AppendQueue:
         self._appends += 1
         next_number = self._aggregate.next_number
         pending = PendingAppend(self._appends, ack, sent, exact, after, next_number)
-        for one in riding:
+        for one in deferred:
             if one.origin is not None:
                 one.origin.again = pending
         self._in_flight.append(pending)
         return pending
 
-    # -- sending what rides ----------------------------------------------------------------------
+    # -- sending deferred events -----------------------------------------------------------------
 
-    def _rang(self) -> None:
+    def _idle_timeout(self) -> None:
         if self._unsent:
             self._keep(self._flushed_unwatched())
 
@@ -284,11 +283,11 @@ class AppendQueue:
             await self.flushed()
 
     def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
-        """As ``Riding.appends_to``."""
+        """As ``DeferringQueue.appends_to``."""
         return store is self._store and stream in (None, self._stream)
 
     def send(self) -> None:
-        """As ``Riding.send``. Callable from any thread."""
+        """As ``DeferringQueue.send``. Callable from any thread."""
         with self._lock:
             pending = self._submit((), 0) if self._unsent and not self._stale else None
         if pending is not None:
@@ -308,7 +307,7 @@ class AppendQueue:
             raise
 
     def _watch(self, pending: PendingAppend) -> None:
-        """Handle the outcome of an append that nobody awaits."""
+        """Handle the outcome of an append without a caller."""
         pending.awaited = False
         self._keep(self._settle_unwatched(pending))
 
@@ -377,9 +376,9 @@ class AppendQueue:
                 origin = pending if conflict else None
                 self._unsent.append(Unsent(pending.number, draft, origin))
         if self._unsent:
-            rides(self)
+            note_deferring(self)
             if conflict:
-                self._idle.set()  # perhaps nobody waits who would send them again
+                self._idle.set()  # no caller may be left to resend them
 
     # -- staying in step with the store ----------------------------------------------------------
 
@@ -433,7 +432,7 @@ class AppendQueue:
                 await self._settle(pending)
 
     async def settled(self) -> tuple[ViewState, int]:
-        """The view and its version, with what still rides, after all other appends are on disk."""
+        """The view and its version, with deferred events, after all other appends are on disk."""
         while True:
             await self.ready()
             await self.drained()
@@ -443,7 +442,7 @@ class AppendQueue:
                 view = self._aggregate.read()
                 if view is not None:
                     return view, self.head
-                # Only what was known: what another process wrote is still unseen by the caller.
+                # Up to the known head only: the caller has not seen what another process wrote.
                 self._stale, self._reload_until = True, self._last_sent
 
     async def synchronised(self) -> tuple[ViewState, int]:
@@ -458,8 +457,8 @@ class AppendQueue:
         """The last position in the store, after all that was written until now.
 
         As ``synchronised`` without the view. It waits for appends under way, since another process
-        may have their place, but what rides is not sent for its sake: an answer from memory costs
-        no write.
+        may have their place, but does not send deferred events: an answer from memory costs no
+        write.
         """
         while True:
             if self._stale:
@@ -480,13 +479,13 @@ class AppendQueue:
             return False
 
     def renew(self) -> None:
-        """Read the session again before its next use: contents of it were destroyed."""
+        """Read the session again before its next use, since contents of it were destroyed."""
         with self._lock:
             self._stale = True
             self._aggregate.bodies.clear()
 
-    def let_go(self) -> bool:
-        """Let the aggregate go, unless something is under way; returns whether nothing was.
+    def evict(self) -> bool:
+        """Evict the aggregate and return True; return False while something is under way.
 
         Does not wait: a lock that another thread holds means that the session is in use.
         """
@@ -495,7 +494,7 @@ class AppendQueue:
         try:
             if self._in_flight or self._unsent or self._aggregate.open_compactions:
                 return False
-            self._aggregate.let_go()
+            self._aggregate.evict()
             return True
         finally:
             self._lock.release()

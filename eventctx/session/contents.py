@@ -1,12 +1,18 @@
-"""The places of a session's messages in the log, folded from its records on demand, and their rows.
+"""A session's contents in memory: bodies by their addresses, and the lines of the transcript.
 
-The *rows* are the stored bytes of the whole transcript, in its order. They are held while somebody
-asks for them often: a host may ask for the transcript after every tool. From the store that costs a
-read of every body and the check of its digest; from memory only the decoding for the caller.
+``BodyCache`` serves requests. Invariant: the bytes that it holds never exceed ``MAX_BYTES``. The
+next request shows a body that was just appended, so an appended body replaces the oldest ones; a
+fetched body is kept only where there is room. A view larger than the bound reads the rest from the
+store for each request, and the memory does not grow. Bodies that were appended since the last
+request have a smaller bound of their own, ``MAX_NEW``: a program that adds a long history may never
+make a request of it.
 
-While rows are held, the fold follows the drafts that this process appends. So it is ahead of the
-disk, and is forgotten when one of them was not written. What others append is read from the store,
-behind the last record that was folded.
+``TranscriptLines`` folds the places of messages from the records on demand. Its *rows* are the
+stored bytes of the whole transcript, in its order, held while a host asks for them often, perhaps
+after every tool. From the store that costs a read of every body and the check of its digest; from
+memory only the decoding for the caller. While rows are held, the fold follows the drafts that this
+process appends. So it is ahead of the disk, and is forgotten when one of them was not written. It
+reads the records of other writers from the store, after the last record that it folded.
 """
 
 from __future__ import annotations
@@ -148,7 +154,7 @@ MAX_ROW_BYTES: Final = 32 * 2**20
 """Memory of the rows of one session; a longer transcript is read from the store each time."""
 
 MAX_UNASKED: Final = 1_024
-"""Records behind the last question, after which the rows are let go: nobody asks at present."""
+"""Records since the last question, after which the rows are evicted."""
 
 
 class TimedTranscript(NamedTuple):
@@ -164,7 +170,7 @@ class TimedTranscript(NamedTuple):
 class TranscriptRows:
     """The stored bytes of the messages at ``lines``; each was checked when it was read or made.
 
-    ``unasked`` is the number of records since somebody asked for them.
+    ``unasked`` is the number of records since the last question for them.
     """
 
     __slots__ = ("_rows", "bytes_held", "lines", "unasked")
@@ -182,7 +188,7 @@ class TranscriptRows:
         return self.unasked <= MAX_UNASKED and self.bytes_held <= MAX_ROW_BYTES
 
     def asked_for(self) -> list[bytes]:
-        """All rows, for somebody who may ask again."""
+        """All rows, for a caller that may ask again."""
         self.unasked = 0
         return self._rows.copy()
 
@@ -233,7 +239,7 @@ class TranscriptLines:
         rows = self._rows
         return 0 if rows is None else rows.bytes_held
 
-    def let_go(self) -> None:
+    def evict(self) -> None:
         """Forget the lines and rows; the next call folds them from the beginning."""
         with self._lock:
             self._state, self._times, self._rows = transcript.initial(), {}, None
@@ -242,7 +248,7 @@ class TranscriptLines:
     # -- reading ---------------------------------------------------------------------------------
 
     async def at(self, head: int) -> TranscriptState:
-        """The transcript behind the record at ``head``. Raises what the store raises."""
+        """The transcript after the record at ``head``. Raises what the store raises."""
         return (await self._timed_at(head)).state
 
     async def timed_at(self, head: int) -> TimedTranscript:
@@ -304,7 +310,7 @@ class TranscriptLines:
         """As ``at``, with the stored bytes of its messages; those of erased ones are replaced.
 
         Each was checked when it was read or made. With ``hold`` they stay in memory, for a caller
-        who may ask again soon. Where no line is known yet, those of a ``view`` behind the same
+        who may ask again soon. Where no line is known yet, those of a ``view`` after the same
         record save the fold. Raises what the store raises, and LogCorrupted.
         """
         with self._lock:
@@ -326,7 +332,7 @@ class TranscriptLines:
             rows = [known[place_] for place_ in places]
         made = TranscriptRows(state.lines, rows)
         with self._lock:
-            # Who let go meanwhile may have done so because something was erased.
+            # An eviction meanwhile may be due to an erasure.
             if hold and made.wanted and state is self._state:
                 self._rows = made
         return state, made.asked_for()
@@ -366,7 +372,7 @@ class TranscriptLines:
     def failed(self) -> None:
         """Forget what was folded ahead of the disk: some of it was not written."""
         if self._ahead:
-            self.let_go()
+            self.evict()
 
 
 def _note_time(times: dict[int, int], record: Record) -> None:

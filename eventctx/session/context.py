@@ -27,7 +27,7 @@ from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, c
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
-from eventctx.session.host_requests import HostAdditions
+from eventctx.session.host_requests import HostAdditions, ObservedRequest, RequestObserver
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
     from eventctx.search.recall import Recall
     from eventctx.search.tool import RecallTool
-    from eventctx.session.host_requests import HostRequest, ObservedRequests
-    from eventctx.session.host_turns import Following
-    from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
+    from eventctx.session.host_requests import ObservedRequest
+    from eventctx.session.host_turns import HostReporter
+    from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult
     from eventctx.session.sdk_objects import SdkObject
 
@@ -51,8 +51,8 @@ Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 class Context:
     """One session's context manager. ``Engine.session`` makes it.
 
-    It stays valid for as long as its engine is open. What the session holds in memory may be let go
-    while it is not used, and is loaded again by the next call (``session/residents.py``).
+    It stays valid for as long as its engine is open. The state in memory may be evicted while it is
+    not used, and the next call loads it again (``session/open_session.py``).
 
     A session that mirrors an imported file raises ImportedSession in every call that would write,
     before anything is written: fork it, or take it over.
@@ -91,16 +91,11 @@ class Context:
         from eventctx.session.requests import RequestHandler
 
         questions = PolicyQuestions(self._session, self._emitter, self._advisers)
-        return RequestHandler(
-            self._session, self.policy, self.settings, questions, self._emitter, self._intercept
-        )
+        return RequestHandler(self._session, self.policy, self.settings, questions, self._intercept)
 
     @cached_property
-    def _observed(self) -> ObservedRequests:
-        """Made by the first request that the program made itself."""
-        from eventctx.session.host_requests import ObservedRequests
-
-        return ObservedRequests(self._session, self._emitter)
+    def _observed(self) -> RequestObserver:
+        return RequestObserver(self._session)
 
     @property
     def session_id(self) -> str:
@@ -115,7 +110,7 @@ class Context:
         """Append a message; return its receipt, which knows its number, when it is on disk.
 
         It is a dict in the form of your API, or an object of its SDK (``anthropic``, ``openai``,
-        whatever has ``model_dump`` or ``to_dict``), which may also stand in a dict:
+        whatever has ``model_dump`` or ``to_dict``), which may also be in a dict:
         ``{"role": "assistant", "content": response.content}``. Of a whole answer the message is
         added, and its usage recorded, unless that was reported already.
 
@@ -170,7 +165,7 @@ class Context:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
-        call: ProviderCall | Following | None = None,
+        call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
@@ -191,7 +186,7 @@ class Context:
 
         The rows are plain dicts and lists, decoded for this caller.
         """
-        from eventctx.session.requests import Wanted
+        from eventctx.session.requests import RequestOptions
 
         _check_messages(adding)
         if model is not None:
@@ -205,9 +200,9 @@ class Context:
         mode, generation = said_by_request(thinking)
         reserve = self.settings.reserve_tokens
         by_default = await model_of(provider) if provider is not None and model is None else None
-        wanted = Wanted(limit, reserve, model, encoded, mode, generation, by_default)
+        options = RequestOptions(limit, reserve, model, encoded, mode, generation, by_default)
         try:
-            prepared = await self._prepared(wanted, call, adding)
+            prepared = await self._prepared(options, call, adding)
             if prepared.compacted is not None:
                 await self._exported(prepared.compacted)
             return await self._requests.rows(prepared)
@@ -217,20 +212,23 @@ class Context:
             raise
 
     async def _prepared(
-        self, wanted: Wanted, call: ProviderCall | Following | None, messages: Sequence[Any]
+        self,
+        options: RequestOptions,
+        call: ProviderCall | HostReporter | None,
+        messages: Sequence[Any],
     ) -> PreparedRequest:
         sends = None if call is None else call.sends
         if not messages:
-            return await self._requests.prepare(wanted, sends)
+            return await self._requests.prepare(options, sends)
         scope = None if call is None else call.came_in
         adding = partial(self._transcript.additions, scope=scope)
         try:
-            return await self._requests.prepare(wanted, sends, partial(adding, messages=messages))
+            return await self._requests.prepare(options, sends, partial(adding, messages=messages))
         except InvalidMessage as refused:
             from eventctx.session.sdk_objects import plain
 
             rows = plain(messages, refused)
-            return await self._requests.prepare(wanted, sends, partial(adding, messages=rows))
+            return await self._requests.prepare(options, sends, partial(adding, messages=rows))
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -241,7 +239,7 @@ class Context:
         return await self._transcript.timed_messages()
 
     async def transcript_mark(self) -> TranscriptMark:
-        """What the transcript is now, with all that other processes have written.
+        """A mark of the present transcript, with all that other processes have written.
 
         For a caller who holds a copy of the messages: a later mark tells whether the copy is out of
         date, without reading the messages again.
@@ -311,7 +309,7 @@ class Context:
         return await self._additions.set_system_prompt(text, replaces_stored)
 
     async def set_memory(self, texts: Sequence[str]) -> bool:
-        """Put each text before every view, as a system row of its own behind the system prompt.
+        """Put each text before every view, as a system row of its own after the system prompt.
 
         For files that a host puts into every request, such as an ``AGENTS.md``: they are no
         messages of the transcript, stay through compactions and ``clear``, and are recorded when
@@ -329,7 +327,7 @@ class Context:
     # -- the older guide's, and pins -------------------------------------------------------------
 
     async def get_token_count(self) -> int:
-        """Estimated tokens of the present view, and of all that is sent beside its messages."""
+        """Estimated tokens of the present view, and of all that is sent with its messages."""
         view, _ = await self._session.appends.synchronised()
         scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
@@ -492,7 +490,7 @@ class Context:
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(
-        self, sent: HostRequest, *, call: ProviderCall | Following | None = None
+        self, sent: ObservedRequest, *, call: ProviderCall | HostReporter | None = None
     ) -> int:
         """Record a request that the program made itself, as it is sent; return its position.
 
@@ -511,17 +509,17 @@ class Context:
         """
         await self._emitter.emit(event, self._session.drafts.scope)
 
-    def following(self) -> Following:
+    def following(self) -> HostReporter:
         """Record the turns of a host that reports them instead of entering blocks.
 
         Records made outside of blocks then belong to the turn that the host is in.
         """
-        from eventctx.session.host_turns import Following
+        from eventctx.session.host_turns import HostReporter
 
         def hold(scope: Scope | None) -> None:
             self._session.drafts.held = scope
 
-        return Following(self._emitter, hold, self._session.random)
+        return HostReporter(self._emitter, hold, self._session.random)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that stops it.
@@ -573,5 +571,5 @@ def _check_additions(additions: object) -> None:
         raise InvalidSetting(
             f"additions: expected pairs of a number and a message, found {shown(additions)}"
         )
-    for behind, _ in additions:  # type: ignore[attr-defined]
-        check_value("additions", behind, Count)
+    for after, _ in additions:  # type: ignore[attr-defined]
+        check_value("additions", after, Count)

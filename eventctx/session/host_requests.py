@@ -1,4 +1,13 @@
-"""Command handlers of a host's additions: system prompt, memory, messages for one request."""
+"""Command handlers of hosts that take part in requests: additions to ours, and requests of theirs.
+
+``HostAdditions`` records the system prompt, the memory and the messages that a host adds to the
+requests that we prepare. ``RequestObserver`` records the requests that a program sent itself, as
+they were sent.
+
+Invariant: the record of an observed request does not grow with the conversation. It names what it
+repeats of the request before it and the messages of the transcript that were sent unchanged, and
+holds every other content once (``log/wire.py``).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +33,7 @@ from eventctx.messages.facts_reader import is_from_hook, read_facts
 from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.activity import SessionEmitter, own
+from eventctx.session.activity import own
 from eventctx.session.open_session import OpenSession
 from eventctx.session.transcript import body_of, stripped_by
 
@@ -145,15 +154,15 @@ class HostAdditions:
     ) -> None:
         """As ``Context.record_sent``."""
         sent = self._session.memory.additions
-        made = [(behind, body_of(self._session, message)) for behind, message in additions]
-        keyed = [(behind, sha256(body.data or b"").digest(), body) for behind, body in made]
+        made = [(after, body_of(self._session, message)) for after, message in additions]
+        keyed = [(after, sha256(body.data or b"").digest(), body) for after, body in made]
         fresh = {key: body for _, key, body in keyed if key not in sent}
         index = {key: place for place, key in enumerate(fresh)}
         additions_made = [
-            events.Addition(behind, index[key])
+            events.Addition(after, index[key])
             if key in index
-            else events.Addition(behind, sent[key][1], sent[key][0])
-            for behind, key, _ in keyed
+            else events.Addition(after, sent[key][1], sent[key][0])
+            for after, key, _ in keyed
         ]
         event = events.RequestSent(
             prepared=prepared,
@@ -189,8 +198,8 @@ _ASIDE: Final = 8
 """Messages at the end of the transcript that are compared beyond those that a request adds."""
 
 
-class HostRequest(NamedTuple):
-    """A request as it is sent: its ``messages``, and what stands beside them.
+class ObservedRequest(NamedTuple):
+    """A request as it is sent: its ``messages``, and all fields around them.
 
     ``rule`` is one of ``log.wire.APIS``. No part holds a ``cache_control``: these are
     ``cache_control``. ``parameters`` are all fields that are not named here.
@@ -219,16 +228,15 @@ class _Content(NamedTuple):
     salted: bytes
 
 
-class ObservedRequests:
+class RequestObserver:
     """Records the requests of one live session that its program sent."""
 
-    def __init__(self, session: OpenSession, emitter: SessionEmitter) -> None:
+    def __init__(self, session: OpenSession) -> None:
         self._session = session
-        self._emitter = emitter
         self._last: tuple[int, list[_Sent]] | None = None
         self._contents: dict[str, _Content] | None = None
 
-    async def record(self, sent: HostRequest, call: TurnSpan[ModelRequest] | None) -> int:
+    async def record(self, sent: ObservedRequest, call: TurnSpan[ModelRequest] | None) -> int:
         """Record a request; return its position. ``call`` sends it, and begins with it.
 
         Raises InvalidMessage and what the store raises.
@@ -264,11 +272,11 @@ class ObservedRequests:
                 if await append(version, *drafts, then=enter) is not None:
                     self._contents.update(made.contents)
                     self._last = position, rows
-                    self._emitter.remember(self._session.drafts.scope, position)
+                    self._session.note_request(position)
                     return position
 
     async def _stored_contents(self, head: int) -> dict[str, _Content]:
-        """What earlier processes stored beside the messages."""
+        """The contents other than messages that earlier processes stored."""
         found: dict[str, _Content] = {}
         read = self._session.store.read(self._session.stream, stop=head)
         async for record in read:
@@ -279,7 +287,7 @@ class ObservedRequests:
                     found[f"{event.kind} {event.digest}"] = known
         return found
 
-    async def _rows(self, sent: HostRequest, view: ViewState, made: _Making) -> list[_Sent]:
+    async def _rows(self, sent: ObservedRequest, view: ViewState, made: _Making) -> list[_Sent]:
         """The messages of a request, each with its place in the log."""
         before = [] if self._last is None else self._last[1]
         kept = 0
@@ -305,7 +313,7 @@ class ObservedRequests:
 
     def _form(
         self,
-        sent: HostRequest,
+        sent: ObservedRequest,
         view: ViewState,
         rows: list[_Sent],
         parts: list[_Content | None],
@@ -343,7 +351,7 @@ _PARTS: Final[tuple[ContentKind, ...]] = ("system", "tools", "parameters")
 
 
 class _Making:
-    """The contents that one request stores besides its record, behind position ``version``."""
+    """The contents that one request stores with its record, after position ``version``."""
 
     def __init__(self, session: OpenSession, known: dict[str, _Content], version: int) -> None:
         self._session = session

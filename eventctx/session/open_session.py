@@ -1,10 +1,13 @@
-"""The sessions of one engine that hold state in memory, within two bounds.
+"""An open session, and the cache of open sessions that hold state in memory.
 
-Sessions are let go in the order of their last use, while they are more than ``most`` or hold more
-than ``most_bytes``. Nobody notices: the next command that needs the state has it loaded again
-(``OpenSession.let_go``). A session that has something under way is passed over and looked at again
-later, and the one used last always stays, so the bounds are goals: many sessions in use at once may
-exceed them.
+An ``OpenSession`` is the parts that a session's command handlers share: the aggregate (folded
+state), the append queue (the way to the store), the bodies and the transcript lines in memory.
+Invariant: the heavy parts may be evicted whenever nothing is under way, and the next command that
+needs them loads them again, so no command handler notices. ``memory`` keeps what no store knows.
+
+``SessionCache`` evicts the least recently used sessions while they are more than ``most`` or hold
+more than ``most_bytes``. It passes over a session with something under way, and never evicts the
+one used last. So the bounds are goals: many sessions in use at once may exceed them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
+from weakref import ref
 
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
@@ -30,6 +34,10 @@ EMPTY_BYTES = 6_000
 """Memory of a session that holds no view; measured on CPython 3.11."""
 
 
+MAX_NOTED: Final = 256
+"""Iterations whose last request is noted, and requests and answers whose usage is."""
+
+
 class LeftOpen(NamedTuple):
     """The ids of the spans that were open in the log when position ``head`` was its last."""
 
@@ -39,7 +47,7 @@ class LeftOpen(NamedTuple):
 
 @dataclass(slots=True)
 class SessionMemory:
-    """What a session knows that is not in the store, and that handlers of one session share.
+    """Facts about a session that are in no store, and that its handlers share.
 
     ``prepared`` are the positions of the last requests by turn and iteration, ``additions`` the
     places of a host's additions by their SHA-256, ``usage_of`` the requests (by position) and
@@ -91,7 +99,7 @@ class OpenSession:
 
     @property
     def remembers(self) -> bool:
-        """Whether it would behave otherwise if it were made anew from the store."""
+        """Whether a session made anew from the store would behave otherwise."""
         memory = self.memory
         return bool(
             self.drafts.held is not None
@@ -101,24 +109,32 @@ class OpenSession:
             or memory.left_open.spans
         )
 
+    def note_request(self, position: int) -> None:
+        """Note the position of the request that was prepared last in the present iteration."""
+        scope, prepared = self.drafts.scope, self.memory.prepared
+        prepared.pop((scope.turn_id, scope.iteration), None)
+        prepared[scope.turn_id, scope.iteration] = position
+        if len(prepared) > MAX_NOTED:
+            del prepared[next(iter(prepared))]
+
     def grown(self) -> None:
         """Note that bodies or lines were read from the store, and take memory now."""
         self.appends.used()
 
-    def let_go(self) -> bool:
-        """Let go what can be loaded again; false, and nothing happens, while anything is under way.
+    def evict(self) -> bool:
+        """Drop what can be loaded again and return True; return False while anything is under way.
 
-        Waits for nothing, so that no cancellation can leave a session half let go.
+        Waits for nothing, so that no cancellation can leave a session half evicted.
         """
-        if self.memory.ending or not self.appends.let_go():
+        if self.memory.ending or not self.appends.evict():
             return False
-        self.lines.let_go()
+        self.lines.evict()
         return True
 
     def renew(self) -> None:
-        """Forget all contents, and where additions were stored: some of it was destroyed."""
+        """Forget all contents, and where additions were stored, since some of it was destroyed."""
         self.appends.renew()
-        self.lines.let_go()
+        self.lines.evict()
         self.memory.additions.clear()
 
     async def close(self) -> None:
@@ -137,7 +153,6 @@ OPEN_SESSION_BYTES: Final = 64 * 2**20
 MOST_LOOKS: Final = 8
 """Sessions that one use looks at; so its cost is bounded, however many are under way."""
 
-
 USES_BETWEEN: Final = 16
 """Uses of a session after which it is measured again; measuring takes 3 µs."""
 
@@ -146,7 +161,7 @@ GROWTH_BETWEEN: Final = 64 * 2**10
 
 
 class _Measured:
-    """What a session held when it was measured, and its uses since."""
+    """The memory of a session when it was measured, and its uses since."""
 
     __slots__ = ("bodies", "size", "uses")
 
@@ -160,12 +175,12 @@ class _Measured:
         return self.uses > USES_BETWEEN or session.body_bytes >= self.bodies + GROWTH_BETWEEN
 
 
-class Residents:
+class SessionCache:
     """The sessions that are kept, from the least to the most recently used.
 
     A session that would behave otherwise if it were made anew (``OpenSession.remembers``) is kept
-    without its state. All others belong to their callers alone once they were let go. Safe to use
-    from several threads.
+    without its state. Every other evicted session lives only as long as a caller holds it. Safe to
+    use from several threads.
     """
 
     def __init__(self, most: int, most_bytes: int) -> None:
@@ -178,8 +193,22 @@ class Residents:
         self._total = 0
         self._remembering: set[OpenSession] = set()
 
+    def usage_of(self, session: OpenSession) -> Callable[[], None]:
+        """The usage callback of ``session``.
+
+        It holds the session weakly, so that an unused one is freed at once, without a collection.
+        """
+        weak = ref(session)
+
+        def used() -> None:
+            found = weak()
+            if found is not None:
+                self.used(found)
+
+        return used
+
     def used(self, session: OpenSession) -> None:
-        """Note a use of ``session``, and let others go where the bounds ask for it."""
+        """Note a use of ``session``, and evict others where the bounds ask for it."""
         with self._lock:
             kept = self._kept.get(session)
             if kept is not None:
@@ -198,7 +227,7 @@ class Residents:
         self._kept[session] = measured
 
     def forget(self, session: OpenSession) -> None:
-        """Keep ``session`` no longer: it was closed."""
+        """Drop a closed ``session``."""
         with self._lock:
             kept = self._kept.pop(session, None)
             self._total -= 0 if kept is None else kept.size
@@ -211,7 +240,7 @@ class Residents:
         for session in list(islice(self._kept, MOST_LOOKS)):
             if session is used or not self._exceeded():
                 return
-            if session.let_go():
+            if session.evict():
                 self._total -= self._kept.pop(session).size
                 if session.remembers:
                     self._remembering.add(session)

@@ -1,4 +1,8 @@
-"""The parts of an append queue: its clock and listener, appends under way, drafts to send again."""
+"""The parts of an append queue: appends under way, deferred drafts, and the rules of mirrors.
+
+Invariant: a queue with deferred drafts is registered here until they are sent. So they reach the
+store also when every other reference to the session is gone, or the interpreter ends.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,8 @@ class Listener(NamedTuple):
     """The listeners to appends: ``publish`` gets every stored record, in order.
 
     ``appended`` gets the seconds that a caller waited for an append, and its number of records.
-    ``lend`` gets the stream and the view behind the records that are published next, where the view
-    is known: whoever needs it need not fold them again.
+    ``lend`` gets the stream and the view after the records that are published next, where the view
+    is known. It spares a listener the fold.
     """
 
     publish: Callable[[Record], None]
@@ -40,10 +44,9 @@ class Listener(NamedTuple):
 class PendingAppend:
     """An append under way. ``records`` is set when it is on disk.
 
-    The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. All
-    others are sent again behind the records of the other process, by the append ``again``.
-    ``after`` is the view behind all of them, if the caller folded it, ``next_number`` the number of
-    the next message behind them.
+    The last ``exact`` of its drafts hold for one version alone and are dropped on a conflict. The
+    append ``again`` sends all others after the records of the other process. ``after`` is the view
+    after all drafts, if the caller folded it, ``next_number`` the number of the next message.
     """
 
     __slots__ = (
@@ -91,7 +94,7 @@ class PendingAppend:
         """As ``message``, of several that were stored with this append, in their order."""
         records, number = self.records or (), self.next_number
         found: list[tuple[Record, int]] = []
-        # Behind a conflict they may stand anywhere among the drafts that are sent again.
+        # After a conflict they may be anywhere among the drafts that are sent again.
         for place in range(len(records) - 1, -1, -1):
             number -= numbers_given(self.drafts[place])
             if records[place].id == drafts[-1 - len(found)].id:
@@ -109,7 +112,7 @@ def numbers_given(draft: Draft) -> int:
 
 
 class Unsent(NamedTuple):
-    """A draft that rides, or waits to be sent again, in the order in which it was first taken."""
+    """A draft that is deferred, or waits to be sent again; ``number`` keeps the first order."""
 
     number: int
     draft: Draft
@@ -138,22 +141,22 @@ _ASKED: Final = {
 
 
 def asked_of_mirror(drafts: Sequence[Draft]) -> str | None:
-    """What drafts would do to a mirror, in words; None for those that a mirror takes."""
+    """The change that drafts ask of a mirror, in words; None for drafts that a mirror takes."""
     for draft in reversed(drafts):
         if draft.type not in _ABOUT:
             return _ASKED.get(draft.type, f"record a {draft.type}")
     return None
 
 
-MAX_RIDING: Final = 64
-"""Activity events that may ride; the next one takes them all to the store."""
+MAX_DEFERRED: Final = 64
+"""Activity events that may be deferred; the next one takes them all to the store."""
 
-GOES: Final = frozenset(("prompt:complete", "session:end"))
-"""Activity events that take to the store what rides, as nothing is to be expected soon."""
+FLUSHING: Final = frozenset(("prompt:complete", "session:end"))
+"""Activity events that take deferred ones to the store, since no append is to be expected soon."""
 
 
-class Riding(Protocol):
-    """A queue with drafts that ride."""
+class DeferringQueue(Protocol):
+    """A queue with deferred drafts."""
 
     def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
         """Whether it appends to ``store``, and to ``stream``, where given."""
@@ -168,60 +171,60 @@ class Riding(Protocol):
         ...
 
 
-_riding: set[Riding] = set()
-"""Held until their drafts are sent, also where everybody else has dropped the session."""
+_deferring: set[DeferringQueue] = set()
+"""Held until their drafts are sent, also after all others have dropped the session."""
 
 
-def rides(queue: Riding) -> None:
-    """Have a queue send what rides when its engine is dropped, or the interpreter ends."""
-    _riding.add(queue)
+def note_deferring(queue: DeferringQueue) -> None:
+    """Register a queue, which sends its drafts when its engine is dropped or Python ends."""
+    _deferring.add(queue)
     # Registered anew, so that it runs before the hook of any store that was loaded meanwhile.
     atexit.unregister(send_all)
     atexit.register(send_all)
 
 
-def rides_no_more(queue: Riding) -> None:
-    """Forget a queue: its drafts were sent, or nobody will try it again."""
-    _riding.discard(queue)
+def forget_deferring(queue: DeferringQueue) -> None:
+    """Forget a queue whose drafts were sent, or are given up."""
+    _deferring.discard(queue)
 
 
-def riding_to(store: EventStore, stream: str | None = None) -> list[Riding]:
-    """The queues with drafts that ride to a store, or to one stream of it.
+def deferring_to(store: EventStore, stream: str | None = None) -> list[DeferringQueue]:
+    """The queues with deferred drafts for a store, or for one stream of it.
 
-    Also those of sessions that were closed, and are still used by somebody who held them.
+    Also those of closed sessions that a holder still uses.
     """
-    return [queue for queue in list(_riding) if queue.appends_to(store, stream)]
+    return [queue for queue in list(_deferring) if queue.appends_to(store, stream)]
 
 
 async def flush_all(store: EventStore) -> None:
-    """Write what rides to a store whose engine is gone; what cannot be written now is dropped."""
-    for queue in riding_to(store):
+    """Write deferred drafts to a store whose engine is gone, and drop those that fail."""
+    for queue in deferring_to(store):
         with suppress(EventctxError):
             await queue.flushed()
-        rides_no_more(queue)
+        forget_deferring(queue)
 
 
 def send_all() -> None:
-    """Let all queues send what rides, as the interpreter ends. Waits for nothing."""
-    for queue in list(_riding):
+    """Let all queues send their drafts, as the interpreter ends. Waits for nothing."""
+    for queue in list(_deferring):
         queue.send()
-        rides_no_more(queue)  # also one that cannot send now: there is no later
+        forget_deferring(queue)  # also one that cannot send: there is no later time
 
 
 if hasattr(os, "register_at_fork"):
-    # What rides is the parent's.
-    os.register_at_fork(after_in_child=_riding.clear)
+    # Deferred drafts are the parent's to send.
+    os.register_at_fork(after_in_child=_deferring.clear)
 
 
 IDLE_SECONDS: Final = 0.05
-"""How long activity waits at most for a call that takes it along."""
+"""Seconds that a deferred event waits at most for an append to go with."""
 
 
 class Idle:
-    """Calls ``rang`` in a loop, ``IDLE_SECONDS`` after it was last started."""
+    """Calls ``timeout`` in a loop, ``IDLE_SECONDS`` after it was last started."""
 
-    def __init__(self, rang: Callable[[], None]) -> None:
-        self._rang = rang
+    def __init__(self, timeout: Callable[[], None]) -> None:
+        self._timeout = timeout
         self._loop: asyncio.AbstractEventLoop | None = None
         self._since = 0.0
 
@@ -232,24 +235,24 @@ class Idle:
     def set(
         self, seconds: float = IDLE_SECONDS, loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """Have it ring in this thread's loop, unless a running loop will do so already.
+        """Set the timeout in this thread's loop, unless it is set in a running loop already.
 
         In ``loop``, where given, which may run in another thread.
         """
         if self._loop is not None and self._loop.is_running():
             return
-        with suppress(RuntimeError):  # no loop, or a closed one: the next call does the work
+        with suppress(RuntimeError):  # no loop, or a closed one: the next append takes the drafts
             if loop is None:
                 self._loop = asyncio.get_running_loop()
-                self._loop.call_later(seconds, self._ring)
+                self._loop.call_later(seconds, self._end)
             else:
                 self._loop = loop
-                loop.call_soon_threadsafe(loop.call_later, seconds, self._ring)
+                loop.call_soon_threadsafe(loop.call_later, seconds, self._end)
 
-    def _ring(self) -> None:
+    def _end(self) -> None:
         self._loop = None
         early = self._since + IDLE_SECONDS - perf_counter()
         if early > 0:
-            self.set(early)  # what it was set for went with another call
+            self.set(early)  # its drafts went with another append
         else:
-            self._rang()
+            self._timeout()

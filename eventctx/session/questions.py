@@ -120,7 +120,7 @@ class PolicyQuestions:
         return Summary(text.strip(), first, last, demands)
 
     async def _demands(self, ask: AskSummary, view: ViewState) -> tuple[tuple[int, str], ...]:
-        """What people demand in the messages of a question and of the summaries that it takes in.
+        """The demands of people in the messages of a question and of the summaries that it merges.
 
         Read from the messages as they were added, since a view may show a copy of them. A demand
         that was taken back is none.
@@ -194,7 +194,7 @@ class PolicyQuestions:
     async def texts(self, ask: AskTexts, view: ViewState, version: int) -> MessageTexts:
         """The messages that a policy asks for, from a view at position ``version`` or the log.
 
-        Calls no model and waits for nobody. Raises what the store raises.
+        Calls no model. Raises what the store raises.
         """
         wanted = set(ask.numbers)
         places = {
@@ -280,7 +280,7 @@ def _chosen(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
 
 
 def around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
-    """The numbers of entries before the first and behind the last one to summarize."""
+    """The numbers of entries before the first and after the last one to summarize."""
     wanted = set(ask.numbers)
     rows = [
         row

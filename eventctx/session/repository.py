@@ -1,9 +1,9 @@
-"""The repository: loads a session from its snapshot and the records behind it.
+"""The repository: loads a session from its snapshot and the records after it.
 
 ``open_session`` creates a new session. In an existing one it closes the compactions that a crash
 left open, and notes the spans, which the next turn ends. ``make_session`` with no state makes one
-that was open before and was let go since. ``load`` only reads the state; an append queue uses it
-after a conflict, and for a session that was let go.
+that was open before and was evicted since. ``load`` only reads the state; an append queue uses it
+after a conflict, and for an evicted session.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def make_session(
 
 
 async def load(store: EventStore, stream: str, until: int | None = None) -> Loaded | None:
-    """Read a session's view: its newest snapshot and the records behind it. None if it is new.
+    """Read a session's view: its newest snapshot and the records after it. None if it is new.
 
     ``until`` is the position of the last record to read.
     """
@@ -160,7 +160,7 @@ def _folded(
 
 
 def _check_follows(previous: bytes, position: int, record: Record) -> None:
-    """Raise LogCorrupted for a record that cannot be what was written behind the one before."""
+    """Raise LogCorrupted for a record that cannot have been written after the one before."""
     if record.position != position or not follows(previous, record):
         raise LogCorrupted(
             record.stream,

@@ -1,6 +1,6 @@
 """The request handler: prepares requests and compacts. It decides, appends, then returns a view.
 
-Invariant: a request, and the end of a compaction made for it, are appended together and only behind
+Invariant: a request, and the end of a compaction made for it, are appended together and only after
 the version for which they were decided. When the session changed in between, the decision is made
 again on the new view. So every request shows the view that the log gives at its position.
 """
@@ -39,7 +39,7 @@ from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.sendable.sending import sent_rows
-from eventctx.session.activity import SessionEmitter, own
+from eventctx.session.activity import own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
@@ -52,18 +52,18 @@ from eventctx.session.result import (
     refusal,
 )
 from eventctx.session.settings import Settings
-from eventctx.session.transcript import Additions
+from eventctx.session.transcript import DraftedMessages
 
 MAX_CONFLICTS = 8
 """Conflicts with other processes after which a request raises instead of deciding again."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
+class RequestOptions(msgspec.Struct, frozen=True):
+    """A request to prepare: its budget in tokens, its model, and the tools sent with it as JSON.
 
-    ``reserve`` is in tokens, for all else that is sent beside the messages. ``thinking`` is the
+    ``reserve`` is in tokens, for all else that is sent with the messages. ``thinking`` is the
     setting for this request, None for the session's; ``generation`` what the request says itself.
-    ``by_default`` is the model that the provider calls by default, where nobody names one.
+    ``by_default`` is the model that the provider calls where no model is named.
     """
 
     limit: int
@@ -80,14 +80,14 @@ class Wanted(msgspec.Struct, frozen=True):
         return None if self.tools is None else sha256(self.tools).hexdigest()
 
     def reserve_under(self, estimator: Estimator) -> int:
-        """Tokens of all that is sent beside the messages, as ``estimator`` counts the tools."""
+        """Tokens of all that is sent with the messages, as ``estimator`` counts the tools."""
         if self.tools is None:
             return self.reserve
         return self.reserve + estimator.tokens_of_json(len(self.tools.decode()))
 
 
-Adding = Callable[[ViewState], Additions]
-"""Drafts the messages that come with a request, behind the view. Raises InvalidMessage."""
+Adding = Callable[[ViewState], DraftedMessages]
+"""Drafts the messages that come with a request, after the view. Raises InvalidMessage."""
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
@@ -107,14 +107,12 @@ class RequestHandler:
         policy: Policy,
         settings: Settings,
         questions: PolicyQuestions,
-        emitter: SessionEmitter,
         intercept: Intercept | None,
     ) -> None:
         self._session = session
         self._policy = policy
         self._settings = settings
         self._questions = questions
-        self._emitter = emitter
         self._intercept = intercept
 
     def budget(self, limit: int) -> Budget:
@@ -123,7 +121,7 @@ class RequestHandler:
 
     async def prepare(
         self,
-        wanted: Wanted,
+        options: RequestOptions,
         call: TurnSpan[ModelRequest] | None = None,
         adding: Adding | None = None,
     ) -> PreparedRequest:
@@ -132,20 +130,14 @@ class RequestHandler:
         ``call`` will send it: its beginning is recorded in the same append. So are the messages
         of ``adding``, unless there is more to decide than the request.
         """
-        budget = self.budget(wanted.limit)
+        budget = self.budget(options.limit)
         underway: CompactionRun | None = None
         conflicts = 0
         try:
             while True:
                 known, version = await self._session.appends.settled()
-                added = Additions((), known) if adding is None else adding(known)
-                thinking = self._thinking(wanted, added.view)
-                unbound = _unreadable(wanted, added.view, thinking)
-                view = request_view.without_thinking_of(added.view, unbound)
-                view = request_view.with_model(view, wanted.model)
-                reserve = wanted.reserve_under(view.estimator)
-                scale = calibration.scale(view.calibration, reserve)
-                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
+                added = DraftedMessages((), known) if adding is None else adding(known)
+                frame, unbound = self._framed(options, added.view, version, budget)
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -163,12 +155,12 @@ class RequestHandler:
                     underway = None
                     raise overflow
                 try:
-                    # The log counts by another family's rates only behind the request, so a view
+                    # The log counts by another family's rates only after the request, so a view
                     # that was counted anew for it is folded again from the records.
-                    counted_anew = view.estimator != added.view.estimator
+                    counted_anew = frame.view.estimator != added.view.estimator
                     before = added.drafts if decided is None else decided.drafts
                     done = await self._append(
-                        frame, wanted, decided, before, counted_anew, call, unbound
+                        frame, options, decided, before, counted_anew, call, unbound
                     )
                 except WrongExpectedVersion:
                     # Nothing was appended: decide again, on the other process's records too.
@@ -182,6 +174,18 @@ class RequestHandler:
         except BaseException as error:
             await self._close(underway, budget, error)
             raise
+
+    def _framed(
+        self, options: RequestOptions, added: ViewState, version: int, budget: Budget
+    ) -> tuple[Frame, tuple[tuple[int, int], ...]]:
+        """The frame to decide on, and runs of messages whose thinking its model cannot read."""
+        thinking = self._thinking(options, added)
+        unbound = _unreadable(options, added, thinking)
+        view = request_view.without_thinking_of(added, unbound)
+        view = request_view.with_model(view, options.model)
+        reserve = options.reserve_under(view.estimator)
+        scale = calibration.scale(view.calibration, reserve)
+        return judged(Frame(view, version, budget, scale, thinking), reserve), unbound
 
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""
@@ -258,11 +262,11 @@ class RequestHandler:
             return None
         return CompactionRun(self._session, self._policy, CompactionCause(trigger), self._questions)
 
-    def _thinking(self, wanted: Wanted, view: ViewState) -> ThinkingRule:
+    def _thinking(self, options: RequestOptions, view: ViewState) -> ThinkingRule:
         """The rule for the model that the request is for."""
-        setting = wanted.thinking or self._settings.thinking
-        model = wanted.model or view.calibration.model or wanted.by_default
-        return ThinkingRule(setting, model, wanted.generation)
+        setting = options.thinking or self._settings.thinking
+        model = options.model or view.calibration.model or options.by_default
+        return ThinkingRule(setting, model, options.generation)
 
     def _due(self, frame: Frame) -> Trigger | None:
         view, budget = frame.view, frame.goal
@@ -276,7 +280,7 @@ class RequestHandler:
     async def _append(
         self,
         frame: Frame,
-        wanted: Wanted,
+        options: RequestOptions,
         decided: Decided | None,
         before: Sequence[Draft],
         counted_anew: bool,
@@ -291,13 +295,13 @@ class RequestHandler:
         event = request_view.prepared(
             after,
             scale=frame.scale,
-            budget=wanted.limit,
-            model=wanted.model,
-            tools_digest=wanted.tools_digest,
-            floor_sent=frame.tokens_of(after) > wanted.limit,
+            budget=options.limit,
+            model=options.model,
+            tools_digest=options.tools_digest,
+            floor_sent=frame.tokens_of(after) > options.limit,
             unbound=unbound,
         )
-        drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
+        drafts = [*self._tools(after, options), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
         position = at + len(drafts) - 1
         if call is not None and (call.began or call.beginning):
@@ -319,18 +323,18 @@ class RequestHandler:
             )
         if records is None:
             return None
-        self._emitter.remember(self._session.drafts.scope, position)
+        self._session.note_request(position)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(position, after, at - 1 if applied else None)
 
-    def _tools(self, view: ViewState, wanted: Wanted) -> list[Draft]:
+    def _tools(self, view: ViewState, options: RequestOptions) -> list[Draft]:
         """The record of the tool definitions, for the first request that is sent with them."""
-        digest = wanted.tools_digest
-        if wanted.tools is None or digest is None or digest in view.tools:
+        digest = options.tools_digest
+        if options.tools is None or digest is None or digest in view.tools:
             return []
         event = RequestContent(kind="tools", digest=digest)
-        body = make_body(wanted.tools, b"", self._session.random)
+        body = make_body(options.tools, b"", self._session.random)
         return [self._session.drafts.make(event, (body,))]
 
     # -- overflow and errors ---------------------------------------------------------------------
@@ -389,13 +393,13 @@ class RequestHandler:
 
 
 def _unreadable(
-    wanted: Wanted, view: ViewState, thinking: ThinkingRule
+    options: RequestOptions, view: ViewState, thinking: ThinkingRule
 ) -> tuple[tuple[int, int], ...]:
     """Runs of messages whose thinking another model made, which the one called cannot read."""
     before = view.calibration.model
-    if wanted.model in (None, before) or thinking.setting == "keep":
+    if options.model in (None, before) or thinking.setting == "keep":
         return ()
-    if reads_thinking_of(wanted.model, before):
+    if reads_thinking_of(options.model, before):
         return ()
     return planned.foreign_in(view.layout, thinking.generation)
 

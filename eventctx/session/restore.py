@@ -1,4 +1,4 @@
-"""Command handlers that bring messages back into view, pin them, and unpin them."""
+"""Command handlers of a person's choices: restore, pin and unpin messages, withdraw a demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from eventctx.session.transcript import stripped_by
 async def show(
     session: OpenSession, numbers: Sequence[int], command: str, then: Sequence[Event] = ()
 ) -> tuple[int, ...]:
-    """Bring messages back into view with their tool rounds, and append ``then`` behind them.
+    """Bring messages back into view with their tool rounds, and append ``then`` after them.
 
     Returns the numbers that came back. Raises InvalidSetting, which names ``command``, for a
     number that is not in the transcript, and WrongExpectedVersion when another process wrote in

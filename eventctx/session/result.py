@@ -20,7 +20,7 @@ from eventctx.projections.view.state import conversation_length
 
 
 class CompactionResult(int):
-    """The tokens saved, as an int, with the counts and the decision behind it.
+    """The tokens saved, as an int, with the counts and the decision that saved them.
 
     The names of the counts are those of the orchestrator specification's compaction events.
     ``position`` is that of the ``context:post_compact``, None in a dry run, which records nothing.

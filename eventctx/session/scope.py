@@ -129,7 +129,7 @@ class Drafts:
         )
 
     def follow(self, time: int) -> None:
-        """Let the next draft be placed behind a record of ``time``, the last one of the store.
+        """Place the next draft after a record of ``time``, the last one of the store.
 
         What was placed before and was not written keeps its own time, as far as that allows.
         """

@@ -1,7 +1,13 @@
-"""The answer of an API: the message in it, and what the API says about it.
+"""Objects of SDKs, read as plain dicts: the message in an answer, and the API's report about it.
 
-``id``, ``usage``, ``stop_reason`` and the like are the API's words about a message. They are no
-part of it: an API refuses them in a message that is sent back.
+An object is one that has ``model_dump`` (pydantic, and so the SDKs of Anthropic and OpenAI) or
+``to_dict``; no SDK is imported. Its *sent form* is what its SDK would send back. The ``anthropic``
+and ``openai`` clients dump a model in a request's messages as it is dumped here: with the fields
+that the API named, under the API's names, without those in ``__api_exclude__``. Fields that are
+null are left out as well, since both APIs refuse some of their own nulls in what is sent back.
+
+``id``, ``usage``, ``stop_reason`` and the like are the API's words about a message, and no part of
+it: an API refuses them in a message that is sent back.
 """
 
 from __future__ import annotations
@@ -35,11 +41,11 @@ class ToDict(Protocol):
 
 
 SdkObject = Dumped | ToDict
-"""An object that stands for a dict."""
+"""An object that is sent as a dict."""
 
 
 def is_sdk_object(value: object) -> bool:
-    """Whether a value is an object that stands for a dict; a class is none, nor is a plain dict."""
+    """Whether a value is an object that is sent as a dict; a class is none, nor is a plain dict."""
     return isinstance(value, Dumped | ToDict) and not isinstance(value, type)
 
 
@@ -141,7 +147,7 @@ _ABOUT: Final = frozenset(("usage", "stop_reason", "stop_sequence"))
 
 
 class ApiReport(NamedTuple):
-    """What an API says of an answer; None where it does not say it."""
+    """The report of an API about an answer; None where it says nothing."""
 
     usage: Usage | None = None
     model: str | None = None

@@ -1,8 +1,8 @@
 """The sessions of one engine: each is opened once and closed once; also fork, link, dry run.
 
-An open session has a ``Context`` and an ``OpenSession`` while somebody refers to one of them, or
-``Residents`` keeps it. Else it is only a name with its options, and both are made anew when it is
-asked for again, without reading or writing anything.
+Invariant: a session has one ``Context`` and one ``OpenSession`` at a time, as long as a caller
+refers to one of them or ``SessionCache`` keeps it. Else it is a name with its options, and both
+objects are made anew for the next caller, without reading or writing anything.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -38,8 +37,8 @@ from eventctx.policies.named import recorded_settings
 from eventctx.policies.policy import Policy
 from eventctx.session.activity import SessionEmitter
 from eventctx.session.context import Context, Observe
-from eventctx.session.open_session import OpenSession, Residents
-from eventctx.session.pending import Clock, Listener, Riding, rides_no_more, riding_to
+from eventctx.session.open_session import OpenSession, SessionCache
+from eventctx.session.pending import Clock, DeferringQueue, Listener, deferring_to, forget_deferring
 from eventctx.session.repository import load, make_session, open_session
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
@@ -86,11 +85,11 @@ class SessionOpening(NamedTuple):
 
 
 class Sessions:
-    """The open sessions of one engine. ``residents`` keeps those that were used last."""
+    """The open sessions of one engine. ``cache`` keeps those that were used last."""
 
-    def __init__(self, environment: Environment, residents: Residents) -> None:
+    def __init__(self, environment: Environment, cache: SessionCache) -> None:
         self._environment = environment
-        self._residents = residents
+        self._cache = cache
         self._openings: dict[str, SessionOpening] = {}
         self._found: WeakValueDictionary[str, OpenSession] = WeakValueDictionary()
         self._contexts: WeakValueDictionary[str, Context] = WeakValueDictionary()
@@ -118,7 +117,7 @@ class Sessions:
         """The context manager of a session, opened if it is not yet, created if it is new.
 
         Raises InvalidSetting where the session is open with other options, and what the store
-        raises. A failed attempt leaves nothing behind, so the next one may use other options.
+        raises. A failed attempt leaves nothing open, so the next one may use other options.
         """
         while True:
             context = self.context(session)
@@ -144,7 +143,7 @@ class Sessions:
             self._openings[session] = opening
             self._keep(found)
             context = self._contexts[session] = self._context(found, opening)
-        self._residents.used(found)
+        self._cache.used(found)
         return context
 
     def _shared(self, opening: SessionOpening) -> SessionOpening:
@@ -154,34 +153,33 @@ class Sessions:
         return self._last
 
     def _made_anew(self, session: str, opening: SessionOpening) -> OpenSession:
-        """A session that was let go wholly. Its sinks and its log know it already."""
-        rim = self._environment
+        """A session that no object is left of. Its sinks and its log know it already."""
+        env = self._environment
         found = make_session(
-            rim.store, session, None, rim.listener, rim.clock, rim.random, opening.tokenizer
+            env.store, session, None, env.listener, env.clock, env.random, opening.tokenizer
         )
         self._keep(found)
         return found
 
     def _keep(self, found: OpenSession) -> None:
         self._found[found.stream] = found
-        # Weak, so that a session which nobody needs is freed at once, without a collection.
-        found.appends.used = partial(_used, self._residents, ref(found))
+        found.appends.used = self._cache.usage_of(found)
 
     def _context(self, found: OpenSession, opening: SessionOpening) -> Context:
-        rim = self._environment
+        env = self._environment
         settings = opening.settings
         found.thinking = settings.thinking
-        recall = rim.recall(found.stream)
+        recall = env.recall(found.stream)
         advisers = Advisers(opening.summarizer, opening.scorer, recall, settings.adviser_timeout)
         return Context(
             found,
             opening.policy,
             settings,
-            rim.current_span,
+            env.current_span,
             advisers,
-            rim.intercept,
-            rim.recaller,
-            rim.observe,
+            env.intercept,
+            env.recaller,
+            env.observe,
         )
 
     async def take_up(
@@ -190,10 +188,10 @@ class Sessions:
         settings: dict[str, Any] | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> OpenSession:
-        """Load a session to append to, also beside one that is open already."""
-        rim = self._environment
+        """Load a session to append to, whether or not it is open already."""
+        env = self._environment
         return await open_session(
-            rim.store, session, rim.listener, rim.clock, rim.random, settings, tokenizer
+            env.store, session, env.listener, env.clock, env.random, settings, tokenizer
         )
 
     async def flush(self, session: str) -> None:
@@ -203,10 +201,10 @@ class Sessions:
             await found.close()
 
     async def send(self, session: str | None = None) -> None:
-        """Write what rides in a session, or in all, so that it can be read."""
+        """Write deferred drafts of a session, or of all, so that they can be read."""
         found = None if session is None else self._found.get(session)
-        queues: list[Riding] = [] if found is None else [found.appends]
-        for queue in [*queues, *riding_to(self._environment.store, session)]:
+        queues: list[DeferringQueue] = [] if found is None else [found.appends]
+        for queue in [*queues, *deferring_to(self._environment.store, session)]:
             # Reading goes on without it; the next append that is waited for raises the error.
             with suppress(StoreError):
                 await queue.flushed()
@@ -226,7 +224,7 @@ class Sessions:
                 self._contexts.pop(session, None)
                 found = self._found.pop(session, None)
             if found is not None:
-                self._residents.forget(found)
+                self._cache.forget(found)
                 await found.close()
 
     async def close_all(self) -> None:
@@ -242,21 +240,15 @@ class Sessions:
                 pass
             except BaseException as error:  # a cancellation, too, waits until all are closed
                 failed = failed or error
-        for queue in riding_to(self._environment.store):
+        for queue in deferring_to(self._environment.store):
             try:
                 await queue.flushed()
             except BaseException as error:
-                rides_no_more(queue)
+                forget_deferring(queue)
                 if not isinstance(error, SessionWasDeleted):  # its events went with it
                     failed = failed or error
         if failed is not None:
             raise failed
-
-
-def _used(residents: Residents, session: ref[OpenSession]) -> None:
-    found = session()
-    if found is not None:
-        residents.used(found)
 
 
 def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) -> None:
@@ -427,7 +419,7 @@ async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer)
         assert info is not None  # noqa: S101 - sessions do not vanish
         event = integrity.sign(info.head, info.digest, key)
         draft = found.drafts.make(event, scope=Scope(session))
-        # Who appends in between makes a signature of what is no longer all: sign again.
+        # A concurrent append makes the signature incomplete: sign again.
         with suppress(WrongExpectedVersion):
             appended = await found.appends.append_exactly(info.head, draft)
             if appended is not None:
@@ -467,7 +459,6 @@ async def dry_run(
         raise StreamNotFound(stream)
     unheard = Listener(lambda record: None)
     session = make_session(store, stream, loaded, unheard, clock, random)
-    emitter = SessionEmitter(session, None)
-    questions = PolicyQuestions(session, emitter, Advisers())
-    requests = RequestHandler(session, policy, settings, questions, emitter, None)
+    questions = PolicyQuestions(session, SessionEmitter(session, None), Advisers())
+    requests = RequestHandler(session, policy, settings, questions, None)
     return await requests.compact(policy, cause, limit=limit, dry_run=True, force=force)

@@ -53,7 +53,7 @@ def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
     return make_body(data, encode_facts(facts), session.random), facts
 
 
-class _Made(NamedTuple):
+class NewBody(NamedTuple):
     """A new body, and whether it is an observation."""
 
     body: Body
@@ -61,7 +61,7 @@ class _Made(NamedTuple):
 
 
 class TranscriptMark:
-    """What a transcript is at one moment: ``messages`` are its number.
+    """A transcript at one moment: ``messages`` is the number of its messages.
 
     Of two marks of one transcript the later one tells whether messages were only added since.
     """
@@ -73,11 +73,11 @@ class TranscriptMark:
         self.messages = len(lines)
 
     def continues(self, older: TranscriptMark) -> bool:
-        """Whether nothing but additions came since ``older``. False also where nobody can tell."""
+        """Whether nothing but additions came since ``older``. False also where that is unknown."""
         return self._lines.continues(older._lines)
 
 
-class _Read(NamedTuple):
+class ParsedMessage(NamedTuple):
     """A message that is to be added, its new body, and its facts."""
 
     message: Any
@@ -85,8 +85,8 @@ class _Read(NamedTuple):
     facts: Facts
 
 
-class Additions(NamedTuple):
-    """The drafts that add messages, and the view behind them."""
+class DraftedMessages(NamedTuple):
+    """The drafts that add messages, and the view after them."""
 
     drafts: tuple[Draft, ...]
     view: ViewState
@@ -116,8 +116,8 @@ class Transcript:
 
     def additions(
         self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None
-    ) -> Additions:
-        """Draft ``messages`` as the next ones behind ``view``, in the present scope or another.
+    ) -> DraftedMessages:
+        """Draft ``messages`` as the next ones after ``view``, in the present scope or another.
 
         Raises InvalidMessage.
         """
@@ -125,13 +125,13 @@ class Transcript:
         for made in [self._read(message) for message in messages]:
             drafts.append(self._addition(made, view, scope=scope))
             view = preview(view, self._session.stream, drafts[-1:])
-        return Additions(tuple(drafts), view)
+        return DraftedMessages(tuple(drafts), view)
 
-    def _read(self, message: Any) -> _Read:
+    def _read(self, message: Any) -> ParsedMessage:
         body, facts = _body_and_facts(self._session, message)
         if facts.kind == "other":
             check_role(facts.role)
-        return _Read(message, body, facts)
+        return ParsedMessage(message, body, facts)
 
     async def _view(self) -> ViewState:
         """The view, which tells what a message is by those before it."""
@@ -140,12 +140,12 @@ class Transcript:
 
     def _addition(
         self,
-        made: _Read,
+        made: ParsedMessage,
         view: ViewState | None,
         observation: bool | None = None,
         scope: Scope | None = None,
     ) -> Draft:
-        """Draft a message behind ``view``, which may be None for one that nothing before decides.
+        """Draft a message after ``view``, which may be None for one that needs no view.
 
         Of an observation the event says so, since the text alone cannot.
         """
@@ -160,7 +160,7 @@ class Transcript:
             event = events.MessageAdded(unbound=() if view is None else self._unbound(view, made))
         return self._session.drafts.make(event, (body,), scope=scope)
 
-    def _may_observe(self, made: _Read) -> bool:
+    def _may_observe(self, made: ParsedMessage) -> bool:
         """Whether the row before a person's message decides if that is an observation."""
         asked = self._observations
         if not made.facts.human or asked == "never":
@@ -173,7 +173,7 @@ class Transcript:
             return False
         return self._observations == "after_actions" or observes(message, before.action)
 
-    def _unbound(self, view: ViewState, made: _Read) -> tuple[tuple[int, int], ...]:
+    def _unbound(self, view: ViewState, made: ParsedMessage) -> tuple[tuple[int, int], ...]:
         """Runs of messages whose thinking a late result invalidates; none for any other result.
 
         Only the view tells whether a call of that id, which may be used twice, was abandoned.
@@ -216,19 +216,19 @@ class Transcript:
         self._session.grown()
         return found
 
-    def _made(self, messages: Sequence[Any]) -> list[_Made]:
+    def _made(self, messages: Sequence[Any]) -> list[NewBody]:
         """The bodies of a list of messages, observations told from the message before each."""
-        made: list[_Made] = []
+        made: list[NewBody] = []
         before: Facts | None = None
         for message in messages:
             body, facts = _body_and_facts(self._session, message)
-            seen = self._may_observe(_Read(message, body, facts)) and self._observes(
+            seen = self._may_observe(ParsedMessage(message, body, facts)) and self._observes(
                 message, before
             )
             if seen:
                 facts = as_observation(facts)
                 body = msgspec.structs.replace(body, facts=encode_facts(facts))
-            made.append(_Made(body, seen))
+            made.append(NewBody(body, seen))
             before = facts
         return made
 
@@ -279,7 +279,7 @@ class Transcript:
         self,
         view: ViewState,
         state: TranscriptState,
-        rows: Sequence[tuple[_Made | None, int | None]],
+        rows: Sequence[tuple[NewBody | None, int | None]],
     ) -> Draft:
         """Draft a set to ``rows``, each the body of a new message or the place of a stored one."""
         following = state.next_number

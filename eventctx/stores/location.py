@@ -53,7 +53,7 @@ def is_on_a_server(url: str) -> bool:
 
 
 def durabilities(url: str) -> tuple[str, ...]:
-    """What ``durability`` may be for the store at a URL, its default first."""
+    """The values of ``durability`` for the store at a URL, its default first."""
     return _DURABILITIES[SERVERS[url.partition("://")[0]]] if is_on_a_server(url) else _OF_FILES
 
 
@@ -123,7 +123,7 @@ def in_users_folder(store: str, setting: str = "store") -> str:
 
 
 def cache_base(kind: str, store_id: str) -> Path:
-    """What the names of this machine's caches of a server's store begin with, in a private folder.
+    """Path prefix of the local cache files of a store on a server, in a private folder.
 
     ``store_id`` lies in the store, so another store at the same address has other caches.
     """
@@ -139,7 +139,7 @@ def _server_caches() -> Path:
 
 
 def path_or_url(url: object) -> str:
-    """The name of a store, as a text. Raises InvalidSetting for what names none."""
+    """The name of a store, as a text. Raises InvalidSetting for anything else."""
     path = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(path, str) or not is_text(path) or "\0" in path:
         raise InvalidSetting(f"store: expected {EXPECTED}, found {shown(url)}")
@@ -188,7 +188,7 @@ async def _on_a_server(url: str, server: _Server, options: dict[str, Any]) -> Ev
     # Waiting for another process's lock is a matter of files.
     options = {name: value for name, value in options.items() if name != "lock_timeout"}
     try:
-        # By name, since a driver is loaded by those who use its store, and by nobody else.
+        # By name, so that only users of a store load its driver.
         store = getattr(import_module(server.module), server.store)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("eventctx"):

@@ -28,7 +28,7 @@ class ReadOnlyStore:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        if self._closed:
+        if self._closed and callable(found):
             raise StoreUnavailable("the reader is closed; open another one with eventctx.read")
         return _refused(name) if name in _WRITES else found
 

@@ -1,12 +1,12 @@
-"""The receipt book: where every session stood at the end of its last turn, kept outside the store.
+"""The receipt book: the end of every session after its last turn, kept outside the store.
 
 A chain cannot show that its end was cut off, or that all of it was written anew. So the book notes
 a receipt at each turn's end and when a store is closed. It is a file of JSON lines, one for each
 receipt, which is only appended to; it holds names, positions and digests, no contents. A line is
 one write, so any number of processes may note at once, and a line that a full disk tore is skipped.
 
-A book that cannot be written never disturbs the agent: that is said once. Who may change the book
-and the store can change both; a signature is the remedy (``log.integrity``).
+A book that cannot be written never disturbs the agent: a warning says so once. With write access to
+book and store, anybody can change both; a signature is the remedy (``log.integrity``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.errors import NotAStore, StoreUnavailable
+from eventctx.log.private_files import FOLDER_RIGHTS, append_line
 from eventctx.log.store import Receipt
 
 _log = logging.getLogger("eventctx.receipts")
@@ -36,8 +37,8 @@ Noted = Literal["receipt", "deleted", "mismatch", "restored"]
 class BookEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line: a session's receipt, its deletion on purpose, or a mismatch that was found.
 
-    Or, without a session, that a backup was put in the store's place: no line before it binds.
-    ``time`` is in UTC nanoseconds; ``found`` says in words what stood in the place of a receipt.
+    Or, without a session, that a backup was put in the store's place: earlier lines no longer
+    apply. ``time`` is in UTC nanoseconds; ``found`` describes the record in the place of a receipt.
     """
 
     receipt_book: int
@@ -70,7 +71,7 @@ class ReceiptBook:
         self._complained = False
 
     def note(self, receipt: Receipt) -> None:
-        """Note where a session stands. Never raises."""
+        """Note the end of a session. Never raises."""
         if self._last is not None:
             self._last[receipt.stream] = receipt
         self._append(
@@ -85,7 +86,7 @@ class ReceiptBook:
         )
 
     def deleted(self, session: str) -> None:
-        """Note that a session was deleted on purpose, so that its receipts bind nobody any more."""
+        """Note that a session was deleted on purpose. Its receipts no longer apply."""
         if self._last is not None:
             self._last.pop(session, None)
         self._append(BookEntry(1, "deleted", session, self._clock()))
@@ -93,7 +94,7 @@ class ReceiptBook:
     def restored(self, receipts: Iterable[Receipt]) -> None:
         """Note that a backup was put in the store's place on purpose. Never raises.
 
-        Earlier receipts bind nobody any more; ``receipts`` say where each session stands now.
+        Earlier receipts no longer apply; ``receipts`` are the present ends of the sessions.
         """
         if self._last is not None:
             self._last.clear()
@@ -170,16 +171,9 @@ class ReceiptBook:
     def _append(self, entry: BookEntry) -> None:
         if self._read_only:
             return
-        line = msgspec.json.encode(entry) + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with open(self.path, "ab+", buffering=0, opener=_owners_alone) as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(0)
-                self._check(file.read(len(_MARK)))
-                file.seek(max(0, size - 1))
-                torn = size and file.read(1) != b"\n"
-                file.write(b"\n" + line if torn else line)
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_RIGHTS)
+            append_line(self.path, msgspec.json.encode(entry), self._check)
         except (OSError, NotAStore) as error:
             self.complain(error)
 
@@ -189,10 +183,6 @@ class ReceiptBook:
                 f"{self.path}: expected a book of receipts, or nothing, found another program's "
                 "file; move it away"
             )
-
-
-def _owners_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _entry(line: bytes) -> BookEntry | None:

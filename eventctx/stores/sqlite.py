@@ -25,7 +25,7 @@ from eventctx.stores.threads import closed
 
 
 class SqliteStore(ThreadedStore):
-    """``EventStore`` in one SQLite file, with a write-ahead log beside it while it is open.
+    """``EventStore`` in one SQLite file, with a write-ahead log in its folder while it is open.
 
     Durability ``full`` (the default): an awaited append survives a power cut, because the commit
     waits for the disk. ``normal``: SQLite waits for the disk only when it moves the log into the
@@ -66,7 +66,7 @@ class SqliteStore(ThreadedStore):
 
         A file or folder without write permission is opened for reading. With ``read_only`` every
         file is: nothing is created, the file and its log are never written, and every write raises
-        StoreReadOnly. SQLite puts two helper files beside a store without any, and leaves them.
+        StoreReadOnly. SQLite makes two helper files for a store without any, and leaves them.
 
         ``lock_timeout`` is the longest wait, in seconds, while another process writes. Where this
         process has the file open already, the stronger durability and the longer wait hold for all.
@@ -113,7 +113,7 @@ class SqliteStore(ThreadedStore):
             after = page[-1].global_position
 
     def peek(self, stream: str) -> int | None:
-        """See ``PeekingStore.peek``. Takes a few microseconds, up to 25 behind a commit."""
+        """See ``PeekingStore.peek``. Takes a few microseconds, up to 25 after a commit."""
         return None if self._closed else self._file.peek(stream)
 
     async def erase(
@@ -134,7 +134,7 @@ class SqliteStore(ThreadedStore):
     async def describe(self) -> StoreDescription:
         """See ``EventStore.describe``."""
         server, facts = await self._read(Queries.settings)
-        # A reading connection says what its own file is set to, not what a writer waits for.
+        # A reading connection reports the setting of its own file, not that of a writer.
         chosen = "full" if self.read_only else self._file.durability
         facts = {"durability": chosen, **facts}
         survives: Any = "power cut" if chosen == "full" else "process"
@@ -144,8 +144,8 @@ class SqliteStore(ThreadedStore):
         """Copy the store as it is now to a new file, while all go on reading and writing.
 
         The file is private, and has its name only when it is complete and on the disk. Until then
-        the log beside the store cannot shrink. A cancelled backup leaves nothing behind, and one
-        that is under way when the store is closed is finished.
+        the store's log cannot shrink. A cancelled backup leaves no file, and one that is under way
+        when the store is closed is finished.
 
         Raises InvalidSetting (something is there already), StoreFull, StoreReadOnly,
         StoreUnavailable.
@@ -165,7 +165,7 @@ class SqliteStore(ThreadedStore):
 
     async def _finish_writes(self) -> None:
         if self._last is not None:
-            # Others may use the file for long. Errors went to those who awaited the writes.
+            # Other stores may use the file for long. Whoever awaited a write got its error.
             with suppress(EventctxError):
                 await self._last
 

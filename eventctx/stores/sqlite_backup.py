@@ -60,7 +60,7 @@ def copy_database(
 ) -> None:
     """Copy all that ``source``, the database at ``path``, holds now into the empty file ``part``.
 
-    Errors name ``path`` for damage, and ``target`` for what cannot be written. Raises as
+    Errors name ``path`` for damage, and ``target`` for a failed write. Raises as
     ``back_up`` does.
     """
     destination = apsw.Connection(str(part), flags=apsw.SQLITE_OPEN_READWRITE)
@@ -90,8 +90,8 @@ def new_file(target: Path, setting: str) -> Iterator[Path]:
     """Give the path of an empty file in the folder of ``target``, for its owner alone.
 
     It gets the name ``target`` when the block ends without an error; else it is removed. A process
-    that is killed leaves a file ``.NAME.….part``, and no ``target``. ``setting`` is what an error
-    calls the target.
+    that is killed leaves a file ``.NAME.….part``, and no ``target``. Errors call
+    the target ``setting``.
 
     Raises InvalidSetting if there is something at ``target``, StoreFull, StoreReadOnly,
     StoreUnavailable.
@@ -154,7 +154,7 @@ def flush(path: Path) -> None:
 
 
 def give_name(part: Path, target: Path, setting: str) -> None:
-    """Give ``part`` its name, without ever replacing what came there meanwhile."""
+    """Give ``part`` its name, and never replace a file that appeared there meanwhile."""
     try:
         os.link(part, target)
     except FileExistsError as error:
@@ -234,7 +234,7 @@ def _untouched(backup: Path) -> apsw.Connection:
 
 
 def _forget_interrupted(store: Path) -> None:
-    """Remove the second name of the store itself, which a killed restore left behind."""
+    """Remove the second name of the store itself, which a killed restore left."""
     for one in store.parent.glob(f"{_literal(store.name)}{_ASIDE}*"):
         if one.samefile(store):
             one.unlink()

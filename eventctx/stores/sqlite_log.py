@@ -67,7 +67,7 @@ class Log:
         """Start a transaction; true if another process wrote since the last one."""
         self._cursor.execute("BEGIN IMMEDIATE")
         # The pragma of this name would cost a statement; the call also counts our own commits,
-        # which is why the version is read again behind each of them.
+        # which is why the version is read again after each of them.
         version = self._connection.data_version()
         if version == self._version:
             return False
@@ -228,7 +228,7 @@ class Log:
             return done.records[0]
         digests = chain(info.stream, previous, info.head, (last,))
         owner = self._new_stream(info.stream, last, created=info.created)
-        self._next += records  # the places of what was destroyed
+        self._next += records  # the places of the destroyed records
         return self._insert(info.stream, owner, info.head, (last,), digests).records[0]
 
     def _note_unscrubbed(self) -> None:

@@ -120,9 +120,9 @@ class Queries:
         return int(row[0])
 
     def streams(self, after: int, limit: int) -> tuple[list[StreamInfo], int | None]:
-        """Some streams with row ids above ``after``, and the last of these; None behind the last.
+        """Some streams with row ids above ``after``, and the last of these; None after the last.
 
-        At most ``limit`` and PAGE_STREAMS. What cannot be read is left out.
+        At most ``limit`` and PAGE_STREAMS. Unreadable ones are left out.
         """
         limit = min(limit, PAGE_STREAMS)
         page = "SELECT id FROM streams WHERE id > ? ORDER BY id LIMIT ?"
@@ -267,7 +267,7 @@ class Queries:
         return self.checkpoint(UNSCRUBBED) is None
 
     def settings(self) -> tuple[str, dict[str, str]]:
-        """SQLite's version, and the settings of the file that matter for what it keeps."""
+        """SQLite's version, and the settings of the file that matter for durability."""
         facts = {"journal_mode": str(self._connection.pragma("journal_mode"))}
         return f"SQLite {apsw.sqlite_lib_version()}", facts
 
@@ -360,7 +360,7 @@ def _of_strays(connection: apsw.Connection) -> Iterator[str]:
 
 def _schema(connection: apsw.Connection) -> dict[tuple[str, str], str | None]:
     rows: Any = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
-    # SQLite's own statistics, which an ANALYZE leaves behind, change no answer.
+    # SQLite's own statistics, which an ANALYZE makes, change no answer.
     return {(kind, name): sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
 
 

@@ -153,7 +153,7 @@ def records_from(
 
     Returns whether all rows were read: it stops after ``size`` bytes of data. ``name_of`` is the
     stream's name, or a function that finds it from its row id; ``further(global_position, count)``
-    reads the bodies behind the first of ``count``. Raises LogCorrupted for a row that no release
+    reads the bodies after the first of ``count``. Raises LogCorrupted for a row that no release
     wrote, ValueError for one that cannot be read.
     """
     fixed = name_of if isinstance(name_of, str) else None
@@ -286,7 +286,7 @@ def _queries(
 
 
 def _run_end(addresses: Sequence[Address], start: int, last: int) -> int:
-    """The place behind the neighbours from ``start`` on, of a segment that ends at ``last``."""
+    """The place after the neighbours from ``start`` on, of a segment that ends at ``last``."""
     position, index = addresses[start]
     end, count = start + 1, len(addresses)
     if index:

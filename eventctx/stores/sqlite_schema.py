@@ -129,7 +129,7 @@ def open_for_reading(
 ) -> apsw.Connection:
     """One more connection to a store, which only reads; ``lock_timeout`` is in seconds.
 
-    With ``immutable``, for a file that nobody writes, nothing is made beside it. Raises NotAStore,
+    With ``immutable``, for a file that nobody writes, no helper files are made. Raises NotAStore,
     StoreTooNew, StoreUnavailable, StoreReadOnly (there is no store in it yet).
     """
     with _opening(path) as connect:
@@ -255,7 +255,7 @@ def _can_use_wal(connection: apsw.Connection) -> bool:
 def _open_for_reading(
     path: Path, connect: _Connect, busy: Callable[[int], bool], immutable: bool = False
 ) -> apsw.Connection:
-    reader = None if immutable else _beside_writers(path, connect, busy)
+    reader = None if immutable else _with_writers(path, connect, busy)
     if reader is None:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         reader = connect(path.absolute().as_uri() + "?immutable=1", flags, busy)
@@ -267,10 +267,10 @@ def _open_for_reading(
     return reader
 
 
-def _beside_writers(
+def _with_writers(
     path: Path, connect: _Connect, busy: Callable[[int], bool]
 ) -> apsw.Connection | None:
-    """A connection that others may write beside; None where nobody can be writing."""
+    """A connection for a file that others may be writing; None where nobody can be."""
     reader = connect(str(path), apsw.SQLITE_OPEN_READONLY, busy)
     if _can_use_wal(reader):
         return reader

@@ -1,4 +1,4 @@
-"""One set of connections for each SQLite file in this process, shared by all who open the file.
+"""One set of connections and threads for each SQLite file, shared by all its users in a process.
 
 POSIX drops every lock that a process holds on a file as soon as the process closes any descriptor
 of it. SQLite keeps its own descriptors from doing that, so nothing in this process may open the
@@ -168,7 +168,7 @@ class SharedFile:
         self.path = path
         self.users = 1
         self.durability: Durability = "normal"
-        """The strongest that any user asked for."""
+        """The strongest durability that any user requested."""
         self.bell = Bell()
         self._peek = Peek(self._connect_to_peek)
         self._connection = opened.writer
@@ -210,7 +210,7 @@ class SharedFile:
         return connection
 
     def strengthen(self, durability: Durability, lock_timeout: float) -> None:
-        """Give all users what the most demanding of them asked for."""
+        """Apply the settings of the most demanding user to all."""
         if durability == "full":
             self.durability = durability
         if self._writing is not None:
@@ -231,7 +231,7 @@ class SharedFile:
                 )
 
     def keep_open(self) -> None:
-        """Count one more user, for whom ``release`` is to be called.
+        """Count one more user, which has to call ``release``.
 
         Raises StoreUnavailable in a forked process, and when the last user is gone.
         """
@@ -244,9 +244,9 @@ class SharedFile:
 
     @contextmanager
     def another_reader(self) -> Iterator[apsw.Connection]:
-        """A connection besides the reader's, for one thread; the file stays open while it is used.
+        """A connection apart from the reader's, for one thread; the file stays open meanwhile.
 
-        Raises what ``open_for_reading`` raises, and StoreUnavailable if the file was replaced.
+        Raises as ``open_for_reading``, and StoreUnavailable if the file was replaced.
         """
         self.keep_open()
         try:
@@ -264,7 +264,7 @@ class SharedFile:
             release(self)
 
     def shut(self) -> None:
-        """Write what is queued, end the threads, close the connections. Blocks."""
+        """Run the queued jobs, end the threads, close the connections. Blocks."""
         if self.threads.forked:
             return
         self.threads.stop()
@@ -303,7 +303,7 @@ def acquire(
 
     With ``read_only`` it is opened without a writer, and no other setting of it changes.
 
-    Raises what ``open_file`` raises, and StoreUnavailable in a process that was forked from one
+    Raises as ``open_file``, and StoreUnavailable in a process that was forked from one
     that has the file open.
     """
     path = path.absolute()
@@ -358,7 +358,7 @@ def _known(path: Path) -> SharedFile | None:
 def _registered(made: SharedFile) -> SharedFile:
     """``made``, or the file that another thread opened meanwhile."""
     identity = made.identity
-    # Those who may not write share nothing: rights may change, and the next one may write.
+    # A file without write permission is not shared: rights may change, and the next user may write.
     if identity is None or not made.writable:
         return made
     with _lock:

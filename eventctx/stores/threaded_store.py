@@ -1,8 +1,8 @@
 """The ``EventStore`` of a driver that blocks: every call is a job of a thread.
 
-A store names its driver's functions (``_log`` writes, ``_queries`` reads) and adds what differs:
-how it opens, what it says of itself, how a read of the whole log ends. See ``threads`` for what
-holds of order, closing and forks.
+A store names its driver's functions (``_log`` writes, ``_queries`` reads) and adds the rest: its
+opening, its description, the end of a read of the whole log. The invariants of order, closing and
+forks are those of ``threads``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SMALL_JOB_BYTES: Final = 512
 
 
 class ThreadedStore:
-    """What every store with ``StoreThreads`` does alike."""
+    """The methods of ``EventStore`` that are equal for all stores with ``StoreThreads``."""
 
     _append: ClassVar[Callable[..., Any]]
     """The function of an append, which gets the stream, the drafts and the expected version."""
@@ -132,7 +132,7 @@ class ThreadedStore:
         tries = 0
         try:
             while not self._closed:
-                # Listened to before the read: what commits after the read rings this bell.
+                # Before the read, so that a commit after the read rings this bell.
                 bell = self._threads.bell.listen()
                 page, settled = await self._news(stream, after, bodies)
                 for record in page:
@@ -171,7 +171,7 @@ class ThreadedStore:
         return await self._read(self._queries.page_all, after, NO_LIMIT, bodies), True
 
     def _watch(self, change: int) -> None:
-        """Add (1) or remove (-1) one who is to hear of commits of other processes."""
+        """Add (1) or remove (-1) a listener for commits of other processes."""
         raise NotImplementedError
 
     async def erase(

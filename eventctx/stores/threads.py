@@ -228,10 +228,10 @@ class StoreThreads:
         return ack
 
     def stop(self) -> None:
-        """Run what is queued, and end the threads. Blocks; does nothing in a forked process."""
+        """Run the queued jobs, and end the threads. Blocks; does nothing in a forked process."""
         if self.forked:
             return
-        self.write_what_is_queued()
+        self.finish_queued_writes()
         self.bell.ring()
         with self._lock:
             self._stopped = True
@@ -241,7 +241,7 @@ class StoreThreads:
         for thread, _ in self._readers:
             thread.join()
 
-    def write_what_is_queued(self) -> None:
+    def finish_queued_writes(self) -> None:
         """Run the queued writes, and end the writer thread. Blocks."""
         if self._writing is not None and self._writer is not None:
             self._writing.stopping()
@@ -292,7 +292,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @atexit.register
-def _write_what_is_queued() -> None:
+def _finish_queued_writes() -> None:
     """Write appends that nobody awaited, as the interpreter ends without ``close``."""
     for threads in list(_running):
-        threads.write_what_is_queued()
+        threads.finish_queued_writes()

@@ -38,7 +38,7 @@ from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
 from eventctx.session.erasure.destruction import ExpiredSession
 from eventctx.session.erasure.erasing import ErasureResult
-from eventctx.session.host_requests import HostRequest
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
@@ -215,7 +215,7 @@ class Context:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
-        call: ProviderCall | Following | None = None,
+        call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]: ...
     def get_messages(self) -> list[dict[str, Any]]: ...
@@ -265,10 +265,10 @@ class Context:
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None: ...
     def observe_request(
-        self, sent: HostRequest, *, call: ProviderCall | Following | None = None
+        self, sent: ObservedRequest, *, call: ProviderCall | HostReporter | None = None
     ) -> int: ...
     def emit(self, event: Event) -> None: ...
-    def following(self) -> Following: ...
+    def following(self) -> HostReporter: ...
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]: ...
     def close(self) -> None: ...
 
@@ -390,7 +390,7 @@ class ToolCall:
     def answered(self, text: str) -> None: ...
     def failed(self, kind: str, message: str = "") -> None: ...
 
-class Following:
+class HostReporter:
     @property
     def in_turn(self) -> bool: ...
     @property

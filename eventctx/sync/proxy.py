@@ -1,4 +1,4 @@
-"""The synchronous faces of engine, context and blocks: one proxy, which knows no method by name."""
+"""Synchronous faces of engine, context and blocks: one proxy, which knows no method by name."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Proxy:
 
         @wraps(found)
         def called(*arguments: Any, **options: Any) -> Any:
-            given = [_behind(one) for one in arguments]
-            named = {key: _behind(one) for key, one in options.items()}
+            given = [_target_of(one) for one in arguments]
+            named = {key: _target_of(one) for key, one in options.items()}
             return self._faced(self._loop.call(lambda: found(*given, **named)))
 
         return called
@@ -56,7 +56,7 @@ class Proxy:
         self._loop.call(lambda: self._target.__aexit__(*error))
 
     def _faced(self, found: Any) -> Any:
-        """``found``, with a proxy before an object of the async API."""
+        """``found``, or the face of an object of the async API."""
         if found is self._target:
             return self
         face = next((FACES[kind] for kind in type(found).__mro__ if kind in FACES), None)
@@ -119,7 +119,7 @@ class SyncToolCall(Proxy):
     """``eventctx.ToolCall`` without async."""
 
 
-class SyncFollowing(Proxy):
+class SyncHostReporter(Proxy):
     """``Context.following`` without async."""
 
 
@@ -143,23 +143,23 @@ FACES: dict[type, type[Proxy]] = {
     turns.PlanPhase: SyncPlanPhase,
     turns.ProviderCall: SyncProviderCall,
     turns.ToolCall: SyncToolCall,
-    host_turns.Following: SyncFollowing,
+    host_turns.HostReporter: SyncHostReporter,
     recall.Recall: SyncRecall,
     tool.RecallTool: SyncRecallTool,
 }
 
 
 def in_its_loop(face: Proxy) -> tuple[Any, asyncio.AbstractEventLoop]:
-    """The object of the async API behind a face, and the loop to which it belongs, for adapters."""
+    """The async object of a face, and the loop to which it belongs, for adapters."""
     return face._target, face._loop.loop
 
 
-def _behind(given: Any) -> Any:
+def _target_of(given: Any) -> Any:
     return given._target if isinstance(given, Proxy) else given
 
 
 def asynchronous(engine: SyncEngine) -> tuple[engines.Engine, LoopThread]:
-    """The engine of the async API behind ``engine``, and the thread that its loop runs in."""
+    """The async engine of ``engine``, and the thread of its loop."""
     return engine._target, engine._loop
 
 

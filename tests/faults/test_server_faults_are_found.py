@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from eventctx.stores.jetstream import requirements
-from eventctx.stores.jetstream.reads.verifying import SessionEnds
+from eventctx.stores.jetstream.verifying import SessionEnds
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
 from tests.faults.servers.damage import cut_the_end, delete, fill

@@ -14,6 +14,7 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.errors import TurnError
 from eventctx.orchestrators import Chunk, EventsOrchestrator, StreamingOrchestrator
 from tests.loop_time import LIMIT, hang_past_the_limit, put_forward
 from tests.orchestrators.agents import (
@@ -245,7 +246,7 @@ async def test_a_hook_that_hangs_does_not_hold_up_the_end_of_a_turn_that_took_to
         turn = EventsOrchestrator(turn_timeout=LIMIT).execute(
             "go on", ctx, {"p": provider}, tools(stuck), [hook]
         )
-        with pytest.raises(eventctx.TurnError, match="took longer"):
+        with pytest.raises(TurnError, match="took longer"):
             await asyncio.wait_for(turn, 10 * LIMIT)
         await check_log(engine)
         await next_turn_works(engine)

@@ -33,7 +33,7 @@ from eventctx.projections.view.refs import KEPT_CHARACTERS, CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.queries.verification import ContentChecker, Findings
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.requests import refusal
 from tests.session.given import (
@@ -337,7 +337,7 @@ def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     asyncio.run(play())
 
 
-async def become(host: Following, call: str, fate: str) -> None:
+async def become(host: HostReporter, call: str, fate: str) -> None:
     if fate in ("result", "ended"):
         await host.tool_ended(call)
     elif fate == "kept":

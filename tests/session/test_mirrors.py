@@ -23,7 +23,7 @@ from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.session.context import Context
-from eventctx.session.host_requests import HostRequest
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
 
@@ -93,7 +93,7 @@ WRITES: Final[dict[str, list[Command]]] = {
     "withdraw_instruction": [lambda c: c.withdraw_instruction(0)],
     "turn": [in_a_turn],
     "following": [as_a_host],
-    "observe_request": [lambda c: c.observe_request(HostRequest("openai-chat-1", [HELLO]))],
+    "observe_request": [lambda c: c.observe_request(ObservedRequest("openai-chat-1", [HELLO]))],
     "record_sent": [lambda c: c.record_sent(3, 1, [(0, HELLO)])],
     "emit": [emitting(event) for event in EMITTED],
 }

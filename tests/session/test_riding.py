@@ -21,7 +21,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.events import PlanStart
 from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
-from eventctx.session.pending import IDLE_SECONDS, MAX_RIDING
+from eventctx.session.pending import IDLE_SECONDS, MAX_DEFERRED
 from eventctx.stores.ack import Ack, settle
 from eventctx.stores.memory import MemoryStore
 from tests.session.counting_store import CountingStore
@@ -119,9 +119,9 @@ async def test_who_reads_the_log_reads_what_rides_too() -> None:
 
 async def test_only_so_many_ride() -> None:
     store, _, ctx = await begun()
-    for _ in range(MAX_RIDING + 1):
+    for _ in range(MAX_DEFERRED + 1):
         await ctx.emit(PlanStart())
-    assert list(map(len, store.appends)) == [MAX_RIDING + 1]
+    assert list(map(len, store.appends)) == [MAX_DEFERRED + 1]
 
 
 async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() -> None:
@@ -389,14 +389,14 @@ async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_fir
     ctx = await engine.session("s")
     await ctx.add_message(USER)
     store.holds = True
-    for number in range(2 * (MAX_RIDING + 1)):
+    for number in range(2 * (MAX_DEFERRED + 1)):
         await ctx.emit(PlanStart(name=str(number)))
     await asyncio.sleep(0)
     await store.release(StoreFull("the disk is full"))
     await ctx.add_message(ANSWER)
     records = [one async for one in engine.records("s") if one.type == "plan:start"]
     names = [getattr(decode_event(one), "name", None) for one in records]
-    assert names == [str(number) for number in range(2 * (MAX_RIDING + 1))]
+    assert names == [str(number) for number in range(2 * (MAX_DEFERRED + 1))]
 
 
 def test_an_engine_that_is_dropped_in_the_middle_of_its_stores_work_waits_for_no_lock() -> None:

@@ -19,7 +19,7 @@ from eventctx.adapters.kit.host_session import HostSession
 from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
 from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.host_requests import HostRequest
+from eventctx.session.host_requests import ObservedRequest
 
 _RULE: Final = "anthropic-messages-1"
 """The API whose form rows have: blocks, and the instructions beside them."""
@@ -139,7 +139,7 @@ class AgentConversation(HostSession):
 
     async def _observe(self, asked: ChatCall, rows: Sequence[Row]) -> None:
         self._view = None
-        request = HostRequest(
+        request = ObservedRequest(
             rule=_RULE,
             messages=rows,
             system=asked.instructions,

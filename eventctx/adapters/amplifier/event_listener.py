@@ -35,7 +35,7 @@ from eventctx.messages.tool_results import (
     failure_of_row,
     text_of_result,
 )
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.session.pending import Idle
 
 MAX_MESSAGE: Final = 2_000
@@ -44,7 +44,7 @@ MAX_MESSAGE: Final = 2_000
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
 Data = Mapping[str, Any]
-Step = Callable[[Following, Data], Awaitable[None]]
+Step = Callable[[HostReporter, Data], Awaitable[None]]
 
 
 class Noted(NamedTuple):
@@ -71,7 +71,7 @@ class EventListener:
     def __init__(
         self,
         session: str,
-        following: Callable[[], Awaitable[Following]],
+        following: Callable[[], Awaitable[HostReporter]],
         owned: Callable[[object], bool],
         call_id: Callable[[str, object], tuple[str | None, int]],
         sent: Callable[[Data], Coroutine[Any, Any, None]] | None,
@@ -188,26 +188,26 @@ class EventListener:
             # The registry would print it. The next call of the context raises the error again.
             _log.warning("%s of session %r is not recorded: %s", one.event, self._session, error)
 
-    async def end_session(self, following: Following) -> SessionEnd:
+    async def end_session(self, following: HostReporter) -> SessionEnd:
         """Close the open turn, and return the event of the session's end."""
         await following.turn_ended("cancelled", "the host ended the session")
         return SessionEnd(reason="the host ended the session")
 
     # -- steps -----------------------------------------------------------------------------------
 
-    async def _submitted(self, following: Following, data: Data) -> None:
+    async def _submitted(self, following: HostReporter, data: Data) -> None:
         self._awaited = False
         given = data.get("turn_id")
         turn_id = given if is_turn_id(given) else None
         await following.turn_began(turn_id, _text(data.get("agent")) or agent_in(self._session))
 
-    async def _completed(self, following: Following, data: Data) -> None:
+    async def _completed(self, following: HostReporter, data: Data) -> None:
         await following.turn_ended(_STATUS.get(str(data.get("status")), "ok"))
 
-    async def _iteration_began(self, following: Following, data: Data) -> None:
+    async def _iteration_began(self, following: HostReporter, data: Data) -> None:
         await following.iteration_began(_text(data.get("provider")), _text(data.get("model")))
 
-    async def _was_sent(self, following: Following, data: Data) -> None:
+    async def _was_sent(self, following: HostReporter, data: Data) -> None:
         # Hooks and tools call models, too; their requests were not prepared here.
         if following.awaits_answer:
             await following.model_known(model=_text(data.get("model")))
@@ -218,7 +218,7 @@ class EventListener:
         if self._sent is not None:
             await finish(self._sent(data))
 
-    async def _responded(self, following: Following, data: Data) -> None:
+    async def _responded(self, following: HostReporter, data: Data) -> None:
         raw = data.get("raw")
         raw = raw if isinstance(raw, Mapping) else {}
         await following.model_known(
@@ -230,7 +230,7 @@ class EventListener:
         if data.get("status") == "error":
             await following.model_failed("ProviderError", _text(data.get("error")) or "")
 
-    async def _answered(self, following: Following, data: Data) -> None:
+    async def _answered(self, following: HostReporter, data: Data) -> None:
         await following.model_known(
             model=_text(data.get("model")),
             usage=read_host_usage(data.get("usage")),
@@ -238,18 +238,18 @@ class EventListener:
         )
         await following.model_answered()
 
-    async def _failed(self, following: Following, data: Data) -> None:
+    async def _failed(self, following: HostReporter, data: Data) -> None:
         kind, message = error_of(data.get("error"), data)
         await following.model_failed(kind, message, cancelled="Cancel" in kind)
 
-    async def _tool_began(self, following: Following, data: Data) -> None:
+    async def _tool_began(self, following: HostReporter, data: Data) -> None:
         name = _text(data.get("tool_name")) or "unknown"
         call_id, alike = _text(data.get("tool_call_id")), 0
         if call_id is None:
             call_id, alike = self._call_id(name, data.get("tool_input"))
         await following.tool_began(name, call_id, _key(data), alike=alike)
 
-    async def _tool_ended(self, following: Following, data: Data) -> None:
+    async def _tool_ended(self, following: HostReporter, data: Data) -> None:
         result, name = data.get("result"), _text(data.get("tool_name")) or "unknown"
         # Only calls beside each other need it: to be told apart, and if one of them never ends.
         answer = answer_of_copy(result) if following.tools_beside_each_other else None
@@ -263,14 +263,14 @@ class EventListener:
             _key(data), kind, message, cancelled=cancelled, answer=answer, name=name
         )
 
-    async def _tool_failed(self, following: Following, data: Data) -> None:
+    async def _tool_failed(self, following: HostReporter, data: Data) -> None:
         kind, message = error_of(data.get("error"), data)
         # loop-basic gives no arguments with a failure, and so does not say which call it was.
         key = _key(data) if "tool_call_id" in data or "tool_input" in data else None
         name = _text(data.get("tool_name")) or "unknown"
         await following.tool_failed(key, kind, message, cancelled="Cancel" in kind, name=name)
 
-    async def result_added(self, following: Following, row: object) -> None:
+    async def result_added(self, following: HostReporter, row: object) -> None:
         """Take a row that the host is about to add: results may tell how open calls ended."""
         if not isinstance(row, dict) or not following.open_tools:
             return

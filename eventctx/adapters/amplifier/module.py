@@ -36,7 +36,7 @@ from eventctx.errors import (
 from eventctx.log.events import SetIgnored
 from eventctx.log.ids import agent_in, check_session_id, chosen_turn_id, random_bytes
 from eventctx.session.context import Context
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import scope_of
@@ -71,7 +71,7 @@ class AmplifierContext:
         self._opening = KeyedLock()
         self._engine: Engine | None = None
         self._context: Context | None = None
-        self._follow: Following | None = None
+        self._follow: HostReporter | None = None
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
@@ -353,7 +353,7 @@ class AmplifierContext:
         ]
         self._context = context
 
-    async def _following(self) -> Following:
+    async def _following(self) -> HostReporter:
         await self._open_once()
         assert self._follow is not None  # noqa: S101 - opened above
         return self._follow

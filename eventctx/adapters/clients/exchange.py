@@ -29,7 +29,7 @@ from eventctx.importers.recorded_calls import (
 )
 from eventctx.log.wire import APIS, CacheMark
 from eventctx.messages.encoding import decode_json, digest_of
-from eventctx.session.host_requests import HostRequest
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
@@ -57,7 +57,7 @@ class ReadRequest(NamedTuple):
     ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
-    sent: HostRequest
+    sent: ObservedRequest
     fields: dict[str, msgspec.Raw]
     messages: list[msgspec.Raw]
     partial: bool
@@ -107,7 +107,7 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
             for raw, row in zip(messages, rows, strict=True)
         ]
     model = body.get("model") or next(filter(None, place.groupdict().values()), None)
-    sent = HostRequest(
+    sent = ObservedRequest(
         rule,
         rows,
         body.get(api.system),

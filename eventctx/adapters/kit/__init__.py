@@ -29,13 +29,13 @@ from eventctx.adapters.kit.nested import (
 )
 from eventctx.adapters.kit.recordable import recordable
 from eventctx.log.usage import Usage
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 __all__ = [
     "EngineLoop",
-    "Following",
     "GivenEngine",
     "HostList",
+    "HostReporter",
     "HostRun",
     "HostSession",
     "OpenSessions",

@@ -19,7 +19,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.loops import EngineLoop
 from eventctx.adapters.kit.nested import ToolAround, inside_tool
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 S = TypeVar("S", bound=HostSession)
 T = TypeVar("T")
@@ -190,13 +190,13 @@ def is_cancellation(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
 
 
-async def call_failed(turns: Following, error: BaseException) -> None:
+async def call_failed(turns: HostReporter, error: BaseException) -> None:
     """Record that the model call failed, or was cancelled. Raises what the store raises."""
     await turns.model_failed(type(error).__name__, str(error), cancelled=is_cancellation(error))
 
 
 async def tool_failed(
-    turns: Following,
+    turns: HostReporter,
     key: object,
     error: BaseException,
     *,
@@ -214,7 +214,7 @@ async def tool_failed(
     await turns.tool_failed(key, kind, message, cancelled=gave_up, answer=answer, name=name)
 
 
-async def turn_failed(turns: Following, error: BaseException) -> None:
+async def turn_failed(turns: HostReporter, error: BaseException) -> None:
     """Record that the turn failed, or was cancelled, and all calls in it. Raises as above."""
     if is_cancellation(error):
         await turns.turn_ended("cancelled")

@@ -27,7 +27,7 @@ from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_
 from agents.run_config import ToolErrorFormatter
 
 from eventctx.adapters.kit.host_run import call_failed, is_cancellation, tool_failed, turn_failed
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 
 class FailureHooks(Protocol):
@@ -117,7 +117,7 @@ async def _report(asked: object, kwargs: dict[str, Any], error: BaseException) -
         formatter.hooks.nested_run_failed(asked, error)
 
 
-async def fail_run(turns: Following, tools: dict[str, str], error: BaseException) -> None:
+async def fail_run(turns: HostReporter, tools: dict[str, str], error: BaseException) -> None:
     """Record that a run failed, with the model call or the tool that it failed in.
 
     ``tools`` are the names of the open calls, by id. Raises what the store raises.

@@ -1,7 +1,8 @@
-"""Erases and deletes for an engine: tells listeners, and lets every cache of the process forget.
+"""Erases and deletes for an engine: tells listeners, and empties every cache of the process.
 
-What destroys is loaded by the first erasure or deletion: every engine has a ``Destruction``, for
-``finish``, and few destroy anything.
+A deletion destroys all records of a session but one, which says so and keeps the chain. Invariant:
+``ERASING`` is set in the store until the search index has forgotten the destroyed words, so a
+process that is killed meanwhile leaves the rest to the next opening (``resume``).
 """
 
 from __future__ import annotations

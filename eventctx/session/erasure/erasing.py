@@ -1,5 +1,11 @@
 """Erasure: destroys contents of messages and all that was made of them, wherever it is reachable.
 
+A plan says what goes along. By the records: the whole tool round of a message (inputs and outputs
+of one call), its shortened copies, the summaries that stand for it, the indexes that quote or name
+it. By the words: raw parts of an imported file, contents that a host was sent, hints, recalled
+memories that share a long enough part with it. Other messages never go along; those that repeat the
+words are named, so that a person can decide.
+
 The order makes a cut at any point harmless. ``ERASING`` is set in the store first; bodies, facts
 and snapshots go in one transaction with the ``context:erased`` records of every stream that reaches
 them; then the log is emptied and the search index forgets the words. ``ERASING`` is taken back
@@ -48,7 +54,7 @@ class Placed(NamedTuple):
 
 
 class StreamErasure(NamedTuple):
-    """What goes in one stream: message numbers, and the addresses of bodies with new facts.
+    """The erasure of one stream: message numbers, and the addresses of bodies with new facts.
 
     ``repeated`` are the numbers of other messages that hold one of the erased texts as a whole, and
     ``payloads`` the positions of records that hold one outside of their bodies, where the chain
@@ -129,7 +135,7 @@ async def plan_stream(
     numbers: set[int],
     words: Overlap,
 ) -> StreamErasure:
-    """What goes in one stream with the messages ``numbers`` of it. Reads all of the stream."""
+    """The erasure of the messages ``numbers`` of one stream. Reads all of the stream."""
     bodies = {
         messages[number].address: encode_facts(outline_facts(messages[number].facts))
         for number in numbers
@@ -248,7 +254,7 @@ def check_numbers(session: str, messages: Sequence[Placed], numbers: Sequence[in
 
 
 class ErasureResult(msgspec.Struct, frozen=True):
-    """What was erased, or would be.
+    """The contents that were erased, or would be.
 
     ``numbers`` are the message numbers, with those of their tool rounds; ``bodies`` counts all
     contents that went, copies and summaries among them; ``sessions`` are all that could reach them.
@@ -285,7 +291,7 @@ class _Family(NamedTuple):
 
 
 class ErasurePlan(NamedTuple):
-    """What goes in every stream, and the words by which copies are found."""
+    """The erasure of every stream, and the words by which copies are found."""
 
     streams: tuple[StreamErasure, ...]
     words: Overlap
@@ -321,7 +327,7 @@ async def plan(
 
 
 async def _family(store: EventStore, session: str) -> _Family:
-    """What a session was forked from, and all that was forked from that. Raises StreamNotFound."""
+    """The ancestors of a session, and all their forks. Raises StreamNotFound."""
     streams: dict[str, StreamInfo] = {}
     first, name = session, session
     while (info := await store.head(name)) is not None and not info.deleted:

@@ -1,8 +1,8 @@
-"""Forks and deletions. A session's family tells of both, so that one of two at once is refused.
+"""Forks and deletions. Both write the session's family, so that of two at once one is refused.
 
-A fork in the shard of its parent is one batch. In another shard its parent's family is told first;
-an entry without a fork, of a process that ended in between, keeps the parent from being deleted
-until a fork of that name is made again.
+A fork in the shard of its parent is one batch. For a fork in another shard the entry in the
+parent's family is stored first; an entry without a fork, of a process that ended in between, keeps
+the parent from being deleted until a fork of that name is made again.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from typing import Final, Protocol
 from eventctx.errors import InvalidSetting, StreamExists
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended, StreamInfo
-from eventctx.stores.jetstream.append import appended
-from eventctx.stores.jetstream.batch import (
+from eventctx.stores.jetstream.append import UnitAppend, appended, pack, records_of, registered
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
     EXPECTED,
     EXPECTED_SUBJECT,
+    ApiError,
     Outgoing,
+    ServerLink,
+    Tries,
     outgoing,
     send,
 )
 from eventctx.stores.jetstream.destroying import Destroyer
-from eventctx.stores.jetstream.packing import UnitAppend, pack, records_of, registered
-from eventctx.stores.jetstream.reads.owners import existing
-from eventctx.stores.jetstream.reads.reading import SessionReader, Verified
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
-from eventctx.stores.jetstream.wire.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.owners import existing
+from eventctx.stores.jetstream.reading import SessionReader, Verified
 from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import chain, conflict, has_forks
 
@@ -35,15 +37,15 @@ _KINDS: Final = "rbpe"
 
 
 class Forks(Protocol):
-    """Who knows the forks of a session."""
+    """Lists the forks of a session."""
 
     async def forks(self, session: str) -> list[str]:
-        """Those made of the session itself, without deleted ones."""
+        """The forks of the session itself, without deleted ones."""
         ...
 
 
 class Families:
-    """Forks and deletes sessions; in the store's loop."""
+    """Forks and deletes sessions; for the store's loop."""
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Families:
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
         """See ``EventStore.fork``."""
-        async with self._writer.holding((stream, new)) as forget:
+        async with self._writer.exclusive((stream, new)) as forget:
             tries = Tries(self._link, f"fork of {stream!r}")
             try:
                 while True:
@@ -123,7 +125,7 @@ class Families:
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
         """See ``EventStore.delete``."""
-        async with self._writer.holding((stream,)) as forget:
+        async with self._writer.exclusive((stream,)) as forget:
             tries = Tries(self._link, f"deletion of {stream!r}")
             try:
                 while True:
@@ -168,7 +170,8 @@ class Families:
             registered(self._names, stream, origin, deleted=True, records=own),
             self._relative(stream, Relative(None), family),
         ]
-        # Nobody may add an erasure, or bodies in advance, that were not counted.
+        # The batch fails if somebody adds an erasure or early bodies meanwhile: they would be
+        # destroyed without being counted in the ledger, and look like a loss.
         await self._guard(order, shard, stream, "e")
         await self._guard(messages[-2], shard, stream, "p")
         if count != await self._count(shard, stream):
@@ -183,7 +186,7 @@ class Families:
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
         """See ``TombstoneStore.set_tombstone``."""
-        async with self._writer.holding((info.stream,)) as forget:
+        async with self._writer.exclusive((info.stream,)) as forget:
             tries = Tries(self._link, f"mark of the deletion of {info.stream!r}")
             try:
                 while True:
@@ -237,14 +240,14 @@ class Families:
 
     async def _guard(self, message: Outgoing, shard: int, stream: str, kind: str) -> None:
         subject = self._names.of_session(kind, stream)
-        last = await self._reader.asking.last(shard, subject)
+        last = await self._reader.reads.last(shard, subject)
         message.headers[EXPECTED] = str(0 if last is None else last.sequence)
         message.headers[EXPECTED_SUBJECT] = subject
 
     async def _family(self, stream: str) -> int:
         """The sequence of the last entry of a session's family."""
         subject = self._names.of_session("f", stream)
-        last = await self._reader.asking.last(self._names.shard(stream), subject)
+        last = await self._reader.reads.last(self._names.shard(stream), subject)
         return 0 if last is None else last.sequence
 
     def _relative(self, stream: str, entry: Relative, family: int) -> Outgoing:

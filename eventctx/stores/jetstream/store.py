@@ -28,10 +28,10 @@ from eventctx.log.store import (
     StreamInfo,
 )
 from eventctx.stores.ack import Ack
-from eventctx.stores.jetstream.assembly import StoreParts, assemble
-from eventctx.stores.jetstream.reads.inspection import inspect
-from eventctx.stores.jetstream.wire.address import parse
-from eventctx.stores.jetstream.wire.connection import ServerLink
+from eventctx.stores.jetstream.address import parse
+from eventctx.stores.jetstream.connection import ServerLink
+from eventctx.stores.jetstream.creating import StoreParts, assemble
+from eventctx.stores.jetstream.registry import inspect
 from eventctx.stores.location import cache_base
 
 _log = logging.getLogger("eventctx.stores")
@@ -70,7 +70,7 @@ class JetStreamStore:
     ) -> JetStreamStore:
         """Open the store at ``url``, and make it unless ``create`` is false.
 
-        ``patience`` is for how many seconds a lost server or a missing leader is waited for, before
+        ``patience`` is the longest wait, in seconds, for a lost server or a missing leader before
         StoreUnavailable is raised. See ``docs/reference/storage.md`` for the URL.
 
         Raises StoreUnsafe for servers that could lose an acknowledged append or cannot be checked,
@@ -123,8 +123,8 @@ class JetStreamStore:
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
         """See ``EventStore.read_all``."""
-        whole = self._parts.whole
-        scan = await self._run(whole.scan(after=after, limit=limit, bodies=bodies))
+        log = self._parts.global_scan
+        scan = await self._run(log.scan(after=after, limit=limit, bodies=bodies))
         while page := await self._run(scan.page()):
             for record in page:
                 yield record
@@ -190,7 +190,7 @@ class JetStreamStore:
         return await self._write(lambda: families.set_tombstone(info, last, previous, records))
 
     async def scrubbed(self) -> bool:
-        """See ``EventStore.scrubbed``. The files of all servers are meant, Raft logs too."""
+        """See ``EventStore.scrubbed``. This covers the files of all servers, Raft logs too."""
         return await self._run(self._parts.destroyer.scrubbed())
 
     async def inspect(self) -> Inspection:

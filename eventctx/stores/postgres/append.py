@@ -1,4 +1,4 @@
-"""Many appends in one call of the server: what is sent, and what the answer means for each.
+"""Many appends in one call of the server, and the outcome of each.
 
 The client computes the digests, so it must know each stream's head before it sends. It guesses from
 what it saw last. The server compares the guess with the head, and a guess that was wrong comes back
@@ -113,13 +113,13 @@ class WaitingAppend:
 
 
 class _Run:
-    """What becomes of a stream's appends in one call: final if the server accepts what is sent."""
+    """The outcome of a stream's appends in one call: final if the server accepts them."""
 
     __slots__ = ("decided", "head", "left", "number", "sent")
 
     def __init__(self, head: KnownHead | None) -> None:
         self.head = head
-        """The stream's head behind what is sent."""
+        """The stream's head after the sent records."""
         self.number = 0
         """The run's number in the batch; 0 while nothing of it is sent."""
         self.sent: list[tuple[WaitingAppend, int, int, list[bytes]]] = []
@@ -173,7 +173,7 @@ class AppendRounds:
         self._fresh.clear()
 
     def round(self, waiting: Sequence[WaitingAppend]) -> tuple[list[Outcome], list[WaitingAppend]]:
-        """One call of the server: what it decided, and what has to be tried again.
+        """Make one call of the server; returns the decided outcomes, and the appends to try again.
 
         Raises ConnectionLost, when all may be stored, and Refused, when nothing is.
         """
@@ -233,7 +233,7 @@ class AppendRounds:
         accepted = accepts(one.expected, last, None if head is None else head.event)
         repeated = bool(head is not None and drafts and head.event == drafts[-1].id)
         if not accepted or repeated or one.tried:
-            # To be refused, or compared with what is stored, it needs a head that is confirmed.
+            # A refusal, or a comparison with stored records, needs a confirmed head.
             if run.sent or one.stream not in self._fresh:
                 if not run.sent:
                     self._heads.forget(one.stream)
@@ -283,7 +283,7 @@ class AppendRounds:
     def _settled(
         self, stream: str, run: _Run, first: int, found: RunResult | None, outcomes: list[Outcome]
     ) -> list[WaitingAppend]:
-        """Note what the server says of a run; returns the appends to try again."""
+        """Take the server's answer about a run; returns the appends to try again."""
         if found is not None and not found.accepted:
             self._heads.remember(stream, _head_of(stream, found))
             self._fresh.add(stream)

@@ -45,7 +45,7 @@ RETURNING pos, (SELECT pg_notify('eventctx:' || 'eventctx.meta'::regclass::oid, 
   WHERE CASE WHEN pg_try_advisory_lock('eventctx.meta'::regclass::oid::integer, 1)
   THEN NOT pg_advisory_unlock('eventctx.meta'::regclass::oid::integer, 1) ELSE true END) IS NULL
 """
-"""What the function does, for one record behind a known head; its arrays cost more than the rest.
+"""The same as the function, for one record after a known head: arrays cost more than the rest.
 
 As a transaction of its own it gets its number after the statement's snapshot was taken, so the
 number is higher than that of any record which the snapshot shows.
@@ -66,7 +66,7 @@ def _size(draft: Draft) -> int:
 
 
 class RunResult(NamedTuple):
-    """What the server says of a run: the stream's id, and its real head where it was refused."""
+    """The server's answer about a run: the stream's id, and its real head where it was refused."""
 
     accepted: bool
     stream: int

@@ -38,7 +38,7 @@ _DEFAULTS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""Of libpq; what the URL says goes before. It would notice a lost network after two hours."""
+"""Defaults for libpq, below the URL's own: libpq's would notice a lost network after two hours."""
 
 _SETTINGS: Final = """
 SET search_path = pg_catalog, pg_temp;
@@ -69,7 +69,7 @@ def in_schema(sql: str, schema: str) -> str:
 
 
 class Destination(NamedTuple):
-    """What a URL names: libpq's connection string, the schema, and our other parameters."""
+    """The parts of a URL: libpq's connection string, the schema, and our other parameters."""
 
     conninfo: str
     schema: str
@@ -148,7 +148,7 @@ class ServerConnection:
 
     @contextmanager
     def driver(self) -> Iterator[psycopg.Connection[Any]]:
-        """The driver's own connection, for what is no part of an append.
+        """The driver's own connection, for work outside of appends.
 
         Raises ConnectionLost and Refused in place of the driver's errors.
         """

@@ -1,4 +1,4 @@
-"""What an acknowledged append survives, as the server's settings and its standbys show it.
+"""Checks, by the server's settings and standbys, that an acknowledged append survives.
 
 A server may be told to acknowledge a commit before it is on disk, and a cluster to go on without
 its standbys. Neither shows in a commit's result. So a store looks at the settings when it connects,
@@ -151,18 +151,17 @@ class Durability:
             self.prepare(connection)
 
     def look(self, connection: Connection[Any]) -> Cursor[Any] | None:
-        """Ask for what `confirm` needs, without waiting for the answer in a pipeline.
+        """Send the question of `confirm`, without waiting for the answer in a pipeline.
 
-        Behind a COMMIT in the same pipeline it saves `confirm` a journey to the server. The
-        COMMIT must be a statement: what a pipeline commits by itself is committed at its end,
-        behind the look.
+        After a COMMIT in the same pipeline it saves `confirm` a round trip. The COMMIT must be a
+        statement: the implicit transaction of a pipeline commits at its end, after the look.
         """
         return None if self.wanted == "local" else connection.execute(_REPLICATED, (None,))
 
     def confirm(self, connection: Connection[Any], looked: Cursor[Any] | None = None) -> None:
-        """Return when what was committed on this connection survives what it has to.
+        """Return when the commits of this connection are as durable as requested.
 
-        To be called after a commit, outside of a transaction, before anybody is told of it.
+        To be called after a commit, outside of a transaction, before it is acknowledged.
         ``looked`` is the result of a `look` that followed the commit; without one it looks itself.
 
         Raises:

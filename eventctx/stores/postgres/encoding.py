@@ -125,7 +125,7 @@ def records_from(
     """Records of rows in the columns WITH_DATA or WITHOUT_DATA.
 
     ``stream`` is the name under which they are read; None: each one's own. ``further`` are the
-    bodies behind the first, by global position. Raises LogCorrupted.
+    bodies after the first, by global position. Raises LogCorrupted.
     """
     found: list[Record] = []
     for (

@@ -1,4 +1,4 @@
-"""Translates the server's errors to ``eventctx.errors``; what a driver raises is only their cause.
+"""Translates the server's errors to ``eventctx.errors``; the driver's error is only their cause.
 
 Two exceptions stay inside of this folder. ``ConnectionLost``: the connection is gone, and what
 was under way may have happened or not. ``Refused``: the server answered with an error, so nothing
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 class ConnectionLost(Exception):
-    """The connection broke, or could not be made; the fate of what was under way is unknown."""
+    """The connection broke, or could not be made; the fate of pending work is unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(_one_line(message))
@@ -85,7 +85,7 @@ _CODES: Final = {
     "57P03": re.compile("the database system is "),  # starting up, shutting down, in recovery
     "53300": re.compile("too many clients|connection slots are reserved"),
 }
-"""What libpq says when a server refuses a connection, or when we refuse the server."""
+"""libpq's messages when a server refuses a connection, or when we refuse the server."""
 
 _ATTEMPT: Final = re.compile(r"^- host: (.*?), hostaddr: (?:'[^']*'|None): ", re.MULTILINE)
 """The driver's line for one of several addresses that it tried."""
@@ -104,7 +104,7 @@ def loses_connection(error: Refused) -> bool:
 def not_connected(said: str) -> ConnectionLost | Refused:
     """The error for a connection that was not made, for which the driver gives a text alone.
 
-    Another attempt may succeed, but for where every host of the URL says no to who asks. A server
+    Another attempt may succeed, unless every host of the URL refuses this client. A server
     that is there and has no room or is not ready is Refused, too: it was reached.
     """
     _, *parts = _ATTEMPT.split(said)
@@ -127,7 +127,7 @@ def _code_in(said: str) -> str | None:
 
 
 def is_hopeless(code: str) -> bool:
-    """Whether a refusal to connect is about who asks, not about the state of the server."""
+    """Whether a refusal to connect concerns the client, not the state of the server."""
     return code[:2] in _CANNOT_CONNECT
 
 

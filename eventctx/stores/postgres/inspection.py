@@ -140,7 +140,7 @@ def fence_facts(connection: ServerConnection) -> dict[str, str]:
     seconds = found[0].seconds if found else None
     name = found[0].name if found else "a transaction that is not visible here"
     if seconds is None:
-        # What was appended since waits too: at least so long.
+        # Records appended since then wait too: at least so long.
         ((seconds,),) = connection.rows(_WAITING)
     if seconds is None or seconds <= NORMAL_SECONDS:
         return {}

@@ -39,7 +39,7 @@ from eventctx.stores.postgres.scrubbing import note_erasure
 from eventctx.stores.rules import chain, conflict, has_forks
 
 _LOCK_SECONDS: Final = 5
-"""Longest wait for a lock; whoever writes meanwhile waits behind it."""
+"""Longest wait for a lock; other writers queue after it meanwhile."""
 
 _NO_FORK: Final = """
 UPDATE eventctx.streams s SET deleted = true, parent = NULL, forked_at = NULL WHERE s.id = $1
@@ -52,7 +52,7 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 
 
 class EarlierTries:
-    """What earlier tries of a job have done, if they were stored."""
+    """The effects of earlier tries of a job, if they were stored."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -257,7 +257,7 @@ class ServerLog:
     def _prepare(self, stream: str, draft: Draft) -> None:
         """Refuse a draft that cannot be stored, and give its type a number.
 
-        Before the transaction: what is rolled back must not be remembered.
+        Before the transaction, so that nothing rolled back is remembered.
         """
         chain(stream, None, 0, (draft,))
         self._types.learn(self.connection, (draft,))
@@ -265,7 +265,7 @@ class ServerLog:
     def _insert(
         self, drafts: Sequence[tuple[str, KnownHead, Draft]], made: Sequence[int] = ()
     ) -> list[Record]:
-        """Append one draft each behind the heads of streams as this transaction has read them.
+        """Append one draft each after the heads of streams as this transaction has read them.
 
         Raises Refused, to begin again, where another one appended since.
         """

@@ -109,7 +109,7 @@ class Top(NamedTuple):
 
 
 class ServerQueries:
-    """Queries on one connection, with caches of what never changes once committed."""
+    """Queries on one connection, with caches of values that never change once committed."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -159,7 +159,7 @@ class ServerQueries:
         return int(rows[0][0])
 
     def streams(self, after: int, limit: int) -> tuple[list[StreamInfo], int | None]:
-        """A page of streams in order of creation, behind the row id ``after``; and the next one."""
+        """A page of streams in order of creation, after the row id ``after``; and the next one."""
         limit = min(limit, PAGE_STREAMS)
         rows = self._connection.rows(
             HEADS + "WHERE s.id > $1 ORDER BY s.id LIMIT $2",

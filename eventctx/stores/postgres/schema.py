@@ -5,8 +5,8 @@ the transaction that wrote the record (see ``FENCE``). A record's first body is 
 ones are in ``bodies``. A stream's head is its last record and is stored nowhere else. An erased
 body has no salt and no data. Texts are written as ``encoding.text`` says.
 
-The schema's name stands as ``eventctx.`` in all SQL of this folder; ``ServerConnection`` puts in
-the store's own.
+All SQL of this folder calls the schema ``eventctx.``; ``ServerConnection`` puts in the store's own
+name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FENCE: Final = f"((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {OFFS
 """No transaction that could still write below this global position is under way.
 
 A position is ``(transaction + offset) << 20 | ordinal``. Transactions commit in another order than
-they begin, so whoever reads by position must stop at the fence, or skip what commits behind them.
+they begin, so a reader by position must stop at the fence, or it skips later commits.
 """
 
 TABLES: Final = """
@@ -59,7 +59,7 @@ CREATE TABLE eventctx.scrubs(
 
 # The tables of the full-text index are caches: not in the server's own log, so no erased word lies
 # there or on a standby, and empty after a crash of the server. Every role has an index of its own,
-# of what it may read.
+# with the messages that it may read.
 WORDS_TABLES: Final = ("recall_messages", "recall_pieces")
 
 # A message that was erased keeps its place and has no words. The words of a long one are in
@@ -224,7 +224,7 @@ MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
     (2, RECALL),
     (3, TENANTS),
 )
-"""Versions of the schema, and what makes each of the one before; never changed once released."""
+"""Versions of the schema, each with its SQL; never changed once released."""
 
 SCHEMA_VERSION: Final = MIGRATIONS[-1][0]
 
@@ -322,8 +322,8 @@ def _migrate(connection: ServerConnection) -> None:
 def _keep_order(connection: ServerConnection) -> None:
     """Set ``xid_offset`` anew where the server does not count on from the store's transactions.
 
-    A dump that is restored on another server, or one that was upgraded, has other numbers. What is
-    written there must come behind what is stored.
+    A dump that is restored on another server, or one that was upgraded, has other numbers. New
+    records must get higher positions than the stored ones.
     """
     if not _out_of_order(connection):
         return

@@ -7,7 +7,7 @@ which transaction erased, and the bytes are gone when the table has another file
 after every transaction that is older than the erasure had ended.
 
 A table of any size is locked while it is written anew. Tables above ``MOST_BYTES`` are left to the
-people who look after the server, and the note tells when they did it.
+administrators of the server, and the note tells when they did it.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class PostgresStore(ThreadedStore):
 
     A store has one connection to write, up to three to read, and one to hear of news while
     something is subscribed. A server that is lost is looked for again for ``patience`` seconds;
-    what was under way is then done again, and the ids show what had been stored.
+    pending writes are then repeated, and the event ids show which were stored.
 
     Appends queue up to 64 MiB. Beyond that ``append`` blocks its thread until the server has taken
     the surplus. An object belongs to the process that opened it: after ``os.fork`` every use in the
@@ -195,7 +195,7 @@ class PostgresStore(ThreadedStore):
         )
 
     async def _news_of_all(self, after: int, bodies: bool) -> tuple[list[Record], bool]:
-        # The end is looked at before the page: what commits after the look rings the bell.
+        # The end is read before the page, so that a commit after it rings the bell.
         top: Top = await self._read(ServerQueries.top)
         if top.last <= after:
             return [], True
@@ -210,7 +210,7 @@ class PostgresStore(ThreadedStore):
         """See ``EventStore.erase``. Writes the tables anew, so that the bytes leave their files.
 
         That locks each table for its length; tables above 1 GiB are left to a ``VACUUM FULL`` of
-        those who look after the server, and ``scrubbed`` tells when it was done. The server's
+        the server's administrators, and ``scrubbed`` tells when it was done. The server's
         write-ahead log and its backups hold the bytes for as long as they are kept.
         """
         return await super().erase(bodies, records)

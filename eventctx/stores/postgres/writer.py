@@ -4,8 +4,8 @@ There is no timer. While the server commits, appends queue up; the next call tak
 
 Invariants: jobs run in the order of their calls, and an ack is settled only after the server said
 that the transaction was committed, and ``durability`` confirmed that it survives. A server that is
-lost is looked for again for ``patience`` seconds; then what was under way is done again, and the
-ids show what had been stored. A job that cannot be stored fails alone.
+lost is looked for again for ``patience`` seconds; then pending writes are repeated, and the event
+ids show which were stored. A job that cannot be stored fails alone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between two attempts to find a server again."""
 
 _MOST_COLLISIONS: Final = 3
-"""As often a batch is sent again that collided with other processes, before it is taken apart."""
+"""Times that a batch is sent again after a collision, before its appends are sent one by one."""
 
 Connect = Callable[[], ServerConnection]
 
@@ -53,7 +53,7 @@ def append(*_: Any) -> None:
 class GroupWriter(WriteWork):
     """Runs appends, and functions of a ``ServerLog``.
 
-    ``connect`` makes a connection and checks the server behind it. ``committed`` is called after
+    ``connect`` makes a connection and checks its server. ``committed`` is called after
     every commit.
     """
 

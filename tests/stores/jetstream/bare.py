@@ -16,8 +16,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswerError
 
 from eventctx.log.record import GENESIS, Draft, chain_digest
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.layout import (
     DeletionLedger,
     ErasedBody,
     Names,
@@ -31,6 +30,7 @@ from eventctx.stores.jetstream.wire.layout import (
     split_unit,
     stored,
 )
+from eventctx.stores.jetstream.retrying_reads import CollectingClient
 from tests.services.nats_server import Cluster
 
 

@@ -17,13 +17,11 @@ import pytest
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.reads.asking import RetryingReads
-from eventctx.stores.jetstream.reads.inspection import inspect
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.reads.registry import Registry
-from eventctx.stores.jetstream.reads.whole import GlobalScan
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
-from eventctx.stores.jetstream.wire.layout import Names
+from eventctx.stores.jetstream.global_scan import GlobalScan
+from eventctx.stores.jetstream.layout import Names
+from eventctx.stores.jetstream.reading import SessionReader
+from eventctx.stores.jetstream.registry import Registry, inspect
+from eventctx.stores.jetstream.retrying_reads import CollectingClient, RetryingReads
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, Node, find, running

@@ -10,9 +10,9 @@ import pytest
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Record
 from eventctx.log.store import Address
-from eventctx.stores.jetstream.reads.positions import Positions
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.wire.layout import ErasedBody
+from eventctx.stores.jetstream.layout import ErasedBody
+from eventctx.stores.jetstream.owners import Positions
+from eventctx.stores.jetstream.reading import SessionReader
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.stores.jetstream.bare import Bare
 

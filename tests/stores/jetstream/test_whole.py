@@ -8,12 +8,11 @@ import pytest
 
 from eventctx.errors import LogCorrupted, StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.reads.asking import RetryingReads
-from eventctx.stores.jetstream.reads.inspection import inspect
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.reads.registry import Registry
-from eventctx.stores.jetstream.reads.whole import GlobalScan
-from eventctx.stores.jetstream.wire.layout import ErasedBody, WireMessage
+from eventctx.stores.jetstream.global_scan import GlobalScan
+from eventctx.stores.jetstream.layout import ErasedBody, WireMessage
+from eventctx.stores.jetstream.reading import SessionReader
+from eventctx.stores.jetstream.registry import Registry, inspect
+from eventctx.stores.jetstream.retrying_reads import RetryingReads
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.stores.jetstream.bare import Bare
 

@@ -1,4 +1,4 @@
-"""The names of subjects, and the form of what lies there: what every message of a store means.
+"""The names of subjects and the form of their messages: the stored format.
 
 ``<NAME>`` is the store's name, ``<shard>`` a number, ``<token>`` a session id. The messages of a
 session have these subjects, all in the stream ``<NAME>_<shard>``:
@@ -54,7 +54,7 @@ ERASED: Final = "Ectx-Erased"
 PART: Final = "Ectx-Part"
 
 _HEADER_BYTES: Final = 4096
-"""Room that is left for headers besides the facts, within the size of a message."""
+"""Bytes of a message that are left for headers other than the facts."""
 
 _FACTS_BYTES: Final = 45_000
 """Most bytes of facts in one message: the server takes 64 KiB of headers, encoded."""
@@ -149,7 +149,7 @@ class Meta(msgspec.Struct, frozen=True):
 
 
 class SessionOrigin(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """When a session was created, and from which position of which session it was forked."""
+    """The time of a session's creation, and its parent and fork position."""
 
     created: int
     parent: str | None = None
@@ -157,7 +157,7 @@ class SessionOrigin(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StoredBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a body lies: in ``messages`` consecutive messages.
+    """The place of a body: ``messages`` consecutive messages.
 
     ``sequence`` is the first of them if it was written before its unit; None: behind the unit.
     """
@@ -236,13 +236,13 @@ class Relative(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class DeletionLedger(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How many messages of a shard's stream were ever counted out, and may be missing there."""
+    """How many messages of a shard's stream may be missing, because their deletion was ordered."""
 
     total: int
 
 
 class ToDestroy(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Messages whose bytes must go: those ``sequences``; or all of a deleted ``session``.
+    """An order to destroy messages: those ``sequences``, or all of a deleted ``session``.
 
     Of a session it names all messages with a smaller sequence than its own; the unit that the
     deletion left lies directly behind it. ``snapshots`` are the sessions whose snapshots must go,
@@ -399,7 +399,7 @@ class BodyPlace(NamedTuple):
 
 
 def places(unit: Unit, sequence: int) -> Iterator[BodyPlace]:
-    """Where the bodies of a unit lie; ``sequence`` is that of the unit's last message."""
+    """The places of a unit's bodies; ``sequence`` is that of the unit's last message."""
     following = sequence + 1
     for position, record in enumerate(unit.records, unit.first):
         for index, body in enumerate(record.bodies):

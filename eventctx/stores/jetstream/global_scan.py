@@ -1,37 +1,46 @@
-"""Reads of all sessions, in the order of their global positions.
+"""Reads of all sessions in the order of their global positions, and the subscriptions.
 
-A shard is read message by message, so a place without one is a deletion, or a loss. The leader's
-list of deletions tells which. Within one shard the sequences are the order. Of several shards none
-may be read further than the shortest has come: what is appended there later would lie before what
-was read. So a reader pushes the short ones on first, by fillers.
+A shard is read message by message, so a gap is a deletion or a loss; the leader's list of deletions
+tells which. Within one shard the sequences are the order. Of several shards none may be read
+further than the shortest: a later append there would get a lower position than what was read. So a
+reader first fills the short ones up.
+
+The servers publish the headers of each stored unit once more (``<NAME>.live.>``). That message may
+be lost, as when the connection breaks, so it only rings a bell, and the bell also rings once in a
+while by itself. A subscription delivers only records that were read and checked like all others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Final
 
 import msgspec
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
+from eventctx.errors import StoreUnavailable, StreamNotFound
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.reads.asking import MOST_SUBJECTS
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.reads.units import (
+from eventctx.stores.ack import Ack, Bell
+from eventctx.stores.jetstream.connection import ServerLink
+from eventctx.stores.jetstream.layout import decode_to_destroy, name_of, part_of, token
+from eventctx.stores.jetstream.reading import SessionReader
+from eventctx.stores.jetstream.retrying_reads import MOST_SUBJECTS, StoredMessage
+from eventctx.stores.jetstream.verifying import (
     Erased,
     Gathered,
     Incomplete,
     PlacedUnit,
     records_of,
 )
-from eventctx.stores.jetstream.wire.collecting import StoredMessage
-from eventctx.stores.jetstream.wire.layout import decode_to_destroy, name_of, part_of, token
 
 _LEADERS_MESSAGES = 256
 _BEHIND_THE_END = 8
 
 Fill = Callable[[int, int], Awaitable[None]]
-"""Pushes a shard on to a sequence."""
+"""Fills a shard up to a sequence."""
 
 
 class GlobalScan:
@@ -41,10 +50,10 @@ class GlobalScan:
         self.reader = reader
         self.fill = fill
         self.deleted: dict[int, tuple[int, Sequence[int]]] = {}
-        """Of each shard, the first sequence that is not deleted, and those deleted behind it."""
+        """Of each shard, the first sequence that is not deleted, and the deleted ones after it."""
 
     async def scan(self, *, after: int = -1, limit: int | None = None, bodies: bool = True) -> All:
-        """Begin a read of all that is stored now; see ``EventStore.read_all``."""
+        """Begin a read of everything stored now; see ``EventStore.read_all``."""
         names = self.reader.names
         ends = [await self.end(shard) for shard in range(names.shards)]
         if names.shards > 1 and self.fill is not None:
@@ -63,14 +72,14 @@ class GlobalScan:
         return All(scans, 2**62 if limit is None else max(limit, 0))
 
     async def end(self, shard: int) -> int:
-        """The last sequence of a shard, from a leader that is whole."""
+        """The last sequence of a shard, from a checked leader."""
         return (await self.reader.heads.state(shard)).last_seq
 
     async def was_deleted(self, shard: int, first: int, last: int) -> bool:
         """Whether the leader has no message at all from ``first`` to ``last``."""
         for fresh in (False, True):
             if fresh or shard not in self.deleted:
-                state = (await self.reader.asking.status(shard, deleted=True)).state
+                state = (await self.reader.reads.status(shard, deleted=True)).state
                 self.deleted[shard] = (state.first_seq, state.deleted)
             begins, deleted = self.deleted[shard]
             at = max(first, begins)
@@ -101,7 +110,7 @@ class All:
         if len(waiting) == 1:
             found, waiting[0][:] = waiting[0][:], []
         else:
-            # Up to where every shard that is not at its end has come.
+            # The lowest end of all shards that have more: beyond it records of another may follow.
             last = min((s.ready[-1].global_position for s in self._scans if s.ready), default=-1)
             found = []
             for ready in waiting:
@@ -117,11 +126,11 @@ class All:
 
 
 class _Shard:
-    """The records of one shard behind ``after``, up to the sequence ``upto``."""
+    """The records of one shard after ``after``, up to the sequence ``upto``."""
 
-    def __init__(self, whole: GlobalScan, shard: int, after: int, upto: int, data: bool) -> None:
-        self._whole = whole
-        self._reader = whole.reader
+    def __init__(self, scan: GlobalScan, shard: int, after: int, upto: int, data: bool) -> None:
+        self._scan = scan
+        self._reader = scan.reader
         self._shard = shard
         self._after = after
         self._upto = upto
@@ -139,11 +148,11 @@ class _Shard:
         """Add the next records to ``ready``; none are there at the end."""
         if not self._begun:
             self._begun = True
-            asking, units = self._reader.asking, self._prefix + "r.>"
-            page = await asking.page(self._shard, units, self._at, messages=1)
+            reads, units = self._reader.reads, self._prefix + "r.>"
+            page = await reads.page(self._shard, units, self._at, messages=1)
             first = page.messages[0] if page.messages else None
             if first is None or first.sequence != self._at:  # the replica may lag
-                first = await asking.next(self._shard, units, self._at)
+                first = await reads.next(self._shard, units, self._at)
             if first is not None and first.sequence == self._at:
                 number, _ = part_of(first.ours)
                 self._at -= number - 1
@@ -166,20 +175,20 @@ class _Shard:
             if await self._put_together(messages):
                 return
             if not found:
-                # A leader that goes through an append may have its end yet to come.
+                # A leader may be in the middle of an append.
                 problem = f"message {at} of shard {self._shard} is missing"
                 raise Incomplete(-1, problem, at)
             at = messages[-1].sequence + 1
 
     async def _put_together(self, messages: Sequence[StoredMessage]) -> bool:
-        """Make records of the next messages; whether they got any further."""
+        """Make records of the next messages; true if any was made or passed."""
         seen = messages[-1].sequence if messages else self._upto
         sessions: dict[str, Gathered] = {}
         bodies: dict[int, StoredMessage] = {}
         units: list[tuple[str, PlacedUnit]] = []
         for message in messages:
             kind, _, whose = message.subject.removeprefix(self._prefix).partition(".")
-            # Behind the end lie contents, and parts, of units that began before it.
+            # Messages after the end may be contents, and parts, of units that began before it.
             if kind in ("b", "p"):
                 bodies[message.sequence] = message
             elif kind == "r" and (message.sequence <= self._upto or whose in sessions):
@@ -212,20 +221,20 @@ class _Shard:
         return True
 
     async def _messages(self, leader: bool, at: int) -> list[StoredMessage]:
-        """The messages from ``at`` on. Raises Incomplete where some are missing among them."""
-        asking = self._reader.asking
+        """The messages from ``at`` on. Raises Incomplete for a gap that is no deletion."""
+        reads = self._reader.reads
         found: list[StoredMessage] = []
         more = True
         if leader:
             sequence, last = at, max(self._upto, at + _BEHIND_THE_END)
             while more and sequence <= last and len(found) < _LEADERS_MESSAGES:
-                one = await asking.next(self._shard, self._prefix + ">", sequence)
+                one = await reads.next(self._shard, self._prefix + ">", sequence)
                 more = one is not None
                 if one is not None:
                     found.append(one)
                     sequence = one.sequence + 1
         else:
-            page = await asking.page(self._shard, self._prefix + ">", at)
+            page = await reads.page(self._shard, self._prefix + ">", at)
             found, more = page.messages, page.pending > 0
         for message in found:
             await self._accounted(at, message.sequence - 1)
@@ -236,13 +245,13 @@ class _Shard:
 
     async def _accounted(self, first: int, last: int) -> None:
         last = min(last, self._upto)
-        if first <= last and not await self._whole.was_deleted(self._shard, first, last):
+        if first <= last and not await self._scan.was_deleted(self._shard, first, last):
             raise Incomplete(-1, f"messages {first} to {last} of shard {self._shard} are missing")
 
     async def _hidden(self) -> dict[str, int]:
-        """Sessions that were deleted, and before which sequence nothing of them counts."""
+        """Deleted sessions, each with the sequence before which its messages do not count."""
         found: dict[str, int] = {}
-        page = await self._reader.asking.page(self._shard, self._prefix + "x", 1)
+        page = await self._reader.reads.page(self._shard, self._prefix + "x", 1)
         for message in page.messages:
             try:
                 order = decode_to_destroy(message.data)
@@ -250,7 +259,7 @@ class _Shard:
                 continue
             if order.session is not None:
                 gone = token(order.session)
-                # The record that is left of it lies directly behind this message.
+                # The one record that is left of it follows this message directly.
                 found[gone] = max(found.get(gone, 0), message.sequence)
         return found
 
@@ -260,9 +269,9 @@ class _Shard:
         owners = list(sessions)
         for start in range(0, len(owners), MOST_SUBJECTS // 2):
             some = owners[start : start + MOST_SUBJECTS // 2]
-            # A session that is there for sure makes the replica say how far it is.
+            # A subject that certainly has a message makes the replica say how far it is.
             asked = [f"{self._prefix}e.{whose}" for whose in some] + [f"{self._prefix}r.{some[0]}"]
-            for message in await self._reader.asking.lasts(self._shard, asked, self._upto):
+            for message in await self._reader.reads.lasts(self._shard, asked, self._upto):
                 kind, _, whose = message.subject.removeprefix(self._prefix).partition(".")
                 if kind == "e":
                     found[whose] = await self._reader.owners.erased(name_of(whose))
@@ -271,7 +280,7 @@ class _Shard:
     async def _records(
         self, whose: str, placed: PlacedUnit, gathered: Gathered, erased: Erased
     ) -> list[Record] | None:
-        """The records of a unit behind ``after``; None if its bodies come with the next page."""
+        """The records of a unit after ``after``; None if its bodies come with the next page."""
         names, stream = self._reader.names, name_of(whose)
         low, high = placed.unit.first, placed.unit.last
         base = names.global_position(self._shard, placed.sequence, 0)
@@ -288,9 +297,109 @@ class _Shard:
                     break
                 raise Incomplete(low, f"message {left}, a content of {stream!r}, is missing")
             subject = f"{self._prefix}p.{whose}"
-            page = await self._reader.asking.page(self._shard, subject, missing)
+            page = await self._reader.reads.page(self._shard, subject, missing)
             if not page.messages or page.messages[0].sequence != missing:
                 raise Incomplete(low, f"message {missing}, a content of {stream!r}, is missing")
             gathered.bodies.update((message.sequence, message) for message in page.messages)
         shard = self._shard
         return records_of(placed, gathered, erased, names, shard, stream, low, high, self._data)
+
+
+POLL_SECONDS: Final = 1.0
+"""Seconds after which a subscription looks without a bell."""
+
+_PAGE = 1000
+
+
+class Subscriptions:
+    """The subscriptions of one store; they can be used from any event loop."""
+
+    def __init__(self, link: ServerLink, scan: GlobalScan) -> None:
+        self._link = link
+        self._scan = scan
+        self._reader = scan.reader
+        self._all = Bell()
+        self._bells: dict[str, Bell] = {}
+        self._watchers: dict[str, int] = {}
+        self._subscription: Subscription | None = None
+        self._poll: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """End every subscription, before the connection is closed. Callable from any thread."""
+        self._closed = True
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake every subscription. Callable from any thread."""
+        self._all.ring()
+        for bell in list(self._bells.values()):
+            bell.ring()
+
+    def listen(self, stream: str | None) -> Ack[None]:
+        """The ack that is settled by the next append to ``stream``, or to any."""
+        return self._all.listen() if stream is None else self._bells[token(stream)].listen()
+
+    async def subscribe(
+        self, stream: str | None, after: int, bodies: bool
+    ) -> AsyncGenerator[Record, None]:
+        """See ``EventStore.subscribe``. Waits for a stream that does not exist yet."""
+        key = "" if stream is None else token(stream)
+        try:
+            await self._link.run(self._watch(key))
+            while not self._closed:
+                bell = self.listen(stream)
+                page = await self._link.run(self._news(stream, after, bodies))
+                for record in page:
+                    after = record.global_position if stream is None else record.position
+                    yield record
+                if not page:
+                    await bell
+        except StoreUnavailable:
+            if not self._closed:
+                raise
+        finally:
+            if not self._closed:
+                self._link.run(self._unwatch(key))
+
+    async def _news(self, stream: str | None, after: int, bodies: bool) -> list[Record]:
+        if stream is None:
+            return await (await self._scan.scan(after=after, limit=_PAGE, bodies=bodies)).page()
+        try:
+            scan = await self._reader.scan(stream, start=after + 1, limit=_PAGE, bodies=bodies)
+        except StreamNotFound:
+            return []
+        return await scan.page()
+
+    async def _watch(self, key: str) -> None:
+        self._watchers[key] = self._watchers.get(key, 0) + 1
+        if key:
+            self._bells.setdefault(key, Bell())
+        if self._poll is None:
+            self._poll = self._link.keep(self._look())
+            live = f"{self._link.names.prefix}.live.>"
+            self._subscription = await self._link.client.subscribe(live, cb=self._heard)
+
+    async def _unwatch(self, key: str) -> None:
+        self._watchers[key] -= 1
+        if self._watchers[key] > 0:
+            return
+        del self._watchers[key]
+        self._bells.pop(key, None)
+        if not self._watchers and self._poll is not None:
+            self._poll.cancel()
+            self._poll = None
+            if self._subscription is not None:
+                gone, self._subscription = self._subscription, None
+                await gone.unsubscribe()
+
+    async def _heard(self, message: Msg) -> None:
+        bell = self._bells.get(message.subject.rpartition(".")[2])
+        if bell is not None:
+            bell.ring()
+        self._all.ring()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            self.ring()

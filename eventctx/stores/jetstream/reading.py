@@ -1,9 +1,9 @@
-"""Reads of sessions, of which nothing is passed on that is not whole.
+"""Reads of sessions. Only complete answers are passed on.
 
-The messages come from any replica, up to a thousand at once. What came is checked: the positions
-follow each other up to those of the leader's last unit, and every digest follows from the one
-before. A replica that lags or is damaged is asked again, then the leader; what a settled leader
-does not have, either, is LogCorrupted.
+The messages come from any replica, up to a thousand at once, and are checked: the positions follow
+each other up to the leader's last unit, and every digest follows from the one before. A replica
+that lags or is damaged is asked again, then the leader; a message that a settled leader lacks, too,
+is LogCorrupted.
 """
 
 from __future__ import annotations
@@ -15,27 +15,25 @@ from typing import NamedTuple
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, StreamInfo
-from eventctx.stores.jetstream.reads.asking import PAGE_MESSAGES, RetryingReads
-from eventctx.stores.jetstream.reads.owners import Owned, Owners, existing
-from eventctx.stores.jetstream.reads.positions import Positions
-from eventctx.stores.jetstream.reads.scanning import Scan
-from eventctx.stores.jetstream.reads.units import (
+from eventctx.stores.jetstream.layout import SessionOrigin, Unit, token
+from eventctx.stores.jetstream.owners import Owned, Owners, Positions, Scan, existing
+from eventctx.stores.jetstream.retrying_reads import PAGE_MESSAGES, RetryingReads, StoredMessage
+from eventctx.stores.jetstream.verifying import (
     Erased,
     Gathered,
     Incomplete,
     PlacedUnit,
+    ReadTries,
+    SessionEnds,
     records_of,
 )
-from eventctx.stores.jetstream.reads.verifying import ReadTries, SessionEnds
-from eventctx.stores.jetstream.wire.collecting import StoredMessage
-from eventctx.stores.jetstream.wire.layout import SessionOrigin, Unit, token
 
 _NEAR_RECORDS = 16
 _NEAR_SEQUENCES = 256
 _MOST_PROBES = 60
 _LEADERS_MESSAGES = 64
 _APART = 32
-"""Records between two that are wanted, above which they are asked for apart."""
+"""Two wanted records with more records between them than this are asked for separately."""
 
 
 class Verified(NamedTuple):
@@ -52,16 +50,16 @@ class Verified(NamedTuple):
 class SessionReader:
     """Reads of the sessions of one store, for use in the event loop of its client."""
 
-    def __init__(self, asking: RetryingReads) -> None:
-        self.asking = asking
-        self.names = asking.names
-        self.heads = SessionEnds(asking)
-        self.owners = Owners(asking, self.heads)
+    def __init__(self, reads: RetryingReads) -> None:
+        self.reads = reads
+        self.names = reads.names
+        self.heads = SessionEnds(reads)
+        self.owners = Owners(reads, self.heads)
         self.positions = Positions()
         self._density = 2.0
-        """Messages for a record, as the last page had it: so that few come that nobody wants."""
+        """Messages per record in the last page: it keeps the next request from being too large."""
         self.short_reads = 0
-        """How often a replica gave less than there was."""
+        """Number of incomplete answers of replicas."""
 
     async def verified_head(self, stream: str) -> Verified | None:
         """The end of a session; None if it does not exist. Raises LogCorrupted."""
@@ -150,7 +148,7 @@ class SessionReader:
 
     def tries(self, shard: int) -> ReadTries:
         """Tries of one read of a shard."""
-        return ReadTries(self.heads, shard, self.asking.patience)
+        return ReadTries(self.heads, shard, self.reads.patience)
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
         """See ``EventStore.bodies``."""
@@ -181,7 +179,7 @@ class SessionReader:
     async def part(
         self, stream: str, owned: Owned, low: int, high: int, erased: Erased, data: bool
     ) -> list[Record]:
-        """Some records of ``owned`` from ``low`` on, at least one, and none behind ``high``.
+        """Some records of ``owned`` from ``low`` on, at least one, and none after ``high``.
 
         Raises LogCorrupted when the leader does not have them, either.
         """
@@ -190,7 +188,7 @@ class SessionReader:
         while True:
             try:
                 found = await self._part(stream, owned, low, high, erased, data, tries.leader)
-                # A leader that answers instead of a replica must not have lost anything.
+                # A leader that answers instead of a replica must be checked for losses first.
                 if tries.leader:
                     await self.heads.check(shard)
                 return found
@@ -199,7 +197,7 @@ class SessionReader:
                 self.positions.forget(owned.owner)
                 place = damage.position if damage.position >= 0 else low
                 await tries.after(damage, stream, place)
-                # What is missing may have been erased meanwhile.
+                # The missing body may have been erased meanwhile.
                 erased = await self.owners.erased(owned.owner)
 
     async def _part(
@@ -283,14 +281,14 @@ class SessionReader:
     async def _fetch(
         self, owner: str, subject: str, sequence: int, messages: int, leader: bool
     ) -> tuple[list[StoredMessage], bool]:
-        """Messages from ``sequence`` on, and whether there may be more behind them."""
+        """Messages from ``sequence`` on, and whether there may be more."""
         shard = self.names.shard(owner)
         if not leader:
-            page = await self.asking.page(shard, subject, sequence, messages=messages)
+            page = await self.reads.page(shard, subject, sequence, messages=messages)
             return page.messages, page.pending > 0
         found: list[StoredMessage] = []
         while len(found) < _LEADERS_MESSAGES:
-            one = await self.asking.next(shard, subject, sequence)
+            one = await self.reads.next(shard, subject, sequence)
             if one is None:
                 return found, False
             found.append(one)
@@ -310,7 +308,7 @@ class SessionReader:
                 break
             share = (position - low_first) / (high_first - low_first) if number % 3 else 0.5
             probe = min(max(low + int((high - low) * share) - _NEAR_RECORDS, low + 1), high - 1)
-            page = await self.asking.page(shard, subject, probe, messages=2)
+            page = await self.reads.page(shard, subject, probe, messages=2)
             gathered = Gathered()
             gathered.add(page.messages)
             if not gathered.units:

@@ -1,10 +1,11 @@
-"""The one connection of a store: a thread with its own event loop, requests, and their retries.
+"""The one connection of a store: a thread with its own event loop, requests, batches, retries.
 
-All that speaks to the servers runs in that loop. Other threads hand it coroutines (``run``) and get
+All requests to the servers run in that loop. Other threads hand it coroutines (``run``) and get
 acks, so a store can be used from several event loops.
 
 A request that is lost, or that meets a cluster without a leader, is sent again until ``patience``
-seconds have passed; so it must be one that may be done twice.
+seconds have passed; so every request must be safe to do twice. A batch of messages is (``send``),
+because its messages state which message they expect before them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 import msgspec
 import nats.errors
@@ -23,17 +26,17 @@ from nats.aio.msg import Msg
 
 from eventctx.errors import EventctxError, StoreFull, StoreUnavailable
 from eventctx.stores.ack import Ack, settle
-from eventctx.stores.jetstream.wire.address import ServerAddress
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
-from eventctx.stores.jetstream.wire.layout import Names, WireMessage
+from eventctx.stores.jetstream.address import ServerAddress
+from eventctx.stores.jetstream.layout import Names, WireMessage
+from eventctx.stores.jetstream.retrying_reads import CollectingClient
 
 T = TypeVar("T")
 
 ATTEMPT_SECONDS: Final = 5.0
-"""How long one try of a request waits for its answer."""
+"""The longest wait of one try for an answer."""
 
 _WRONG_LAST_SEQUENCE: Final = (10071, 10164)
-"""What the session ends with is another message; the second number, while that is on its way."""
+"""The session ends with another message; the second number, while that one is being stored."""
 
 STREAM_NOT_FOUND: Final = 10059
 
@@ -54,7 +57,7 @@ DOUBTS: Final = (
     TimeoutError,
     OSError,
 )
-"""Errors after which nobody knows whether the servers did what they were asked."""
+"""Errors after which a request may have been carried out or not."""
 
 
 class ApiError(Exception):
@@ -68,12 +71,12 @@ class ApiError(Exception):
 
     @property
     def passing(self) -> bool:
-        """Whether it may be gone at the next try: there is no leader, or too much under way."""
+        """Whether the next try may succeed: there is no leader now, or the servers are busy."""
         return self.code in (429, 503) or self.number in (10008, 10009, 10176, 10210)
 
     @property
     def conflict(self) -> bool:
-        """Whether a message was not stored since it expected another end of a subject."""
+        """Whether nothing was stored because a message expected another end of its subject."""
         return self.number in _WRONG_LAST_SEQUENCE
 
     @property
@@ -92,7 +95,7 @@ class Tries:
         self._number = 0
 
     async def after(self, error: Exception) -> None:
-        """Pause behind a try that failed with ``error``.
+        """Pause after a try that failed with ``error``.
 
         Raises StoreUnavailable, caused by it, if the store was closed or its patience is over.
         """
@@ -310,3 +313,57 @@ def _in_words(error: BaseException | None) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return f"{type(error).__name__}"
+
+
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+"""The last sequence of the message's own subject, before this batch."""
+
+EXPECTED_SUBJECT: Final = EXPECTED + "-Subject"
+"""The subject that EXPECTED is about, where it is not the message's own."""
+
+_BATCH: Final = "Nats-Batch-Id"
+_NUMBER: Final = "Nats-Batch-Sequence"
+_COMMIT: Final = "Nats-Batch-Commit"
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A message to store. ``headers`` may still be added to."""
+
+    subject: str
+    headers: dict[str, str]
+    payload: bytes
+
+    @property
+    def size(self) -> int:
+        """About its bytes on the way."""
+        return len(self.payload) + sum(map(len, self.headers.values())) + 256
+
+
+def outgoing(subject: str, headers: Mapping[str, str], payload: bytes) -> Outgoing:
+    """A message whose headers are its own."""
+    return Outgoing(subject, dict(headers), payload)
+
+
+async def send(link: ServerLink, messages: Sequence[Outgoing]) -> int:
+    """Store all messages or none, and return the sequence of the first.
+
+    Raises ApiError if the servers refuse, so that nothing is stored, and one of ``DOUBTS`` when the
+    outcome is unknown. A message that expects a sequence makes it safe to send them again.
+    """
+    client = link.client
+    last = messages[-1]
+    if len(messages) == 1:
+        answer = await client.request(
+            last.subject, last.payload, timeout=ATTEMPT_SECONDS, headers=last.headers or None
+        )
+        return int(checked(answer)["seq"])
+    batch = uuid4().hex
+    for number, message in enumerate(messages[:-1], 1):
+        headers = {_BATCH: batch, _NUMBER: str(number), **message.headers}
+        await client.publish(message.subject, message.payload, headers=headers)
+    headers = {_BATCH: batch, _NUMBER: str(len(messages)), _COMMIT: "1", **last.headers}
+    answer = await client.request(
+        last.subject, last.payload, timeout=ATTEMPT_SECONDS, headers=headers
+    )
+    return int(checked(answer)["seq"]) - len(messages) + 1

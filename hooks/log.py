@@ -33,6 +33,8 @@ from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
 from eventctx.text import clip, escape_breaks
 
+__all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
+
 Level = Literal["debug", "info", "warning"]
 
 MAX_CONTENT: Final = 4000

@@ -253,7 +253,7 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
     # The sealed part has a synthetic result in the place of this one. That changes entries already
     # sealed, which is a break, so the layout is built from nothing.
     rebuilt = build(layout.refs.append(ref), layout.insertions, layout.ends)
-    # A late duplicate of a result changes nothing that was sent, and is no break.
+    # A later call may have the same id, and the result may be its: then no sealed entry changes.
     same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
     return rebuilt._replace(late=layout.late + (not same))
 
@@ -301,7 +301,7 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
     if last is None:
         return groups, []
     # An item that was taken out of its round is a group of its own, after the round's first row,
-    # so the answer is found by its rows and not by its group.
+    # so the answer may begin before the last group.
     start = last.rows[0]
     while start > 0 and joins(rows[start - 1].facts, rows[start].facts):
         start -= 1

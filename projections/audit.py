@@ -168,7 +168,7 @@ def rows(state: AuditState) -> AuditRows:
 
 
 def filling(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]:
-    """A function that gives a row of this state what later records say of its request."""
+    """A function that completes a row of this state by what later records say of its request."""
     models, sent = dict(state.models), dict(state.sent)
 
     def filled(row: AuditRow, figures: RequestFigures) -> AuditRow:
@@ -246,7 +246,7 @@ class EstimateErrors(msgspec.Struct, frozen=True):
 
     ``before`` is of requests made before any prompt was reported, ``after`` of later ones, whose
     estimates had learnt from earlier reports. ``without_beside`` is the number of those in
-    ``before`` that could not count what was sent beside the messages, since the log does not say.
+    ``before`` that could not count all that was sent, since the log holds the messages alone.
     """
 
     before: Spread | None

@@ -24,13 +24,13 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
 
 RemovedBy = Literal["set", "clear", "erased"]
-"""What takes a message out of the transcript, and with it what it demands."""
+"""Events that take a message out of the transcript, and its demands with it."""
 
 
 class Demanding(NamedTuple):
     """A message of a person that may hold demands, as it was added.
 
-    ``request`` is the index of the first request behind it, among all of the session.
+    ``request`` is the index of the first request after it, among all of the session.
     """
 
     ref: MessageRef
@@ -116,8 +116,8 @@ def initial() -> InstructionsState:
 def evolve(state: InstructionsState, record: Record) -> InstructionsState:
     """The demands after ``record``.
 
-    Its view is folded as far as messages and insertions come and go: records of calls, which are
-    most of a log, change what a view is thought to measure, and a request changes nothing in it.
+    Its view is folded only as far as messages and insertions come and go. Records of calls, which
+    are most of a log, change a view's estimated size alone, and a request changes nothing in it.
     """
     kind = record.type
     if kind in _OF_CALLS:
@@ -144,7 +144,7 @@ def evolve(state: InstructionsState, record: Record) -> InstructionsState:
 
 
 def now(state: InstructionsState) -> Phase:
-    """How the view as it stands now shows the messages with demands."""
+    """How the present view shows the messages with demands."""
     return _phase(state, state.view)
 
 
@@ -153,7 +153,7 @@ def runs_of(
 ) -> Iterator[tuple[Phase, int, int]]:
     """The phases that a message has seen, each with its first and last request.
 
-    It begins with the first request behind the message and ends before request ``until``.
+    It begins with the first request after the message and ends before request ``until``.
     """
     phases = state.phases
     for place, phase in enumerate(phases):

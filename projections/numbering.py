@@ -95,7 +95,7 @@ def turns(state: Numbering) -> list[TimelineTurn]:
     found: list[TimelineTurn] = []
     for place, one in enumerate(state.began):
         following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
-        # A turn id may be used again, so a turn ends at the first end of its id behind its start.
+        # A turn id may be used again, so a turn ends at the first end of its id after its start.
         end = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
         last = end or (following if following is not None else state.position)
         found.append(TimelineTurn(one.number, one.turn_id, one.first, last, one.time))

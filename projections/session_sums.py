@@ -92,8 +92,10 @@ _DECODED: Final = frozenset(
 
 
 def told(sums: SessionSums, record: Record) -> SessionSums:
-    """The sums with what the payload of ``record`` says. Raises DecodeError for one of a later
-    release, or a damaged one."""
+    """The sums with the facts in the payload of ``record``.
+
+    Raises DecodeError for a payload of a later release, or a damaged one.
+    """
     if sums.spoken is None and record.type in _WITH_MESSAGES:
         sums = msgspec.structs.replace(sums, spoken=_spoken(record))
     if record.type not in _DECODED:

@@ -23,7 +23,7 @@ class TranscriptLine(NamedTuple):
 
     number: int
     position: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
 
     @property
     def address(self) -> Address:
@@ -74,7 +74,7 @@ def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
 
 
 def shown_whole(view: ViewState) -> TranscriptState | None:
-    """The transcript behind a view that shows all of it; None if a compaction changed the view.
+    """The transcript of a view that shows all of it; None if a compaction changed the view.
 
     The result is that of ``evolve`` over the view's records.
     """

@@ -116,7 +116,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
 
     Each figure is a mean over requests, so that a long action counts as much as a short one; those
     of quotes and names are over the requests that reused any. None: there was nothing to judge.
-    Read quotes beside names: a bare list of names would score.
+    Read names together with quotes: a bare list of names would score.
     """
 
     recall: float | None

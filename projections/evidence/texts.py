@@ -1,4 +1,4 @@
-"""The text of a message as the metric reads it: the same for what is needed and for what holds it.
+"""The text of a message as the metric reads it: one form for the needed and for the held text.
 
 A model writes a file's lines into the JSON of a call, a tool quotes them after line numbers, a
 view shortens them. So escapes are opened, runs of blanks become one blank, lines are stripped, and

@@ -186,7 +186,7 @@ def evolve(state: MetricState, record: Record) -> MetricState:
 
 
 def with_view(state: MetricState, view: ViewState) -> MetricState:
-    """The state with a view lent by somebody who has folded the records that follow.
+    """The state with a view lent by a caller that has folded the records that follow.
 
     It is used for the prepared request that is its last one, and must show it as it was prepared.
     """
@@ -309,7 +309,7 @@ def _answered(state: MetricState, record: Record, event: Event | Unknown) -> Met
     if call is None or call.ended or isinstance(event, Unknown):
         return state
     if isinstance(event, events.ProviderError) and event.status == "lost":
-        return state  # nobody knows how long it took
+        return state  # its duration is not known
     attributes = call.attributes
     if isinstance(event, events.ProviderError):
         attributes = attributes | {conv.ERROR_TYPE: _error_type(event)}

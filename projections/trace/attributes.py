@@ -255,7 +255,7 @@ def _ended(
 ) -> Closing:
     """The end of a span. Cancellation is no failure: the status is unset, the outcome names it.
 
-    A lost span is one: nobody wanted its process to end, and nobody knows what it did. The error's
+    A lost span is one: its process ended unwanted, and its outcome is not known. The error's
     type is ``recorded``, or at the start of ``message``; the words are told once, without it.
     """
     attributes: Attributes = {conv.OUTCOME: outcome}

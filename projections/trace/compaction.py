@@ -61,7 +61,7 @@ def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
     before, after = event.tokens_before, event.tokens_after
     found: CompactionAttributes = {
         "outcome": event.outcome,
-        # What a provider counts is reported only with the next request, behind this span's end.
+        # A provider's count is reported only with the next request, after this span's end.
         "estimated_tokens.before": before,
         "estimated_tokens.after": after,
         "estimated_tokens.reclaimed": before - after,
@@ -192,13 +192,13 @@ _WENT: Final = ("dropped", "summarised", "merged", "shortened")
 
 
 def beginning(event: PreCompact) -> str:
-    """What is known of a compaction before anything is decided."""
+    """A compaction in words before anything is decided."""
     trigger = describe_trigger(event.trigger).short
     return f"{trigger}: ~{event.tokens:,} tokens in {event.messages:,} messages"
 
 
 def sentence(event: PostCompact) -> str:
-    """What a compaction did, and to which messages, or why it did nothing."""
+    """The effect of a compaction in words, and the messages, or why it did nothing."""
     trigger = describe_trigger(event.trigger).short
     by = "" if event.fallback is None else f", done by {event.fallback}"
     if event.outcome != "applied":

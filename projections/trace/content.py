@@ -1,4 +1,4 @@
-"""Contents of spans, if they are enabled: a second stage behind the fold of spans.
+"""Contents of spans, if they are enabled: a second stage after the fold of spans.
 
 A request's messages, the model's answer, a tool's arguments and its result are records of their
 own, and most of them come after the span that they belong to: an answer is added when the call that
@@ -98,7 +98,7 @@ def evolve(
     ``finished`` are the spans that the fold of spans finished with this record.
     """
     out: list[Span] = []
-    # A plan takes messages out of the view, so look at what they are before it does.
+    # The plan takes messages out of the view, so they are read before it does.
     compacted = record.type == "context:post_compact"
     told = compaction_contents(state.view, state.texts, record, state.clean) if compacted else {}
     state = _absorbed(state, record)
@@ -125,7 +125,7 @@ def evolve(
 
 
 def unfinished(state: ContentState, spans: Iterable[Span]) -> list[Span]:
-    """The spans that still wait, and behind them ``spans``, which no record has ended."""
+    """The spans that still wait, and then ``spans``, which no record has ended."""
     return [*state.waiting, *(_with_content(state, span) for span in spans)]
 
 
@@ -325,7 +325,7 @@ def _with_content(state: ContentState, span: Span) -> Span:
 
 
 def _with_kept_answer(state: ContentState, span: Span, record: Record) -> Span:
-    """The span with the answer that its end keeps, which stands if no result is ever added."""
+    """The span with the answer that its end keeps, for a call whose result is never added."""
     data = record.bodies[0].data if record.type == "tool:post" and record.bodies else None
     if data is None:
         return span

@@ -197,7 +197,7 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
 
 
 def _measured(state: TraceState, record: Record, event: PromptMeasured) -> TraceState:
-    """Add to what the turn took by the measure of the program that ran it."""
+    """Add to the turn's duration as the program that ran it measured it."""
     return count(state, record.turn_id, {conv.TURN_DURATION: event.duration})
 
 
@@ -294,7 +294,7 @@ Turn = tuple[object, object]
 
 
 def without_open_turns(unfinished: Iterable[Span]) -> list[Span]:
-    """The spans that no record has ended, without turns and without what is open inside them."""
+    """The spans that no record has ended, without turns and without the open spans in them."""
     return [
         span
         for span in unfinished

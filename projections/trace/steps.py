@@ -67,7 +67,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``answered``: model calls that ended and wait for their usage.
     - ``waiting``: prepared requests that no model call has sent yet; ``sent``: the last ones that
       a call has sent, kept because a call that failed is made again.
-    - ``ids``: the trace ids; ``calls``: the last model calls, whose tools hang beside them.
+    - ``ids``: the trace ids; ``calls``: the last model calls, whose tools get the same parent.
     - ``lineage``: where spans may link to.
     - ``plan``: position of the post_compact in force, if known.
     - ``compactions``: how many were seen; None if the fold did not see the stream's beginning.
@@ -101,8 +101,8 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
 def latest(state: TraceState, record: Record) -> int:
     """The latest time of a turn's or a span's record.
 
-    What is written about a session, maybe years later, does not prolong what is open, nor does a
-    record whose file dates only later ones: its time is that of the import.
+    A record about a session, maybe written years later, does not prolong an open span. Nor does a
+    record without a time in its file: its time is that of the import.
     """
     time = record.time
     if time <= state.time or time == state.undated:
@@ -242,7 +242,7 @@ def compaction_alone(
 
 
 def _numbered(state: TraceState) -> tuple[TraceState, Attributes]:
-    """Count one more compaction, and say which one it is and what it found."""
+    """Count one more compaction; its number, and the digest of the view before it."""
     known: Attributes = {}
     if state.compactions is not None:
         number = state.compactions + 1

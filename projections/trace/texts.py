@@ -111,7 +111,7 @@ def _response(call_id: object, content: object, clean: Clean) -> dict[str, Any]:
 
 
 def _cut(text: str, clean: Clean) -> str:
-    """The beginning of a text, redacted; what lies beyond is not looked at, however long it is."""
+    """The beginning of a text, redacted; the rest is not read, however long it is."""
     # Clean first: a secret that is cut in two is no longer recognised, and half of it would leave.
     begin, kept = clean(text[: MAX_PART + MARGIN]), MAX_PART
     if len(text) <= MAX_PART + MARGIN:
@@ -304,7 +304,7 @@ def _gone(plan: Plan) -> list[range]:
 
 
 def _leaves(entry: Entry, plan: Plan, gone: list[range]) -> bool:
-    """Whether an entry of the view before the plan is not in the view behind it."""
+    """Whether an entry of the view before the plan is not in the view after it."""
     ref = entry.ref
     if entry.kind == "message" and isinstance(ref, MessageRef):
         return any(ref.number in numbers for numbers in gone)
@@ -349,7 +349,7 @@ _SPEAKS: Final = frozenset(("context:message_added", "context:messages_set"))
 
 
 class Title(msgspec.Struct, frozen=True):
-    """A session's title, and where the message stands that it is taken from.
+    """A session's title, and the place of the message that it is taken from.
 
     ``text`` is None if that message has no words, or they are erased: no other takes its place.
     """

@@ -93,7 +93,7 @@ def replaced_in(
 def stripped_by(
     before: Layout, after: Layout, generation: Generation
 ) -> tuple[tuple[int, int], ...]:
-    """Runs of messages whose thinking a model refuses behind the first entry that differs.
+    """Runs of messages whose thinking a model refuses after the first entry that differs.
 
     ``generation`` is that of the model that will read ``after``.
     """
@@ -138,7 +138,7 @@ def _bound_in(entries: list[Entry], generation: Generation) -> tuple[tuple[int, 
 
 
 def _open_answer(entries: list[Entry]) -> frozenset[int]:
-    """The messages of the last answer, if it has calls: their results are what is sent back.
+    """The messages of the last answer, if it has calls: their results are sent next.
 
     Where none of them has thinking, the first message of its loop that has some, too.
     """
@@ -177,11 +177,11 @@ def in_open_loop(layout: Layout) -> bool:
 def stripped_behind(
     layout: Layout, places: Collection[tuple[int, int]], generation: Generation
 ) -> tuple[tuple[int, int], ...]:
-    """As ``stripped_by``, behind the first message whose contents at ``places`` go."""
+    """As ``stripped_by``, after the first message whose contents at ``places`` go."""
     if generation in _READ_ANYWHERE:
         return ()
     entries = layout.entries()
-    behind = next(
+    first = next(
         (
             place
             for place, entry in enumerate(entries)
@@ -189,7 +189,7 @@ def stripped_behind(
         ),
         len(entries),
     )
-    return _bound_in(entries[behind + 1 :], generation)
+    return _bound_in(entries[first + 1 :], generation)
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
@@ -252,7 +252,7 @@ def insertion_refs(
     for insertion in insertions:
         ahead = insertion.before is not None and insertion.before >= state.next_number
         if insertion.at is not None and (insertion.at, insertion.body) in current:
-            # The message behind it may be gone, so its place is the one that the plan names.
+            # The message after it may be gone, so its place is the one that the plan names.
             known = current[insertion.at, insertion.body]
             refs.append(msgspec.structs.replace(known, before=insertion.before, ahead=ahead))
             continue

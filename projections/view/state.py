@@ -217,5 +217,5 @@ def conversation_length(layout: Layout) -> int:
 
 
 def with_break(breaks: tuple[Break, ...], kind: Break) -> tuple[Break, ...]:
-    """These breaks and this one; each kind stands once."""
+    """These breaks and this one; each kind is there once."""
     return breaks if kind in breaks else (*breaks, kind)

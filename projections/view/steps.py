@@ -154,7 +154,7 @@ def _located(located: Located, estimator: Estimator) -> MessageRef:
 
 
 def set_prompts(state: ViewState, record: Record) -> ViewState:
-    """The system prompts are these; they stand before all messages."""
+    """The system prompts are these; they come before all messages."""
     event: Any = decode_known(record)
     rows = [Insertion("system_prompt", index) for index in range(len(record.bodies))]
     prompts = insertion_refs(rows, state, record)
@@ -170,7 +170,7 @@ def set_prompts(state: ViewState, record: Record) -> ViewState:
 
 
 def erase(state: ViewState, record: Record) -> ViewState:
-    """Contents are gone. What was bound to them is stripped from the messages beside them."""
+    """Contents are gone; thinking that was bound to them is stripped from the other messages."""
     event: Any = decode_known(record)
     layout = state.layout
     if event.unbound:

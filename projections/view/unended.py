@@ -1,6 +1,6 @@
-"""Spans that have begun and not ended, as a fold: what a process leaves open when it is killed.
+"""Spans that have begun and not ended, as a fold: a killed process leaves them open.
 
-The next process to begin a turn reads here what to end as ``lost``. A fork begins with none, since
+The next process to begin a turn ends them as ``lost``. A fork begins with none, since
 the spans that were open at the fork are its parent's, and so does a session that was taken over
 from a file, whose program keeps its own account.
 """
@@ -20,7 +20,7 @@ from eventctx.log.turn_recorder import LOST, ModelRequest, Operation, SpanRecord
 
 MAX_UNENDED: Final = 64
 """Most of them that a state holds. Beyond that the oldest is forgotten and gets no end, but a turn
-only when all are turns: the end of a turn is what lists and traces of turns go by."""
+only when all are turns: lists and traces of turns need the end of a turn."""
 
 
 class UnendedSpan(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -42,7 +42,7 @@ Unended = tuple[UnendedSpan, ...]
 
 
 def presumed_end(span: UnendedSpan) -> SpanRecord:
-    """The end of a span that its process left open. Nobody knows more of it than that."""
+    """The end of a span that its process left open; no more is known of it."""
     operation: Operation
     match span.type:
         case "prompt:submit":

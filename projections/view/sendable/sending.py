@@ -5,9 +5,9 @@ would spoil every later request of the session. So each row that a provider woul
 in the view, never in the log: by the rules of ``RULES``, one after the other.
 
 Invariants: the result is a function of the rows alone, so a request can be derived again from its
-entries; a row without a fault is the given object; an acceptable list is returned as it is; rows keep
-the order of the entries. The rules hold in requests of renderer ``FIRST_RENDERER`` and later ones:
-earlier requests stay as they were sent.
+entries; a row without a fault is the given object; an acceptable list is returned as it is; rows
+keep the order of the entries. The rules hold in requests of renderer ``FIRST_RENDERER`` and later
+ones: earlier requests stay as they were sent.
 
 Source of the rules: the providers' published rules and errors, listed by API in
 ``docs/reference/provider-rules.md``.

@@ -36,10 +36,8 @@ from eventctx.search.found import found_answers, found_by
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
-from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at
 from eventctx.web.follow import SessionStream, Streams
-from eventctx.web.newest import NewestSessions
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
@@ -49,7 +47,7 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.pictures import SessionPicture, session_picture
+from eventctx.web.reading import BackgroundReader, NewestSessions, SessionPicture, session_picture
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
@@ -72,7 +70,7 @@ class PageAnswers:
         self._file = StoreFile(path)
         self._redactor = redactor
         self._timelines = Timelines(engine.store)
-        self._apart = Apart(url)
+        self._background = BackgroundReader(url)
         self._newest = NewestSessions(engine.store)
         self._sums: dict[str, SessionSums] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
@@ -80,7 +78,7 @@ class PageAnswers:
 
     async def close(self) -> None:
         """End what answers questions."""
-        await self._apart.close()
+        await self._background.close()
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -148,7 +146,7 @@ class PageAnswers:
             known = self._sums.get(info.stream)
             if known is None or known.digest != info.digest:
                 asked = partial(_sums_of, info=info, known=known)
-                known = self._sums[info.stream] = await self._apart.ask(asked)
+                known = self._sums[info.stream] = await self._background.ask(asked)
             rows.append(row_of(info, known))
         _keep(self._sums, listed)
         return await self._shown(rows)
@@ -164,7 +162,7 @@ class PageAnswers:
             if known is None or known[0] != info.digest:
                 try:
                     question = partial(session_picture, session=info.stream)
-                    picture = await self._apart.ask(question)
+                    picture = await self._background.ask(question)
                 except EventctxError:  # a damaged session has no picture; the others have theirs
                     picture = {"totals": [], "lost": 0}
                 known = self._pictures[info.stream] = (info.digest, picture)
@@ -178,7 +176,7 @@ class PageAnswers:
             await self._info(session)
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
-        found = await self._apart.ask(
+        found = await self._background.ask(
             lambda engine: found_by(engine.store, engine.recaller(), query, session, limit)
         )
         keep = await self._names_in(found_answers(found))
@@ -188,10 +186,10 @@ class PageAnswers:
         def asked(engine: Engine) -> Coroutine[Any, Any, Stats]:
             return stats_of(engine.store, self._url, self._path, engine.hook_failures, ReadErrors())
 
-        return await self._shown(await self._apart.ask(asked))
+        return await self._shown(await self._background.ask(asked))
 
     async def _verify_all(self, request: Request) -> Response:
-        checked = await self._apart.ask(lambda engine: engine.verify_store())
+        checked = await self._background.ask(lambda engine: engine.verify_store())
         return await self._shown(verification_answers(checked))
 
     # -- a session, for a page that derives the rest itself --------------------------------------
@@ -231,36 +229,42 @@ class PageAnswers:
 
     async def _audit(self, request: Request) -> Response:
         name, turn = await self._name(request), number_of(request, "turn")
-        audit, file = await self._apart.ask(lambda engine: audit_of(engine.store, name, turn))
+        audit, file = await self._background.ask(lambda engine: audit_of(engine.store, name, turn))
         return await self._shown(audit_answer(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         number = needed(request, "number")
-        answer = await self._apart.ask(lambda engine: engine.why(name, number, **which))
-        known = await self._apart.ask(lambda engine: figures_of(engine.store, name))
+        answer = await self._background.ask(lambda engine: engine.why(name, number, **which))
+        known = await self._background.ask(lambda engine: figures_of(engine.store, name))
         return await self._shown(why_answer(answer, known.file.undated))
 
     async def _lost(self, request: Request) -> Response:
         name = await self._name(request)
         which = {one: number_of(request, one) for one in ("compaction", "turn")}
-        return await self._shown(await self._apart.ask(lambda engine: engine.lost(name, **which)))
+        return await self._shown(
+            await self._background.ask(lambda engine: engine.lost(name, **which))
+        )
 
     async def _diff(self, request: Request) -> Response:
         name = await self._name(request)
         pair = needed(request, "before"), needed(request, "after")
-        compared = await self._apart.ask(lambda engine: engine.diff(name, *pair, by="position"))
+        compared = await self._background.ask(
+            lambda engine: engine.diff(name, *pair, by="position")
+        )
         return await self._shown(diff_answer(compared))
 
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)
-        answer = await self._apart.ask(lambda engine: view_of(engine.store, name, which))
+        answer = await self._background.ask(lambda engine: view_of(engine.store, name, which))
         return await self._shown(view_answer(answer))
 
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
-        messages = await self._apart.ask(lambda engine: transcript_of(engine.store, info, at, turn))
+        messages = await self._background.ask(
+            lambda engine: transcript_of(engine.store, info, at, turn)
+        )
         return await self._shown(transcript_answer(messages))
 
     async def _log(self, request: Request) -> Response:
@@ -277,17 +281,17 @@ class PageAnswers:
             given = (engine.store, info.stream, start, stop, ReadErrors())
             return [row async for row in record_rows(*given, contents=contents)]
 
-        return await self._shown(await self._apart.ask(rows))
+        return await self._shown(await self._background.ask(rows))
 
     async def _instructions(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         return await self._shown(
-            await self._apart.ask(lambda engine: engine.instructions(name, **which))
+            await self._background.ask(lambda engine: engine.instructions(name, **which))
         )
 
     async def _verify(self, request: Request) -> Response:
         name = await self._name(request)
-        checked = await self._apart.ask(lambda engine: engine.verify(name))
+        checked = await self._background.ask(lambda engine: engine.verify(name))
         return await self._shown(verification_answers(StoreVerification((checked,), ())))
 
     # -- parts -----------------------------------------------------------------------------------

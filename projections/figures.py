@@ -87,7 +87,7 @@ def of_request(
     A count of 0 is no count: providers that report none are recorded so. ``system`` and ``tools``
     are the estimated tokens of those texts where the log holds them; both or none.
     """
-    made = _made(-1, event, False)
+    made = _sizes_of_request(-1, event, False)
     if system is not None and tools is not None:
         made = made._replace(beside=system + tools, system=system, tools=tools)
     return _request(made, prompt)
@@ -227,7 +227,7 @@ class Figures:
         before = None if one.request is None else self.requests.get(one.request)
         after = self.requests.get(self._firsts.get(one.position, -1))
         return CompactionFigures(
-            *_reported_or(before, one.before), *_reported_or(after, one.after), one.recorded
+            *_report_or(before, one.before), *_report_or(after, one.after), one.recorded
         )
 
 
@@ -260,7 +260,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
     match record.type:
         case "context:request_prepared":
             event: Any = decode_known(record)
-            made = _made(record.position, event, bool(state.reports))
+            made = _sizes_of_request(record.position, event, bool(state.reports))
             firsts = state.firsts
             if state.waiting is not None and event.plan == state.waiting:
                 firsts = firsts.append((state.waiting, record.position))
@@ -279,7 +279,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
         case "context:post_compact":
             ended: Any = decode_known(record)
             if ended.outcome == "applied":
-                return _compacted(state, ended, record.position)
+                return _add_compaction(state, ended, record.position)
         case "session:start" | "import:raw":
             return state._replace(file=_file(state.file, record))
         case "context:message_added":
@@ -332,7 +332,7 @@ def _with_message(file: ImportedFile, record: Record) -> ImportedFile:
     return file._replace(system=True)
 
 
-def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
+def _sizes_of_request(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
     if (wire := event.wire) is not None:
         beside = wire.system_tokens + wire.tools_tokens
         return RequestSizes(
@@ -388,7 +388,7 @@ def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
     )
 
 
-def _compacted(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
+def _add_compaction(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
     last = None if state.grown and event.trigger != "imported" else state.last
     made = CompactionSizes(
         position, event.tokens_before, event.tokens_after, event.tokens_recorded, last
@@ -396,7 +396,7 @@ def _compacted(state: FiguresState, event: PostCompact, position: int) -> Figure
     return state._replace(compactions=state.compactions.append(made), last=None, waiting=position)
 
 
-def _reported_or(request: RequestFigures | None, estimate: int) -> tuple[int, bool]:
+def _report_or(request: RequestFigures | None, estimate: int) -> tuple[int, bool]:
     if request is None or request.reported is None:
         return estimate, True
     return request.reported, False

@@ -58,7 +58,7 @@ def evolve(state: TranscriptState, record: Record) -> TranscriptState:
     return state._replace(position=record.position)
 
 
-def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
+def add_messages(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     """The transcript after ``context:message_added`` at each of these positions, in one step.
 
     The result is that of ``evolve`` over these records; one step is faster for many of them.
@@ -73,7 +73,7 @@ def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     )
 
 
-def shown_whole(view: ViewState) -> TranscriptState | None:
+def whole_transcript(view: ViewState) -> TranscriptState | None:
     """The transcript of a view that shows all of it; None if a compaction changed the view.
 
     The result is that of ``evolve`` over the view's records.

@@ -201,11 +201,11 @@ def update_digest(digest: ByteSink, entries: Iterable[Entry]) -> None:
             parts.append(b"M" if ref.shortened else b"m")
             parts.append(ref.digest)
             if omit:  # seldom
-                parts.extend([_sized(surplus) for surplus in omit])
+                parts.extend([_with_length(surplus) for surplus in omit])
         elif kind == "synthetic":
-            parts.append(b"s" + _sized(call_id) if end is None else _of_end(call_id, end))
+            parts.append(b"s" + _with_length(call_id) if end is None else _of_end(call_id, end))
         elif isinstance(ref, InsertionRef):
-            parts.append(b"i" + _sized(ref.kind) + ref.digest)
+            parts.append(b"i" + _with_length(ref.kind) + ref.digest)
         else:
             parts.append(b"o")
     digest.update(b"".join(parts))
@@ -213,22 +213,22 @@ def update_digest(digest: ByteSink, entries: Iterable[Entry]) -> None:
 
 def _of_end(call_id: str, end: CallEnd) -> bytes:
     known = b"n" if not end.ended else b"e" if end.position is None else b"k"
-    return b"S" + known + _sized(call_id) + end.digest
+    return b"S" + known + _with_length(call_id) + end.digest
 
 
-def _sized(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     encoded = text.encode()
     return len(encoded).to_bytes(4, "big") + encoded
 
 
-def begun_digest() -> _Hash:
+def new_digest() -> _Hash:
     """The digest of no entries, to ``update_digest``."""
     return hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
     """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
-    digest = begun_digest()
+    digest = new_digest()
     update_digest(digest, entries)
     return digest.hexdigest()
 
@@ -254,7 +254,7 @@ def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str
                 break
             at += 1
         elif facts.calls:
-            until = _answered_by(rows, at, abandoned)
+            until = _end_of_answers(rows, at, abandoned)
             if until == at:
                 break
             at = until
@@ -263,7 +263,7 @@ def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str
     return at
 
 
-def _answered_by(rows: Sequence[MessageRef], at: int, abandoned: Container[str]) -> int:
+def _end_of_answers(rows: Sequence[MessageRef], at: int, abandoned: Container[str]) -> int:
     """The row after those that answer all calls of row ``at``; ``at`` if there are no such."""
     calls = rows[at].facts.calls
     waiting = set(calls)

@@ -29,8 +29,8 @@ from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group, group_rows, joins
 from eventctx.projections.view.entries import (
     Entry,
-    begun_digest,
     entries_of,
+    new_digest,
     plain_until,
     update_digest,
     with_inserted,
@@ -116,7 +116,7 @@ def build(
     entries, omitted = entries_of(sealed_groups, rows, ends)
     entries = with_inserted([*settled, *entries], insertions, [rows[i] for i in region_rows])
     opened_entries, opened = with_opening(entries, False)
-    digest = begun_digest()
+    digest = new_digest()
     update_digest(digest, opened_entries)
     region = tuple([rows[i] for i in region_rows])
     return Layout(

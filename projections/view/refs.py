@@ -137,7 +137,7 @@ class CallEnds(NamedTuple):
         numbers = {ref.number for ref in rows}
         return self._replace(known={k: end for k, end in self.known.items() if k[0] in numbers})
 
-    def recounted(self, estimator: Estimator) -> CallEnds:
+    def recount(self, estimator: Estimator) -> CallEnds:
         """The same with the tokens that ``estimator`` counts."""
         known = {
             key: end

@@ -42,7 +42,7 @@ from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import steps
 from eventctx.projections.view.entries import RENDERER, digest_of
-from eventctx.projections.view.planned import apply_plan, reference, stripped_in
+from eventctx.projections.view.planned import apply_plan, reference, strip_thinking
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.state import (
     Spoken,
@@ -64,7 +64,7 @@ __all__ = [
     "evolve",
     "evolve_all",
     "initial",
-    "prepared",
+    "prepare_request",
     "with_model",
     "without_thinking_of",
 ]
@@ -99,7 +99,7 @@ def evolve_all(state: ViewState, records: Sequence[Record]) -> ViewState:
     return state
 
 
-def prepared(
+def prepare_request(
     state: ViewState,
     *,
     scale: Scale | None = None,
@@ -168,7 +168,7 @@ def _add(state: ViewState, record: Record) -> ViewState:
         event: Any = decode_known(record)
         if event.unbound:
             layout = layouts.rebuild(
-                stripped_in(layout.refs, event.unbound, state.estimator), layout
+                strip_thinking(layout.refs, event.unbound, state.estimator), layout
             )
     # Written out, since this step runs for every message and _replace costs 1 µs.
     return ViewState(
@@ -270,7 +270,7 @@ def without_thinking_of(state: ViewState, unbound: tuple[tuple[int, int], ...]) 
     """The view without the thinking of the messages in the runs ``unbound``."""
     if not unbound:
         return state
-    refs = stripped_in(state.layout.refs, unbound, state.estimator)
+    refs = strip_thinking(state.layout.refs, unbound, state.estimator)
     return state._replace(layout=layouts.rebuild(refs, state.layout))
 
 
@@ -326,7 +326,7 @@ def _calibrate(state: ViewState, new: Calibration) -> ViewState:
         return state if new is state.calibration else state._replace(calibration=new)
     refs = [_count_tokens(ref, estimator) for ref in state.layout.refs]
     insertions = [_count_tokens(ref, estimator) for ref in state.layout.insertions]
-    ends = state.layout.ends.recounted(estimator)
+    ends = state.layout.ends.recount(estimator)
     layout = layouts.build(refs, insertions, ends)._replace(late=state.layout.late)
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)

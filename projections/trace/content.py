@@ -298,7 +298,7 @@ def _waits(span: Span, record: Record) -> bool:
 
 
 def _with_content(state: ContentState, span: Span) -> Span:
-    """The span with the compaction_contents that have come so far."""
+    """The span with the contents that have come so far."""
     known = span.attributes
     found: Attributes = {}
     operation = known.get(conv.OPERATION)

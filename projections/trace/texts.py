@@ -278,7 +278,7 @@ _GONE: Final = frozenset(("dropped", "summarised", "merged"))
 
 
 def compaction_contents(view: ViewState, texts: Texts, record: Record, clean: Clean) -> Attributes:
-    """The compaction_contents of the compaction that ``record`` ends; none if it was not applied.
+    """The contents of the compaction that ``record`` ends; none if it was not applied.
 
     ``view`` and ``texts`` are those before ``record``. ``clean`` redacts a text.
     """

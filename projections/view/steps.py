@@ -15,7 +15,6 @@ from eventctx.log.record import Record
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view import unended
 from eventctx.projections.view.planned import (
     insertion_refs,
     mark_replaced,
@@ -23,7 +22,14 @@ from eventctx.projections.view.planned import (
     strip_thinking,
 )
 from eventctx.projections.view.refs import InsertionRef, MessageRef, end_in
-from eventctx.projections.view.state import ViewState, initial, with_break
+from eventctx.projections.view.state import (
+    ViewState,
+    initial,
+    tool_event,
+    with_begun,
+    with_break,
+    without_ended,
+)
 
 
 def set_messages(state: ViewState, record: Record) -> ViewState:
@@ -207,12 +213,12 @@ def begin_turn(state: ViewState, record: Record) -> ViewState:
 
 def begin_span(state: ViewState, record: Record) -> ViewState:
     """A span is open."""
-    return state._replace(position=record.position, spans=unended.with_begun(state.spans, record))
+    return state._replace(position=record.position, spans=with_begun(state.spans, record))
 
 
 def end_span(state: ViewState, record: Record) -> ViewState:
     """A span is closed, if it was open."""
-    spans = unended.without_ended(state.spans, record)
+    spans = without_ended(state.spans, record)
     if spans is state.spans:
         return state
     return state._replace(position=record.position, spans=spans)
@@ -221,7 +227,7 @@ def end_span(state: ViewState, record: Record) -> ViewState:
 def end_call(state: ViewState, record: Record) -> ViewState:
     """A tool has ended: the view tells how, where its result is missing."""
     state = end_span(state, record)
-    event = unended.tool_event(record)
+    event = tool_event(record)
     if event is None or event.call_id is None:
         return state
     # Nothing is known of a call that was broken off: the tool may have done its work all the same.

@@ -17,7 +17,7 @@ from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
 from eventctx.projections.silent_loss import ShownMessages, shown_in
 from eventctx.projections.view.request_view import ViewState
-from eventctx.projections.view.unended import presumed_end
+from eventctx.projections.view.state import presumed_end
 from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of

@@ -298,11 +298,11 @@ class TranscriptLines:
                 _note_time(times, record)
             elif kind in transcript.FOLDED:
                 _note_time(times, record)
-                state = transcript.evolve(transcript.added(state, added), record)
+                state = transcript.evolve(transcript.add_messages(state, added), record)
                 added = []
             elif kind == "context:erased":
                 erased = True
-        return transcript.added(state, added)._replace(position=position), erased
+        return transcript.add_messages(state, added)._replace(position=position), erased
 
     async def rows_at(
         self, head: int, *, hold: bool, view: ViewState | None = None
@@ -318,7 +318,7 @@ class TranscriptLines:
                 return self._state, self._rows.asked_for()
             if self._state.position < 0 and view is not None and view.position == head:
                 with pause_collector(len(view.layout.refs)):
-                    self._state = transcript.shown_whole(view) or self._state
+                    self._state = transcript.whole_transcript(view) or self._state
         state = await self.at(head)
         with self._lock:
             known = {} if self._rows is None else self._rows.by_address()

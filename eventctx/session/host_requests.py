@@ -250,7 +250,7 @@ class RequestObserver:
             parts = [made.part(kind, getattr(sent, kind)) for kind in _PARTS]
             position = version + 1 + len(made.drafts)
             form = self._form(sent, view, rows, parts)
-            event = request_view.prepared(
+            event = request_view.prepare_request(
                 view,
                 scale=calibration.scale(view.calibration, form.tokens - view.layout.tokens),
                 model=sent.model,

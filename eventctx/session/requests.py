@@ -292,7 +292,7 @@ class RequestHandler:
         ``before`` are the records of the compaction, or of messages that come with the request.
         """
         after = frame.view if decided is None else decided.view
-        event = request_view.prepared(
+        event = request_view.prepare_request(
             after,
             scale=frame.scale,
             budget=options.limit,
@@ -401,7 +401,7 @@ def _unreadable(
         return ()
     if reads_thinking_of(options.model, before):
         return ()
-    return planned.foreign_in(view.layout, thinking.generation)
+    return planned.foreign_thinking(view.layout, thinking.generation)
 
 
 def judge(frame: Frame, reserve: int) -> Frame:

@@ -311,4 +311,4 @@ def stripped_by(
     """Runs of messages whose signed thinking is bound to a prefix that ``event`` changes."""
     after = preview(view, session.stream, [session.drafts.make(event, bodies)])
     rule = ThinkingRule(session.thinking, view.calibration.model)
-    return planned.stripped_by(view.layout, after.layout, rule.generation)
+    return planned.refused_thinking(view.layout, after.layout, rule.generation)

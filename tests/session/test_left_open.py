@@ -30,7 +30,7 @@ from eventctx.projections.numbering import turns
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import fold as spans_of
 from eventctx.projections.view import request_view
-from eventctx.projections.view.unended import MAX_UNENDED, presumed_end
+from eventctx.projections.view.state import MAX_UNENDED, presumed_end
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import (

@@ -430,7 +430,7 @@ async def _note(
     if loaded is None:
         raise StreamNotFound(erasure.stream)
     generation = generation_of(loaded.view.calibration.model)
-    stripped = planned.stripped_behind(loaded.view.layout, set(erasure.bodies), generation)
+    stripped = planned.refused_thinking_after(loaded.view.layout, set(erasure.bodies), generation)
     event = Erased(
         numbers=erasure.numbers,
         bodies=tuple(sorted((at.position, at.index) for at in erasure.bodies)),

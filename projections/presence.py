@@ -10,8 +10,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from eventctx.log.events import LossCause
+from eventctx.log.naming import ranges_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.messages.facts import Facts
+from eventctx.projections.silent_loss import SuspectedLoss
 
 
 class Presence(StrEnum):
@@ -188,3 +191,26 @@ def _kind(facts: Facts) -> str:
 
 def _of_tools(facts: Facts) -> bool:
     return bool(facts.calls or facts.results)
+
+
+CAUSES: Final[dict[LossCause, str]] = {
+    "model": "another model read it",
+    "edited": "something before the end was taken out, by the program or the server",
+    "resumed": "the session was resumed with less",
+    "expired": "the cache expired in the pause",
+    "unknown": "for a reason that the counts do not show",
+}
+
+
+def describe_loss(loss: SuspectedLoss, request: str) -> str:
+    """A sentence about a suspected loss; ``request`` is its request's name, such as ``2.3``."""
+    if loss.kind == "cache":
+        return (
+            f"{request}: the cache served {loss.found:,} tokens, and {loss.expected:,} for the "
+            f"request before; likely (inferred) {CAUSES[loss.cause]}."
+        )
+    dropped = f"; probably dropped: {ranges_name(loss.messages)}" if loss.messages else ""
+    return (
+        f"{request}: the provider counted ~{loss.tokens:,} tokens fewer than the log says were "
+        f"sent, and no record says why; likely (inferred) {CAUSES[loss.cause]}{dropped}."
+    )

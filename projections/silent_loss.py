@@ -8,16 +8,12 @@ named as such wherever it is shown, and changes no view.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from functools import partial
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable, Hashable
+from typing import Final, NamedTuple
 
 import msgspec
 
 from eventctx.log.events import Break, CountedPart, LossCause
-from eventctx.log.naming import ranges_name
-from eventctx.projections.timeline import views
-from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.state import ViewState
 
@@ -41,14 +37,6 @@ EXPIRY: Final = 300 * 10**9
 
 RESUMED: Final = 3_600 * 10**9
 """Nanoseconds without a request after which a session counts as resumed."""
-
-CAUSES: Final[dict[LossCause, str]] = {
-    "model": "another model read it",
-    "edited": "something before the end was taken out, by the program or the server",
-    "resumed": "the session was resumed with less",
-    "expired": "the cache expired in the pause",
-    "unknown": "for a reason that the counts do not show",
-}
 
 _CHARACTERS_OF_A_TOKEN: Final = 3
 _RECORDED: Final[frozenset[Break]] = frozenset(("compaction", "set", "clear", "restore", "erase"))
@@ -75,19 +63,6 @@ class SuspectedLoss(msgspec.Struct, frozen=True):
     found: int
     cause: LossCause
     messages: tuple[tuple[int, int], ...] = ()
-
-    def describe(self, request: str) -> str:
-        """A sentence for a person; ``request`` is the name of the request, such as ``2.3``."""
-        if self.kind == "cache":
-            return (
-                f"{request}: the cache served {self.found:,} tokens, and {self.expected:,} for the "
-                f"request before; likely (inferred) {CAUSES[self.cause]}."
-            )
-        dropped = f"; probably dropped: {ranges_name(self.messages)}" if self.messages else ""
-        return (
-            f"{request}: the provider counted ~{self.tokens:,} tokens fewer than the log says were "
-            f"sent, and no record says why; likely (inferred) {CAUSES[self.cause]}{dropped}."
-        )
 
 
 class ReportedRequest(NamedTuple):
@@ -193,21 +168,6 @@ def _cause(before: ReportedRequest, now: ReportedRequest) -> LossCause:
     return "edited" if before.cached - now.cached >= LEAST_CACHED else "unknown"
 
 
-# -- of a recorded session, and of a live one ----------------------------------------------------
-
-
-def suspected_losses(state: TimelineState) -> tuple[SuspectedLoss, ...]:
-    """The losses that are suspected at the requests so far, in order."""
-    found: list[SuspectedLoss] = []
-    before: ReportedRequest | None = None
-    for place, now in _reported(state):
-        if before is not None:
-            loss = suspect(before, now, partial(_shown_at, state, place))
-            found += [] if loss is None else [loss]
-        before = now
-    return tuple(found)
-
-
 def shown_in(view: ViewState) -> ShownMessages:
     """The messages of a view as it stands."""
     messages: list[MessageRef] = []
@@ -220,54 +180,4 @@ def shown_in(view: ViewState) -> ShownMessages:
             unanswered[number] = unanswered.get(number, 0) + entry.tokens
         else:
             messages.append(entry.ref)
-    return ShownMessages(tuple(messages), unanswered)
-
-
-def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
-    """Each request with a report, and its place among all."""
-    prompts = dict(state.audit.sizes.reports)
-    cached = dict(state.extras.cached)
-    models = dict(state.audit.models)
-    anchored = {one.position: one.calibrated for one in state.audit.sizes.requests}
-    breaks: frozenset[Break] = frozenset()
-    turn, turn_from, reports = None, -1, 0
-    for place, row in enumerate(state.audit.requests):
-        breaks |= frozenset(cast("tuple[Break, ...]", row.breaks))
-        if row.turn != turn:
-            turn, turn_from = row.turn, row.position
-        prompt = prompts.get(row.position)
-        if prompt:
-            at = row.position
-            model = models.get(at, row.model)
-            request = ReportedRequest(
-                position=at,
-                time=row.time,
-                turn=turn,
-                turn_from=turn_from,
-                expected=row.tokens,
-                prompt=prompt,
-                cached=cached.get(at, 0),
-                model=model,
-                breaks=breaks,
-                reports=reports if anchored.get(at) else 0,
-            )
-            yield place, request
-            reports += 1
-            breaks = frozenset()
-
-
-def _shown_at(state: TimelineState, place: int) -> ShownMessages:
-    messages: list[MessageRef] = []
-    unanswered: dict[int, int] = {}
-    for one in views.expand(state.views, place):
-        if one >= 0:
-            messages.append(state.changes.origins[one].ref)
-            continue
-        extra = state.views.extras[-1 - one]
-        if extra.number is None:
-            continue
-        if extra.kind == "synthetic":
-            unanswered[extra.number] = unanswered.get(extra.number, 0) + extra.tokens
-        else:
-            messages.append(state.changes.origins[extra.number].ref)
     return ShownMessages(tuple(messages), unanswered)

@@ -13,14 +13,15 @@ import eventctx
 from eventctx.hooks.log import level_of, line
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
+from eventctx.projections.presence import describe_loss
 from eventctx.projections.silent_loss import (
     LEARNT,
     ReportedRequest,
     ShownMessages,
     suspect,
-    suspected_losses,
 )
 from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.projections.view.series import Series
 from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
@@ -100,7 +101,7 @@ def test_a_cache_that_served_less_is_told_apart(minutes: int, cause: str) -> Non
     found = suspect(FIRST, now, lambda: NOTHING)
     assert found is not None
     assert (found.kind, found.tokens, found.cause) == ("cache", 38_000, cause)
-    assert "cache served" in found.describe("2.1")
+    assert "cache served" in describe_loss(found, "2.1")
 
 
 async def play(drop: int, records: list[Record]) -> tuple[Any, Any]:

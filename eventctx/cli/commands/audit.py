@@ -18,7 +18,7 @@ from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import ImportedFile
-from eventctx.projections.presence import describe_trigger
+from eventctx.projections.presence import describe_loss, describe_trigger
 from eventctx.queries.audit import audit_answer, audit_of
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     names = {row.position: row.name for row in audit.requests}
     losses = [one for one in audit.losses if one.position in names]
     told = [one for one in losses if one.kind == "prompt"]
-    found += [one.describe(names[one.position]) for one in told[:_FEW]]
+    found += [describe_loss(one, names[one.position]) for one in told[:_FEW]]
     if missed := len(losses) - len(told):
         found.append(
             f"For {plural(missed, 'request')} the cache served less than before, without a "

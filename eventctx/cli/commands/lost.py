@@ -15,7 +15,7 @@ from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.projections.presence import Presence
+from eventctx.projections.presence import Presence, describe_loss
 from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
 from eventctx.text import clip
 
@@ -72,7 +72,7 @@ def lost_command(
         screen.blank()
         names = {row.position: row.name for row in requests}
         for one in found.suspected[-limit:] if limit else ():
-            screen.line(one.describe(names[one.position]))
+            screen.line(describe_loss(one, names[one.position]))
     if found.messages.left:
         screen.blank()
         where = opening.as_option(store)

@@ -89,9 +89,9 @@ def extract(
     parts = read_parts(message)
     speaker = kind or _kind_of(message, parts)
     of_model = speaker == "assistant"
-    asked = not of_model and ("demand" in wanted or "instruction" in wanted)
-    demands = demands_in(message) if asked else ()
-    told = instructions(words_of_person(message), demands) if "instruction" in wanted else ()
+    instructs = not of_model and "instruction" in wanted
+    demands = demands_in(message) if instructs or (not of_model and "demand" in wanted) else ()
+    told = instructions(words_of_person(message), demands) if instructs else ()
     return MessageExtracts(
         number,
         speaker,
@@ -195,7 +195,10 @@ def _own(text: str) -> Iterator[str]:
 
 
 def sentences(text: str, *, code: bool = False) -> list[str]:
-    """The sentences and list items of a text, each on one line; fenced code only with ``code``."""
+    """The sentences and list items of a text, each on one line; fenced code only with ``code``.
+
+    For a reader: blanks are joined and bullets go. ``demands`` cuts its own, word for word.
+    """
     found: list[str] = []
     for line in (text if code else _FENCE.sub("\n", text)).splitlines():
         for sentence in _END.split(_BULLET.sub("", line)):

@@ -583,7 +583,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
-        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record after it"),
         _row(
             SessionEnd,
             "activity",

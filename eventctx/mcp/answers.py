@@ -25,10 +25,10 @@ from eventctx.queries.key_frames import figures_of
 from eventctx.queries.session_list import last_in_project
 from eventctx.queries.session_names import find_session
 from eventctx.queries.view import last_request, view_answer, view_of
-from eventctx.search.found import found_answers, found_by
+from eventctx.search.found import find_messages, found_answers
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.search.recall import FoundMessage
 
 _NOT_SHOWN: Final = ("prepared", "tools", "as_sent", "sent")
@@ -50,14 +50,14 @@ class AgentAnswers:
 
     def __init__(
         self,
-        engine: Engine,
+        reader: Reader,
         search: KeptSearch,
         project: Path,
         most: int,
         redactor: ResultRedactor,
         asking: str | None = None,
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._search = search.of
         self._project = project
         self._asking = asking
@@ -69,13 +69,15 @@ class AgentAnswers:
         session = await self._session(asked.session)
         if asked.message is not None:
             number = number_of(asked.message)
-            found = await self._search(self._engine).message(session, number)
+            found = await self._search(self._reader).message(session, number)
             return self._page(session, found, asked.start)
         if asked.query is None or not asked.query.strip():
             raise InvalidSetting("arguments: expected a `query` or a `message`, found neither")
         # One more than asked for tells whether there are more.
-        recall = self._search(self._engine)
-        matches = await found_by(self._engine.store, recall, asked.query, session, asked.limit + 1)
+        recall = self._search(self._reader)
+        matches = await find_messages(
+            self._reader.store, recall, asked.query, session, asked.limit + 1
+        )
         hits = builtins_of(found_answers(matches))
         shown = self._redactor.found(hits[: asked.limit], asked.query, [session])
         rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]
@@ -89,7 +91,7 @@ class AgentAnswers:
         if asked.compaction is not None and asked.turn is not None:
             raise InvalidSetting("arguments: expected at most one of `compaction` and `turn`")
         session = await self._session(asked.session)
-        found = await self._engine.lost(session, compaction=asked.compaction, turn=asked.turn)
+        found = await self._reader.lost(session, compaction=asked.compaction, turn=asked.turn)
         document = builtins_of(found)
         items = [
             one
@@ -103,8 +105,8 @@ class AgentAnswers:
     async def why(self, asked: WhyCall) -> dict[str, Any]:
         """Why a message is in a view, or is not. Raises StreamNotFound, InvalidSetting."""
         session = await self._session(asked.session)
-        answer = await self._engine.why(session, number_of(asked.message), turn=asked.turn)
-        undated = (await figures_of(self._engine.store, session)).file.undated
+        answer = await self._reader.why(session, number_of(asked.message), turn=asked.turn)
+        undated = (await figures_of(self._reader.store, session)).file.undated
         document = builtins_of(why_answer(answer, undated))
         return bounded(self._redacted(document, session), None, self._most)
 
@@ -112,10 +114,10 @@ class AgentAnswers:
         """What a request sent. Raises StreamNotFound, and InvalidSetting for a missing request."""
         session = await self._session(asked.session)
         if asked.turn is None:
-            name = await last_request(self._engine.store, session)
+            name = await last_request(self._reader.store, session)
         else:
             name = RequestName(turn=asked.turn)
-        document = builtins_of(view_answer(await view_of(self._engine.store, session, name)))
+        document = builtins_of(view_answer(await view_of(self._reader.store, session, name)))
         for key in _NOT_SHOWN:
             document.pop(key)
         # ``left_out`` of a document says here what this answer lacks.
@@ -127,10 +129,10 @@ class AgentAnswers:
 
     async def _session(self, name: str | None) -> str:
         if name is not None:
-            return (await find_session(self._engine.store, name)).stream
+            return (await find_session(self._reader.store, name)).stream
         if self._asking is None:
-            return (await last_in_project(self._engine.store, self._project)).stream
-        info = await self._engine.store.head(self._asking)
+            return (await last_in_project(self._reader.store, self._project)).stream
+        info = await self._reader.store.head(self._asking)
         if info is None or info.deleted:
             # The last one of the project is another conversation: it must be asked for by name.
             error = StreamNotFound(self._asking)

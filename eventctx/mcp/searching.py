@@ -8,7 +8,7 @@ from eventctx.search.documents import VERSION
 from eventctx.search.recall import Recall, text_index
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.search.index import TextIndex
 
 
@@ -23,10 +23,10 @@ class KeptSearch:
     def __init__(self) -> None:
         self._index: TextIndex | None = None
 
-    def of(self, engine: Engine) -> Recall:
-        """The search over the store of an engine."""
-        if not engine.store.read_only:
-            return engine.recaller()
+    def of(self, reader: Reader) -> Recall:
+        """The search over the store of an reader."""
+        if not reader.store.read_only:
+            return reader.recaller()
         if self._index is None:
-            self._index = text_index(engine.store, VERSION)
-        return Recall(engine.store, self._index)
+            self._index = text_index(reader.store, VERSION)
+        return Recall(reader.store, self._index)

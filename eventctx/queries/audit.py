@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.log import notebook
 from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
@@ -13,8 +12,9 @@ from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import key_frames, timeline_at
+from eventctx.text import counted, html_table, summary_line
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -32,13 +32,11 @@ class Audit(msgspec.Struct, frozen=True):
     errors: EstimateErrors
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             f"Audit {self.session}:",
-            notebook.counted(len(self.requests), "request"),
-            notebook.counted(
-                sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"
-            ),
-            notebook.counted(len(self.turns), "turn"),
+            counted(len(self.requests), "request"),
+            counted(sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"),
+            counted(len(self.turns), "turn"),
         )
 
     def _repr_html_(self) -> str:
@@ -47,7 +45,7 @@ class Audit(msgspec.Struct, frozen=True):
             (one.name, one.entries, one.tokens, one.reported, one.budget, one.model)
             for one in self.requests
         ]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)
 
 
 class _Kept:
@@ -61,7 +59,7 @@ class _Kept:
         return 0 if self.audit is None else len(self.audit.requests)
 
 
-async def audited(store: EventStore, session: str) -> Audit:
+async def audit_session(store: EventStore, session: str) -> Audit:
     """Fold a session into its audit. Raises StreamNotFound."""
     now = await timeline_at(store, session)
     kept = key_frames(store).beside(session, now.changes, _Kept)
@@ -91,7 +89,7 @@ async def audit_of(
 
     Raises StreamNotFound, InvalidSetting for a turn that there is not.
     """
-    found = await audited(store, session)
+    found = await audit_session(store, session)
     file = figures.read((await timeline_at(store, session)).audit.sizes).file
     if turn is None:
         return found, file
@@ -184,11 +182,11 @@ class AuditAnswer(msgspec.Struct, frozen=True):
 
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
     """The audit as JSON; a time is None where an imported file has none."""
-    return filled(
+    return fill(
         AuditAnswer,
         found,
         requests=[
-            filled(
+            fill(
                 RequestAnswer,
                 row,
                 request=row.name,
@@ -200,7 +198,7 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
             for row in found.requests
         ],
         compactions=[
-            filled(
+            fill(
                 CompactionAnswer,
                 row,
                 time=iso_or(row.time, undated),
@@ -209,5 +207,5 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
             )
             for row in found.compactions
         ],
-        turns=[filled(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
+        turns=[fill(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
     )

@@ -16,7 +16,7 @@ import msgspec
 from eventctx.errors import DecodeError, LogCorrupted, SessionDiffers
 from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionDeleted
-from eventctx.log.integrity import check
+from eventctx.log.integrity import check_bodies
 from eventctx.log.record import GENESIS, Draft, Record, follows
 from eventctx.log.store import NO_STREAM, Address, Appended, EventStore, StreamInfo
 
@@ -88,7 +88,7 @@ class CopyTally:
         self._problems.setdefault(session, CopyProblem(session, position, text, damage))
 
     def result(self) -> CopyResult:
-        """What was counted."""
+        """The counts so far."""
         return CopyResult(
             self.sessions,
             self.copied,
@@ -233,7 +233,7 @@ def _check_sound(record: Record, position: int, previous: bytes) -> None:
     if not follows(previous, record):
         problem = f"the {record.type} does not have the digest that follows from its fields"
         raise LogCorrupted(record.stream, position, problem)
-    check(
+    check_bodies(
         record.stream,
         ((Address(position, index), body) for index, body in enumerate(record.bodies)),
     )
@@ -259,7 +259,7 @@ class Tombstone(NamedTuple):
 async def check_meeting(
     source: EventStore, info: StreamInfo, target: EventStore
 ) -> StreamInfo | None:
-    """How the session stands in the target; None if it is not there.
+    """The session in the target; None if it is not there.
 
     Raises SessionDiffers where it is another one, LogCorrupted.
     """
@@ -286,7 +286,7 @@ async def check_meeting(
 
 
 async def tombstone(store: EventStore, info: StreamInfo) -> Tombstone:
-    """What is left of a deleted session. Raises LogCorrupted."""
+    """The record that is left of a deleted session. Raises LogCorrupted."""
     async for record in store.read(info.stream, start=info.head):
         try:
             event = decode_known(record)

@@ -1,4 +1,4 @@
-"""Answers about a session's views: the findings of pure projections, with their texts."""
+"""Answers of ``why`` and ``diff``: findings of pure projections with texts, and their JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from eventctx.log import notebook
 from eventctx.log.naming import iso_or, message_name, position_name, request_name
 from eventctx.projections.explain.changes import Cause
 from eventctx.projections.explain.view_diff import Kind
@@ -15,13 +14,14 @@ from eventctx.projections.explain.why import Reason, Why
 from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import WORDS
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
+from eventctx.text import cell_text, counted, html_table, summary_line
 
 Message = dict[str, Any]
 
 
 class StandIn(msgspec.Struct, frozen=True):
-    """A message of a view that stands for others; ``message`` is None where it was erased."""
+    """A message of a view in the place of others; ``message`` is None where it was erased."""
 
     kind: str
     position: int
@@ -32,10 +32,10 @@ class StandIn(msgspec.Struct, frozen=True):
 class Explanation(Why, frozen=True, kw_only=True):
     """``Why``, with the texts, and the request that it is about.
 
-    ``position``, ``turn`` and ``iteration`` are those of the request; all None for the view as it
-    stands now. ``message`` is the message as it was added, ``shows`` its form in the view, each
-    None where it was erased or is not there. ``stands_in`` are the messages of the view that
-    stand for it. ``changes`` are the rules by which it is sent otherwise than the log has it, so
+    ``position``, ``turn`` and ``iteration`` are those of the request; all None for the present
+    view. ``message`` is the message as it was added, ``shows`` its form in the view, each
+    None where it was erased or is not there. ``stands_in`` are the messages of the view in
+    its place. ``changes`` are the rules by which it is sent otherwise than the log has it, so
     that a provider takes it; ``left_out`` is true where one of them leaves out the whole message.
     """
 
@@ -53,7 +53,7 @@ class Explanation(Why, frozen=True, kw_only=True):
         when = "now"
         if self.position is not None:
             when = f"in {request_name(self.turn, self.iteration, self.position)}"
-        return notebook.line(
+        return summary_line(
             f"Explanation {self.session} #{self.number} {when}:",
             self.standing,
             self.ruling and self.ruling.rule,
@@ -62,8 +62,8 @@ class Explanation(Why, frozen=True, kw_only=True):
     def _repr_html_(self) -> str:
         shown = [("added", self.message), ("in view", self.shows)]
         shown += [(f"{one.kind} in its place", one.message) for one in self.stands_in]
-        rows = [(what, notebook.text_of(one)) for what, one in shown if one is not None]
-        return notebook.table(repr(self)[1:-1], ("", "text"), rows)
+        rows = [(what, cell_text(one)) for what, one in shown if one is not None]
+        return html_table(repr(self)[1:-1], ("", "text"), rows)
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -139,9 +139,9 @@ class ViewDiff(msgspec.Struct, frozen=True):
         return tuple([one for one in self.differences if one.kind in kinds])
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             f"ViewDiff {self.session} {self.before.name} -> {self.after.name}:",
-            notebook.counted(len(self.differences), "message"),
+            counted(len(self.differences), "message"),
             f"{len(self.came):,} other came" if self.came else None,
             f"{len(self.went):,} other went" if self.went else None,
             f"{self.before.tokens:,} -> {self.after.tokens:,} tokens",
@@ -149,12 +149,12 @@ class ViewDiff(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [
-            (f"#{one.number}", one.kind, one.role, notebook.text_of(one.message))
+            (f"#{one.number}", one.kind, one.role, cell_text(one.message))
             for one in self.differences
         ]
         for kind, extras in (("came", self.came), ("went", self.went)):
-            rows += [("", kind, one.kind, notebook.text_of(one.message)) for one in extras]
-        return notebook.table(repr(self)[1:-1], ("message", "change", "role", "text"), rows)
+            rows += [("", kind, one.kind, cell_text(one.message)) for one in extras]
+        return html_table(repr(self)[1:-1], ("message", "change", "role", "text"), rows)
 
 
 class SettingAnswer(msgspec.Struct, frozen=True):
@@ -219,14 +219,14 @@ def cause_answer(cause: Cause | None, undated: int | None = None) -> CauseAnswer
         return None
     compaction = None
     if (facts := cause.compaction) is not None:
-        compaction = filled(
+        compaction = fill(
             CauseCompactionAnswer,
             facts,
             settings=_settings(facts.settings),
             tokens_before=facts.figures.before,
             tokens_after=facts.figures.after,
         )
-    return filled(
+    return fill(
         CauseAnswer,
         cause,
         at=position_name(cause.position),
@@ -240,7 +240,7 @@ def reason_answer(reason: Reason | None, undated: int | None = None) -> ReasonAn
     if reason is None:
         return None
     settings, by = _settings(reason.settings), cause_answer(reason.cause, undated)
-    return filled(ReasonAnswer, reason, settings=settings, by=by)
+    return fill(ReasonAnswer, reason, settings=settings, by=by)
 
 
 def change_answers(changes: Iterable[RowChange]) -> list[ChangeAnswer]:
@@ -292,7 +292,7 @@ def why_answer(found: Explanation, undated: int | None = None) -> WhyAnswer:
     request = None
     if found.position is not None:
         request = request_name(found.turn, found.iteration, found.position)
-    return filled(
+    return fill(
         WhyAnswer,
         found,
         name=message_name(found.number),
@@ -363,7 +363,7 @@ class DiffAnswer(msgspec.Struct, frozen=True):
 def diff_answer(found: ViewDiff) -> DiffAnswer:
     """The difference as JSON."""
     differences = [
-        filled(
+        fill(
             DifferenceAnswer,
             one,
             name=message_name(one.number),
@@ -372,10 +372,10 @@ def diff_answer(found: ViewDiff) -> DiffAnswer:
         for one in found.differences
     ]
     sides = {"before": _side(found.before), "after": _side(found.after)}
-    return filled(DiffAnswer, found, differences=differences, **sides)
+    return fill(DiffAnswer, found, differences=differences, **sides)
 
 
 def _side(side: Side) -> SideAnswer:
     groups = [GroupAnswer(name, count) for name, count in side.groups.items()]
     estimated = side.figures.estimated
-    return filled(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)
+    return fill(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)

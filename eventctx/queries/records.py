@@ -11,14 +11,14 @@ from msgspec import UNSET, UnsetType
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.codec import stored_harness_bodies, unpacked
-from eventctx.log.integrity import damaged, sound_bodies
+from eventctx.log.integrity import damage_found, sound_bodies
 from eventctx.log.naming import iso, message_name, position_name
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_bodies, decode_json
 from eventctx.projections import numbering, transcript
 from eventctx.projections.transcript import TranscriptLine
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.requests import position_of_turn
@@ -30,8 +30,8 @@ class Message(NamedTuple):
     """A message of the transcript: its number, the position of its record, and the message.
 
     ``message`` is None where the contents were erased. ``origin`` is what a recorded session says
-    beside the message: a harness wrote it, whatever its text looks like, or it is the observation
-    behind an action in a model's text.
+    of the message: a harness wrote it, whatever its text looks like, or it is the observation
+    after an action in a model's text.
     """
 
     number: int
@@ -52,7 +52,7 @@ class MessageAnswer(msgspec.Struct, frozen=True):
 
 def transcript_answer(messages: Sequence[Message]) -> list[MessageAnswer]:
     """The messages as JSON."""
-    return [filled(MessageAnswer, one, name=message_name(one.number)) for one in messages]
+    return [fill(MessageAnswer, one, name=message_name(one.number)) for one in messages]
 
 
 async def transcript_of(
@@ -88,9 +88,9 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     try:
         messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
     except msgspec.DecodeError as error:
-        raise damaged(stream, places, bodies) from error
+        raise damage_found(stream, places, bodies) from error
     if len(messages) != len(places):
-        raise damaged(stream, places, bodies)
+        raise damage_found(stream, places, bodies)
     return [
         Message(
             line.number,
@@ -219,7 +219,7 @@ class RecordAnswer(msgspec.Struct, frozen=True):
 
 def record_answer(record: Record, turn: int | None, *, contents: bool) -> RecordAnswer:
     """The record as JSON. ``contents`` embeds the bodies, else only their digests."""
-    return filled(
+    return fill(
         RecordAnswer,
         record,
         session=record.stream,

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventctx.errors import DecodeError, EventctxError, LogCorrupted
-from eventctx.log import notebook
 from eventctx.log.codec import HarnessBodies, decode_event, stored_harness_bodies
 from eventctx.log.events import Erased, PostCompact
 from eventctx.log.record import Body, Record
@@ -20,7 +19,8 @@ from eventctx.messages.facts import READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
+from eventctx.text import counted, html_table, summary_line
 
 ProblemKind = Literal[
     "record", "body", "facts", "missing", "head", "receipt", "unreadable", "snapshot", "signature"
@@ -50,7 +50,7 @@ class Verification(msgspec.Struct, frozen=True):
     """The outcome of a verification.
 
     ``records`` were read, ``erased`` bodies were erased on purpose, as records in the chain say.
-    ``receipt`` is for the stream as it stands; keep it outside the store. ``deleted`` records went
+    ``receipt`` is for the stream as it is now; keep it outside the store. ``deleted`` records went
     when the session was deleted on purpose. ``signed`` are the signatures that hold.
     """
 
@@ -68,14 +68,14 @@ class Verification(msgspec.Struct, frozen=True):
         return not self.problems
 
     def __repr__(self) -> str:
-        found = notebook.counted(len(self.problems), "problem") if self.problems else "ok"
-        return notebook.line(
-            f"Verification {self.stream}: {found},", notebook.counted(self.records, "record")
+        found = counted(len(self.problems), "problem") if self.problems else "ok"
+        return summary_line(
+            f"Verification {self.stream}: {found},", counted(self.records, "record")
         )
 
     def _repr_html_(self) -> str:
         rows = [(one.position, one.kind, one.text) for one in self.problems]
-        return notebook.table(repr(self)[1:-1], ("position", "kind", "problem"), rows)
+        return html_table(repr(self)[1:-1], ("position", "kind", "problem"), rows)
 
 
 class VerificationAnswer(msgspec.Struct, frozen=True):
@@ -102,7 +102,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
 def session_answer(found: Verification) -> VerificationAnswer:
     """The row of a session."""
     receipt = str(found.receipt) if found.ok else None
-    return filled(VerificationAnswer, found, session=found.stream, receipt=receipt)
+    return fill(VerificationAnswer, found, session=found.stream, receipt=receipt)
 
 
 def store_answer(problems: Sequence[str]) -> VerificationAnswer:
@@ -287,7 +287,7 @@ class SnapshotChecker:
         self._state: Any = request_view.initial()
 
     async def load(self, store: EventStore, info: StreamInfo) -> None:
-        """Read the snapshot of a stream; one of another version is not read by anybody."""
+        """Read the snapshot of a stream; one of another version is never read."""
         snapshot = await store.load_snapshot(info.stream, view_snapshot.NAME)
         if snapshot is None or snapshot.version != view_snapshot.VERSION:
             return

@@ -25,7 +25,6 @@ from eventctx.errors import (
     StoreUnavailable,
     StreamNotFound,
 )
-from eventctx.log import notebook
 from eventctx.log.arguments import shown
 from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Record
@@ -47,6 +46,7 @@ from eventctx.search.index import (
     Term,
     TextIndex,
 )
+from eventctx.text import html_table, summary_line
 
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
@@ -76,11 +76,11 @@ class Recalled(msgspec.Struct, frozen=True):
     message: dict[str, Any]
 
     def __repr__(self) -> str:
-        return notebook.line(f"Recalled {self.session} #{self.number} {self.role}:", self.snippet)
+        return summary_line(f"Recalled {self.session} #{self.number} {self.role}:", self.snippet)
 
     def _repr_html_(self) -> str:
         row = (self.session, self.number, self.role, self.snippet)
-        return notebook.table("Recalled", ("session", "message", "role", "text"), [row])
+        return html_table("Recalled", ("session", "message", "role", "text"), [row])
 
 
 class FoundMessage(NamedTuple):

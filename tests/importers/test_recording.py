@@ -13,7 +13,7 @@ from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view
-from eventctx.queries.audit import audited
+from eventctx.queries.audit import audit_session
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     NOW,
@@ -243,7 +243,7 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     assert ended.tokens_before <= before.tokens
     assert ended.estimator == before.estimator == after.estimator
     assert ended.tokens_after <= after.tokens
-    (row,) = (await audited(store, session)).compactions
+    (row,) = (await audit_session(store, session)).compactions
     assert row.figures is not None
     assert (row.figures.before, row.figures.after, row.figures.recorded) == (543, 543, 167_000)
     assert not row.figures.estimated

@@ -42,7 +42,7 @@ def backup_command(file: Path, store: str | None, as_json: bool) -> None:
 
 
 async def _back_up(file: Path, store: str | None) -> StoreVerification:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         with progress("Copying and verifying"):
             return await engine.backup(file)
 

@@ -18,7 +18,7 @@ from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
-from eventctx.queries.lost.views import ViewContents, asked
+from eventctx.queries.lost.views import ViewContents, find_states
 from eventctx.queries.requests import address_of, sound_messages
 
 BATCH: Final = 256
@@ -32,12 +32,12 @@ async def what_left(
     compaction: int | None = None,
     selector: RequestSelector = NOW,
 ) -> Lost:
-    """What is no longer in the view after a compaction, of a request, or now.
+    """Report what is no longer in the view after a compaction, of a request, or now.
 
     Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
     """
     while True:
-        about = await asked(store, stream, compaction=compaction, selector=selector)
+        about = await find_states(store, stream, compaction=compaction, selector=selector)
         index = key_frames(store).beside(stream, about.now, SessionIndex)
         reader = _Reader(store, stream, index)
         await reader.follow(about.now)
@@ -98,7 +98,7 @@ class _Reader:
         return found
 
     async def taken_back(self, state: ChangesState) -> WithdrawnSentences:
-        """The sentences that held no longer, as somebody had said by then."""
+        """The sentences that a person had taken back by then."""
         places: dict[int, set[int]] = {}
         for number, place in state.view.spoken.withdrawn:
             places.setdefault(number, set()).add(place)

@@ -70,9 +70,9 @@ def audit_command(
 async def _audit(
     session: str | None, turn: int | None, store: str | None
 ) -> tuple[Audit, ImportedFile]:
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
-        return await audit_of(engine.store, info.stream, turn)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
+        return await audit_of(reader.store, info.stream, turn)
 
 
 def telling(audit: Audit) -> list[AuditRow]:
@@ -269,6 +269,15 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
         found.append(
             f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
             "`view --position` shows what it added."
+        )
+    names = {row.position: row.name for row in audit.requests}
+    losses = [one for one in audit.losses if one.position in names]
+    told = [one for one in losses if one.kind == "prompt"]
+    found += [one.describe(names[one.position]) for one in told[:_FEW]]
+    if missed := len(losses) - len(told):
+        found.append(
+            f"For {plural(missed, 'request')} the cache served less than before, without a "
+            "compaction (inferred); --json has each."
         )
     known = session_in_words((row.figures for row in audit.requests), file)
     if known:

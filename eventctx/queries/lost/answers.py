@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.projections.presence import Presence
+from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.text import counted, html_table, summary_line
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
@@ -128,6 +129,9 @@ class Lost(msgspec.Struct, frozen=True):
     encrypted, so that nothing can be found in them. ``items`` are sorted: instructions first, in a
     kind those that are gone first, then by how often they were used again. For a compaction, items
     that were gone before it are left out.
+
+    ``suspected`` is inferred, not known: requests up to there whose prompt was smaller than the log
+    says, while no record tells why. No other field counts them.
     """
 
     session: str
@@ -142,6 +146,7 @@ class Lost(msgspec.Struct, frozen=True):
     sealed: int
     counts: tuple[StateCounts, ...]
     items: tuple[ViewItem, ...]
+    suspected: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
         about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"

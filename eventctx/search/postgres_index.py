@@ -126,11 +126,9 @@ class PostgresTextIndex:
         self._closed = False
 
     def exists(self) -> bool:
-        """See ``TextIndex.exists``."""
         return self._run(lambda connection: bool(connection.rows(_MARK)))
 
     def mark(self) -> Mark | None:
-        """See ``TextIndex.mark``."""
 
         def read(connection: ServerConnection) -> Mark | None:
             found = connection.rows(_MARK)
@@ -149,7 +147,6 @@ class PostgresTextIndex:
         gone: Sequence[Gone] = (),
         deleted: Sequence[str] = (),
     ) -> bool:
-        """See ``TextIndex.extend``."""
 
         def write(connection: ServerConnection) -> bool:
             with connection.transaction():
@@ -173,7 +170,6 @@ class PostgresTextIndex:
         return self._run(write)
 
     def forget(self, gone: Sequence[Gone]) -> None:
-        """See ``TextIndex.forget``."""
 
         def write(connection: ServerConnection) -> None:
             with connection.transaction():
@@ -185,7 +181,6 @@ class PostgresTextIndex:
         self._run(write)
 
     def following(self, segments: Sequence[Segment]) -> int:
-        """See ``TextIndex.following``."""
 
         def read(connection: ServerConnection) -> int:
             ((last,),) = connection.rows(_FOLLOWING, (TEXTS, INT8S, INT8S), _of(segments))
@@ -194,7 +189,6 @@ class PostgresTextIndex:
         return self._run(read)
 
     def find(self, segments: Sequence[Segment], number: int) -> Place | None:
-        """See ``TextIndex.find``."""
 
         def read(connection: ServerConnection) -> Place | None:
             found = connection.rows(
@@ -207,17 +201,14 @@ class PostgresTextIndex:
     def search(
         self, terms: Sequence[Term], segments: Sequence[Segment] | None, limit: int, *, every: bool
     ) -> list[Hit]:
-        """See ``TextIndex.search``."""
         within = None if segments is None else _of(segments)
         found = self._run(lambda connection: rank(connection, terms, within, limit, every=every))
         return [Hit(_place(row), row[5]) for row in found]
 
     def clear(self) -> None:
-        """See ``TextIndex.clear``."""
         self._run(_clear)
 
     def close(self) -> None:
-        """See ``TextIndex.close``."""
         with self._lock:
             self._closed = True
             self._disconnect()

@@ -63,13 +63,11 @@ class SqliteTextIndex:
         return None if self._file.path == MEMORY else self._file.path
 
     def exists(self) -> bool:
-        """See ``TextIndex.exists``."""
         if self._connection is not None:
             return True
         return self._file.path != MEMORY and self._file.path.exists()
 
     def mark(self) -> Mark | None:
-        """See ``TextIndex.mark``."""
         return self._run(_mark, fresh=True)
 
     def extend(
@@ -80,7 +78,6 @@ class SqliteTextIndex:
         gone: Sequence[Gone] = (),
         deleted: Sequence[str] = (),
     ) -> bool:
-        """See ``TextIndex.extend``."""
 
         def write(connection: apsw.Connection) -> bool:
             if _mark(connection) != after:
@@ -94,11 +91,9 @@ class SqliteTextIndex:
         return self._run(write, writes=True)
 
     def forget(self, gone: Sequence[Gone]) -> None:
-        """See ``TextIndex.forget``."""
         self._run(lambda connection: _forget(connection, gone), writes=True)
 
     def following(self, segments: Sequence[Segment]) -> int:
-        """See ``TextIndex.following``."""
 
         def last(connection: apsw.Connection, segment: Segment) -> int:
             sql = (
@@ -110,7 +105,6 @@ class SqliteTextIndex:
         return self._run(lambda connection: 1 + max(last(connection, one) for one in segments))
 
     def find(self, segments: Sequence[Segment], number: int) -> Place | None:
-        """See ``TextIndex.find``."""
 
         def read(connection: apsw.Connection) -> Place | None:
             for stream, first, last in segments:
@@ -129,7 +123,6 @@ class SqliteTextIndex:
     def search(
         self, terms: Sequence[Term], segments: Sequence[Segment] | None, limit: int, *, every: bool
     ) -> list[Hit]:
-        """See ``TextIndex.search``."""
         if not terms:
             return []
         expression = (" " if every else " OR ").join(_quote(term) for term in terms)
@@ -138,13 +131,11 @@ class SqliteTextIndex:
         return self._run(lambda connection: _within(connection, expression, segments, limit))
 
     def clear(self) -> None:
-        """See ``TextIndex.clear``."""
         with self._lock:
             self._check_open()
             self._replace()
 
     def close(self) -> None:
-        """See ``TextIndex.close``."""
         with self._lock:
             self._closed = True
             self._disconnect()

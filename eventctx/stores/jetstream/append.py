@@ -348,7 +348,6 @@ async def made_before(log: AppendLog, append: QueuedAppend, tip: Tip) -> Appende
 
 
 def append_result(session: str, records: tuple[Record, ...]) -> Appended:
-    """The result of an append."""
     return Appended(records, Receipt(session, records[-1].position, records[-1].digest))
 
 

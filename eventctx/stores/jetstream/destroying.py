@@ -311,7 +311,6 @@ class Destroyer:
 
 
 def orders_of(sequences: Sequence[int]) -> list[ToDestroy]:
-    """The orders to destroy these messages."""
     return [
         ToDestroy(tuple(sequences[start : start + SEQUENCES]))
         for start in range(0, len(sequences), SEQUENCES)

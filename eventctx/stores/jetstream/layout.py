@@ -88,7 +88,6 @@ class Names(NamedTuple):
     shards: int
 
     def shard(self, session: str) -> int:
-        """The shard of a session."""
         if self.shards == 1:
             return 0
         hashed = sha256(session.encode("utf-8", "surrogatepass")).digest()
@@ -273,7 +272,6 @@ class WireMessage(NamedTuple):
 
 
 def to_stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredRecord:
-    """The stored form of a draft."""
     return StoredRecord(
         draft.id,
         draft.type,

@@ -94,7 +94,6 @@ class Positions:
         return UnitPlace(found.firsts[place], found.sequences[place])
 
     def forget(self, session: str) -> None:
-        """Drop the places of a session."""
         found = self._sessions.pop(session, None)
         if found is not None:
             self._count -= len(found.firsts)

@@ -338,6 +338,5 @@ def stored(
 
 
 def append_result(records: Sequence[Record]) -> Appended:
-    """The result of an append of ``records``."""
     last = records[-1]
     return Appended(tuple(records), Receipt(last.stream, last.position, last.digest))

@@ -119,7 +119,6 @@ class ServerQueries:
 
     @property
     def connection(self) -> ServerConnection:
-        """The connection."""
         return self._connection
 
     def lineage(self, stream: str) -> tuple[RowRange, ...]:

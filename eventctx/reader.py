@@ -223,9 +223,9 @@ class Reader:
 
     async def audit(self, session: str) -> Audit:
         """A row per request and per compaction. Raises StreamNotFound."""
-        from eventctx.queries.audit import audited
+        from eventctx.queries.audit import audit_session
 
-        return await audited(await self._readable(session), session)
+        return await audit_session(await self._readable(session), session)
 
     async def timeline(self, session: str, *, after: int | None = None) -> dict[str, Any]:
         """A session at a glance, as columns of numbers, ids and codes without any text.
@@ -330,8 +330,7 @@ class Reader:
         """The search over this store; its index is made by the first search."""
         if self._recall is None:
             from eventctx.search.documents import VERSION
-            from eventctx.search.of_store import text_index
-            from eventctx.search.recall import Recall
+            from eventctx.search.recall import Recall, text_index
 
             index = text_index(self.store, VERSION)
             self._recall = Recall(self.store, index)

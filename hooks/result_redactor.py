@@ -50,8 +50,8 @@ class ResultRedactor:
         return [one for one in found if self._redactor.document({_NAMED: one})[_NAMED] != one]
 
     def found(self, answers: Sequence[Any], query: str, keep: Collection[str]) -> Any:
-        """What a search found. A piece is cut from the redacted text: cut before, a secret may be
-        left without what it is recognised by.
+        """The answers of a search. Each snippet is cut from the redacted text: cut before, a secret
+        may lose the part that tells it.
         """
         rows = builtins_of(answers)
         if self.reveal:

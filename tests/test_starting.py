@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eventctx.cli.later import CommandLater
 from eventctx.cli.main import cli
-from eventctx.cli.output.later import CommandLater
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -129,7 +129,9 @@ def test_the_help_of_a_command_that_reads_loads_no_loop() -> None:
 def test_the_help_of_most_used_commands_loads_neither_loop_nor_view() -> None:
     loaded = loaded_by(_HELP, *LIGHT)
     assert "eventctx.cli.commands.lost" in loaded
-    assert loaded.isdisjoint({"asyncio", "eventctx.queries.requests", "eventctx.queries.timelines"})
+    assert loaded.isdisjoint(
+        {"asyncio", "eventctx.queries.requests", "eventctx.queries.key_frames"}
+    )
     assert len([name for name in loaded if name.startswith("eventctx.")]) < 120
 
 

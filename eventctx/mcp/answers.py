@@ -25,12 +25,11 @@ from eventctx.queries.session_list import last_in_project
 from eventctx.queries.session_names import find_session
 from eventctx.queries.view import last_request, view_answer, view_of
 from eventctx.search.documents import VERSION
-from eventctx.search.found import found_answers, found_by
-from eventctx.search.of_store import text_index
-from eventctx.search.recall import Recall
+from eventctx.search.found import find_messages, found_answers
+from eventctx.search.recall import Recall, text_index
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.search.index import TextIndex
     from eventctx.search.recall import FoundMessage
 
@@ -54,14 +53,14 @@ class AgentAnswers:
 
     def __init__(
         self,
-        engine: Engine,
+        reader: Reader,
         search: KeptSearch,
         project: Path,
         most: int,
         redactor: ResultRedactor,
         asking: str | None = None,
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._search = search.of
         self._project = project
         self._asking = asking
@@ -73,13 +72,15 @@ class AgentAnswers:
         session = await self._session(asked.session)
         if asked.message is not None:
             number = number_of(asked.message)
-            found = await self._search(self._engine).message(session, number)
+            found = await self._search(self._reader).message(session, number)
             return self._page(session, found, asked.start)
         if asked.query is None or not asked.query.strip():
             raise InvalidSetting("arguments: expected a `query` or a `message`, found neither")
         # One more than asked for tells whether there are more.
-        recall = self._search(self._engine)
-        matches = await found_by(self._engine.store, recall, asked.query, session, asked.limit + 1)
+        recall = self._search(self._reader)
+        matches = await find_messages(
+            self._reader.store, recall, asked.query, session, asked.limit + 1
+        )
         hits = builtins_of(found_answers(matches))
         shown = self._redactor.found(hits[: asked.limit], asked.query, [session])
         rows = [{key: one for key, one in row.items() if key != "message"} for row in shown]
@@ -93,7 +94,7 @@ class AgentAnswers:
         if asked.compaction is not None and asked.turn is not None:
             raise InvalidSetting("arguments: expected at most one of `compaction` and `turn`")
         session = await self._session(asked.session)
-        found = await self._engine.lost(session, compaction=asked.compaction, turn=asked.turn)
+        found = await self._reader.lost(session, compaction=asked.compaction, turn=asked.turn)
         document = builtins_of(found)
         items = [
             one
@@ -107,8 +108,8 @@ class AgentAnswers:
     async def why(self, asked: WhyCall) -> dict[str, Any]:
         """Why a message is in a view, or is not. Raises StreamNotFound, InvalidSetting."""
         session = await self._session(asked.session)
-        answer = await self._engine.why(session, number_of(asked.message), turn=asked.turn)
-        undated = (await figures_of(self._engine.store, session)).file.undated
+        answer = await self._reader.why(session, number_of(asked.message), turn=asked.turn)
+        undated = (await figures_of(self._reader.store, session)).file.undated
         document = builtins_of(why_answer(answer, undated))
         return bounded(self._redacted(document, session), None, self._most)
 
@@ -116,10 +117,10 @@ class AgentAnswers:
         """The messages of a request. Raises StreamNotFound, and InvalidSetting without one."""
         session = await self._session(asked.session)
         if asked.turn is None:
-            name = await last_request(self._engine.store, session)
+            name = await last_request(self._reader.store, session)
         else:
             name = RequestName(turn=asked.turn)
-        document = builtins_of(view_answer(await view_of(self._engine.store, session, name)))
+        document = builtins_of(view_answer(await view_of(self._reader.store, session, name)))
         for key in _NOT_SHOWN:
             document.pop(key)
         # ``left_out`` of a document says here what this answer lacks.
@@ -131,10 +132,10 @@ class AgentAnswers:
 
     async def _session(self, name: str | None) -> str:
         if name is not None:
-            return (await find_session(self._engine.store, name)).stream
+            return (await find_session(self._reader.store, name)).stream
         if self._asking is None:
-            return (await last_in_project(self._engine.store, self._project)).stream
-        info = await self._engine.store.head(self._asking)
+            return (await last_in_project(self._reader.store, self._project)).stream
+        info = await self._reader.store.head(self._asking)
         if info is None or info.deleted:
             # The last one of the project is another conversation: it must be asked for by name.
             error = StreamNotFound(self._asking)
@@ -203,13 +204,13 @@ class KeptSearch:
     def __init__(self) -> None:
         self._index: TextIndex | None = None
 
-    def of(self, engine: Engine) -> Recall:
-        """The search over the store of an engine."""
-        if not engine.store.read_only:
-            return engine.recaller()
+    def of(self, reader: Reader) -> Recall:
+        """The search over the store of a reader."""
+        if not reader.store.read_only:
+            return reader.recaller()
         if self._index is None:
-            self._index = text_index(engine.store, VERSION)
-        return Recall(engine.store, self._index)
+            self._index = text_index(reader.store, VERSION)
+        return Recall(reader.store, self._index)
 
 
 # -- documents cut to a number of characters -----------------------------------------------------

@@ -11,8 +11,9 @@ from eventctx.log.store import EventStore
 from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
+from eventctx.projections.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.text import counted, html_table, summary_line
 
@@ -22,6 +23,7 @@ class Audit(msgspec.Struct, frozen=True):
 
     What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
+    ``losses`` are inferred from those counts: what is missing in a request, and no record says why.
     """
 
     session: str
@@ -30,6 +32,7 @@ class Audit(msgspec.Struct, frozen=True):
     turns: tuple[numbering.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
+    losses: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
         return summary_line(
@@ -59,7 +62,7 @@ class _Kept:
         return 0 if self.audit is None else len(self.audit.requests)
 
 
-async def audited(store: EventStore, session: str) -> Audit:
+async def audit_session(store: EventStore, session: str) -> Audit:
     """Fold a session into its audit. Raises StreamNotFound."""
     now = await timeline_at(store, session)
     kept = key_frames(store).beside(session, now.changes, _Kept)
@@ -79,6 +82,7 @@ def _audit(session: str, now: TimelineState) -> Audit:
         tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
         dict(now.extras.usage.models),
         found.errors,
+        suspected_losses(now),
     )
 
 
@@ -89,7 +93,7 @@ async def audit_of(
 
     Raises StreamNotFound, InvalidSetting for a turn that there is not.
     """
-    found = await audited(store, session)
+    found = await audit_session(store, session)
     file = figures.read((await timeline_at(store, session)).audit.sizes).file
     if turn is None:
         return found, file
@@ -112,7 +116,10 @@ async def audit_of(
 
 
 class RequestAnswer(msgspec.Struct, frozen=True):
-    """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``."""
+    """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``.
+
+    ``loss`` is an inference: what is missing in it, and no record says why.
+    """
 
     request: str
     position: int
@@ -136,6 +143,7 @@ class RequestAnswer(msgspec.Struct, frozen=True):
     additions: int
     missing: int
     estimated: bool
+    loss: SuspectedLoss | None
 
 
 class CompactionAnswer(msgspec.Struct, frozen=True):
@@ -182,11 +190,12 @@ class AuditAnswer(msgspec.Struct, frozen=True):
 
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
     """The audit as JSON; a time is None where an imported file has none."""
-    return filled(
+    losses = {one.position: one for one in found.losses}
+    return fill(
         AuditAnswer,
         found,
         requests=[
-            filled(
+            fill(
                 RequestAnswer,
                 row,
                 request=row.name,
@@ -194,11 +203,12 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
                 counts=row.counts._asdict(),
                 tokens=row.figures.total,
                 estimated=row.figures.estimated,
+                loss=losses.get(row.position),
             )
             for row in found.requests
         ],
         compactions=[
-            filled(
+            fill(
                 CompactionAnswer,
                 row,
                 time=iso_or(row.time, undated),
@@ -207,5 +217,5 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
             )
             for row in found.compactions
         ],
-        turns=[filled(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
+        turns=[fill(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
     )

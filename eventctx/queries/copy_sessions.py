@@ -67,7 +67,7 @@ async def copy_sessions(
     if source.cache_path is not None and source.cache_path == target.store.cache_path:
         raise InvalidSetting("copy: expected two stores, found one that was named twice")
     named = None if sessions is None else await _named(source, sessions)
-    copy = _Copy(source, target, named, progress or _nobody)
+    copy = _Copy(source, target, named, progress or _no_progress)
     await copy.compare()
     await copy.write()
     await copy.check()
@@ -232,7 +232,7 @@ class _Copy:
     # -- parts -----------------------------------------------------------------------------------
 
     async def _each(self) -> AsyncIterator[StreamInfo]:
-        """The sessions to copy as they stand now, parents before their forks."""
+        """The sessions to copy as they are now, parents before their forks."""
         if self._named is None:
             async for info in self._source.streams():
                 yield info
@@ -289,7 +289,7 @@ def _own_start(info: StreamInfo) -> int:
     return 0 if info.forked_at is None else info.forked_at + 1
 
 
-def _nobody(*_: object) -> None:
+def _no_progress(*_: object) -> None:
     pass
 
 

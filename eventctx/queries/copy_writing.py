@@ -88,7 +88,7 @@ class CopyTally:
         self._problems.setdefault(session, CopyProblem(session, position, text, damage))
 
     def result(self) -> CopyResult:
-        """What was counted."""
+        """The counts so far."""
         return CopyResult(
             self.sessions,
             self.copied,
@@ -259,7 +259,7 @@ class Tombstone(NamedTuple):
 async def check_meeting(
     source: EventStore, info: StreamInfo, target: EventStore
 ) -> StreamInfo | None:
-    """How the session stands in the target; None if it is not there.
+    """The session in the target; None if it is not there.
 
     Raises SessionDiffers where it is another one, LogCorrupted.
     """
@@ -286,7 +286,7 @@ async def check_meeting(
 
 
 async def tombstone(store: EventStore, info: StreamInfo) -> Tombstone:
-    """What is left of a deleted session. Raises LogCorrupted."""
+    """The record that is left of a deleted session. Raises LogCorrupted."""
     async for record in store.read(info.stream, start=info.head):
         try:
             event = decode_known(record)

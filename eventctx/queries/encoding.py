@@ -14,7 +14,7 @@ import msgspec
 A = TypeVar("A", bound=msgspec.Struct)
 
 
-def filled(answer: type[A], found: object, **others: Any) -> A:
+def fill(answer: type[A], found: object, **others: Any) -> A:
     """An ``answer`` with ``others``, and all its other fields as they are in ``found``."""
     names = [name for name in answer.__struct_fields__ if name not in others]
     return answer(**{name: getattr(found, name) for name in names}, **others)

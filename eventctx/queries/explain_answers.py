@@ -1,4 +1,4 @@
-"""Answers about a session's views: the findings of pure projections, with their texts."""
+"""Answers of ``why`` and ``diff``: findings of pure projections with texts, and their JSON."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from eventctx.projections.explain.why import Reason, Why
 from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import WORDS
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.text import cell_text, counted, html_table, summary_line
 
 Message = dict[str, Any]
 
 
 class StandIn(msgspec.Struct, frozen=True):
-    """A message of a view that stands for others; ``message`` is None where it was erased."""
+    """A message of a view in the place of others; ``message`` is None where it was erased."""
 
     kind: str
     position: int
@@ -32,10 +32,10 @@ class StandIn(msgspec.Struct, frozen=True):
 class Explanation(Why, frozen=True, kw_only=True):
     """``Why``, with the texts, and the request that it is about.
 
-    ``position``, ``turn`` and ``iteration`` are those of the request; all None for the view as it
-    stands now. ``message`` is the message as it was added, ``shows`` its form in the view, each
-    None where it was erased or is not there. ``stands_in`` are the messages of the view that
-    stand for it. ``changes`` are the rules by which it is sent otherwise than the log has it, so
+    ``position``, ``turn`` and ``iteration`` are those of the request; all None for the present
+    view. ``message`` is the message as it was added, ``shows`` its form in the view, each
+    None where it was erased or is not there. ``stands_in`` are the messages of the view in
+    its place. ``changes`` are the rules by which it is sent otherwise than the log has it, so
     that a provider takes it; ``left_out`` is true where one of them leaves out the whole message.
     """
 
@@ -219,14 +219,14 @@ def cause_answer(cause: Cause | None, undated: int | None = None) -> CauseAnswer
         return None
     compaction = None
     if (facts := cause.compaction) is not None:
-        compaction = filled(
+        compaction = fill(
             CauseCompactionAnswer,
             facts,
             settings=_settings(facts.settings),
             tokens_before=facts.figures.before,
             tokens_after=facts.figures.after,
         )
-    return filled(
+    return fill(
         CauseAnswer,
         cause,
         at=position_name(cause.position),
@@ -240,7 +240,7 @@ def reason_answer(reason: Reason | None, undated: int | None = None) -> ReasonAn
     if reason is None:
         return None
     settings, by = _settings(reason.settings), cause_answer(reason.cause, undated)
-    return filled(ReasonAnswer, reason, settings=settings, by=by)
+    return fill(ReasonAnswer, reason, settings=settings, by=by)
 
 
 def change_answers(changes: Iterable[RowChange]) -> list[ChangeAnswer]:
@@ -292,7 +292,7 @@ def why_answer(found: Explanation, undated: int | None = None) -> WhyAnswer:
     request = None
     if found.position is not None:
         request = request_name(found.turn, found.iteration, found.position)
-    return filled(
+    return fill(
         WhyAnswer,
         found,
         name=message_name(found.number),
@@ -363,7 +363,7 @@ class DiffAnswer(msgspec.Struct, frozen=True):
 def diff_answer(found: ViewDiff) -> DiffAnswer:
     """The difference as JSON."""
     differences = [
-        filled(
+        fill(
             DifferenceAnswer,
             one,
             name=message_name(one.number),
@@ -372,10 +372,10 @@ def diff_answer(found: ViewDiff) -> DiffAnswer:
         for one in found.differences
     ]
     sides = {"before": _side(found.before), "after": _side(found.after)}
-    return filled(DiffAnswer, found, differences=differences, **sides)
+    return fill(DiffAnswer, found, differences=differences, **sides)
 
 
 def _side(side: Side) -> SideAnswer:
     groups = [GroupAnswer(name, count) for name, count in side.groups.items()]
     estimated = side.figures.estimated
-    return filled(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)
+    return fill(SideAnswer, side, request=side.name, groups=groups, estimated=estimated)

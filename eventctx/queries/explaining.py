@@ -1,4 +1,8 @@
-"""Answers from a store: one pass over the log, then the bodies of the messages that are shown."""
+"""Answers ``why`` and ``diff`` from a store.
+
+One pass over the log finds the state at each request that is asked about; then the bodies of the
+messages that are shown are read.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +49,7 @@ from eventctx.queries.requests import address_of, sound_messages
 class RequestSelector(NamedTuple):
     """A request: the last one of a turn or of one of its iterations, or the one at a position.
 
-    With neither it is the view as it stands now.
+    With neither it is the present view.
     """
 
     turn: int | None = None
@@ -68,11 +72,11 @@ class RequestSelector(NamedTuple):
 
 
 NOW = RequestSelector()
-"""The view as it stands now."""
+"""The present view."""
 
 
 class Seen(NamedTuple):
-    """A state, and the request whose view it holds; None for the view as it stands now.
+    """A state, and the request whose view it holds; None for the present view.
 
     ``figures`` are those of the whole session.
     """

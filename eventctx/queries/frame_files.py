@@ -1,4 +1,4 @@
-"""Key frames in files beside a store: one file a session, replaced whole, worth nothing alone.
+"""Key frames in files next to a store: one file a session, replaced whole, worth nothing alone.
 
 A file says which records its frames were made at, by digest; it is used only where the store holds
 these. It holds no text of a message. Anybody may delete it, and what cannot be read or written is
@@ -23,7 +23,7 @@ from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.snapshot import VERSION, LoadedFrames, StoredFrame, dump
 
 SUFFIX: Final = ".eventctx-timelines"
-"""Of the folder beside the store's file."""
+"""Suffix of the folder next to the store's file."""
 
 _MAGIC: Final = b"eventctx timeline\n"
 _HEAD: Final = struct.Struct(">I")
@@ -50,7 +50,7 @@ class FrameFiles:
     async def save(
         self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
     ) -> None:
-        """Keep ``fresh`` frames behind those up to ``before`` (None: they are the first)."""
+        """Keep ``fresh`` frames after those up to ``before`` (None: they are the first)."""
         if self._read_only:
             return
         await asyncio.to_thread(self._save, stream, before, fresh)

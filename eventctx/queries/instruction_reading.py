@@ -24,7 +24,7 @@ EVERY: Final = 1_000
 class KeptDemands:
     """The fold at some records, the demands of messages, and the texts of copies and insertions.
 
-    None stands for a message without contents; ``sealed`` are the insertions that are encrypted.
+    None is a message without contents; ``sealed`` are the insertions that are encrypted.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class KeptDemands:
         return state
 
     def _keep(self, state: InstructionsState, position: int) -> None:
-        """Keep a state behind all others; the last one may be of any record."""
+        """Keep a state after all others; the last one may be of any record."""
         if position <= self._ends[-1]:
             return
         if len(self._ends) > 1 and (self._ends[-1] + 1) % EVERY:
@@ -75,7 +75,7 @@ async def instructions_of(
     kept = key_frames(store).beside(stream, now, KeptDemands)
     stop = None if selector == NOW else seen.state.view.position + 1
     state = await kept.at(store, stream, now.view.position if stop is None else stop)
-    # Right behind a request, the last phase is that of its view, with insertions of its own.
+    # Right after a request, the last phase is that of its view, with insertions of its own.
     shown = instructions.now(state) if stop is None else state.phases[-1]
     texts, sealed = await _texts(store, stream, state, shown, kept)
     about = None

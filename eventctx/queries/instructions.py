@@ -19,10 +19,10 @@ from eventctx.queries.requests import address_of
 
 Held = Literal["verbatim", "in_summary", "in_index", "shortened", "absent"]
 """- ``verbatim``: a message of the person that is in view has it, maybe a shortened one;
-- ``in_summary``, ``in_index``: it stands word by word in a summary, or in an index, notice or
+- ``in_summary``, ``in_index``: it is word for word in a summary, or in an index, notice or
   memory;
 - ``shortened``: its message is in view, but this sentence was cut out;
-- ``absent``: it stands nowhere, or in other words only."""
+- ``absent``: it is nowhere, or in other words only."""
 
 HELD: Final[tuple[Held, ...]] = ("verbatim", "in_summary", "in_index", "shortened", "absent")
 NOT_HELD: Final[tuple[Held, ...]] = ("shortened", "absent")
@@ -100,7 +100,7 @@ class Instructions(msgspec.Struct, frozen=True):
     ``about`` names the request (``2.3``) whose view the answer is about; None for the view as it
     stands now. ``requests`` counts those up to there, ``known`` by how each is known. ``counts``
     has the demands that hold by ``stands``. ``erased`` messages may have held demands, too.
-    ``sealed`` summaries were encrypted: what stands in there is not known.
+    ``sealed`` summaries were encrypted: their contents are not known.
     """
 
     session: str

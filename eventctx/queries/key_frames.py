@@ -1,16 +1,15 @@
 """Key frames: a timeline's state at every thousandth record, so that no question folds from zero.
 
 A state shares nearly all of its data with the one before, so a frame costs about its view. The
-records behind the last frame are folded anew for every question: a session of fewer than a thousand
+records after the last frame are folded anew for every question: a session of fewer than a thousand
 records is always read as the store holds it now.
 
 A frame is used only while the store holds the record that it was made at, by digest. An erasure
-changes the facts of earlier messages, so a session's frames go when one is found behind them.
+changes the facts of earlier messages, so a session's frames go when one is found after them.
 """
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence, Sized
@@ -19,17 +18,15 @@ from weakref import WeakKeyDictionary
 
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.store import EventStore, last_position
+from eventctx.projections import figures
 from eventctx.projections.timeline import fold
-from eventctx.projections.timeline.columns import Document
-from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 
 if TYPE_CHECKING:
     from eventctx.log.record import Record
-    from eventctx.log.store import EventStore
     from eventctx.projections.explain.changes import ChangesState
     from eventctx.projections.figures import Figures
-    from eventctx.projections.timeline.fold import TimelineState
+    from eventctx.projections.timeline.columns import Document
     from eventctx.projections.timeline.snapshot import LoadedFrames
 
 
@@ -41,7 +38,7 @@ MOST_RECORDS: Final = 1_000_000
 
 
 MOST_BESIDE: Final = 50_000
-"""Messages of all sessions for which questions keep something beside the frames: 3 KB a message.
+"""Messages of all sessions for which questions keep something with the frames: 3 KB a message.
 
 The session asked about last is kept however long it is.
 """
@@ -74,7 +71,7 @@ class Frames:
         return self._at(bisect_right(self.positions, position) - 1)
 
     def grown(self, fresh: Sequence[TimelineState], known: int) -> None:
-        """Take the frames behind the last one."""
+        """Take the frames after the last one."""
         self._states += fresh
         self.positions += [one.position for one in fresh]
         self.known = known
@@ -99,7 +96,7 @@ class FrameCache(Protocol):
     async def save(
         self, stream: str, before: TimelineState | None, fresh: Sequence[TimelineState]
     ) -> None:
-        """Keep ``fresh`` frames behind those up to ``before`` (None: they are the first)."""
+        """Keep ``fresh`` frames after those up to ``before`` (None: they are the first)."""
         ...
 
     async def forget(self, stream: str) -> None:
@@ -144,7 +141,7 @@ class KeyFrames:
         return found
 
     def beside(self, stream: str, now: ChangesState, kind: type[K]) -> K:
-        """What a question keeps beside the frames of a session, of one kind; empty at first.
+        """The cache of one kind that questions keep with the frames of a session; empty at first.
 
         It goes when the frames go: what is in it holds for this log alone, and may have texts. It
         is not kept for a session without frames, nor where ``now`` is not the state that is held.
@@ -160,13 +157,13 @@ class KeyFrames:
         return found
 
     def forget_beside(self, stream: str) -> None:
-        """Let go of what is kept beside a session's frames. Other threads may call it."""
+        """Evict the caches kept with a session's frames. Other threads may call it."""
         frames = self._held.get(stream)
         if frames is not None:
             frames.beside = {}
 
     def _let_go_beside(self, asked: Frames, messages: int) -> None:
-        """Keep no more beside other frames than there is room for, those used last."""
+        """Keep as many caches of other sessions as there is room for, those used last."""
         room = MOST_BESIDE - messages
         for frames in reversed(self._held.values()):
             if frames is not asked:
@@ -183,7 +180,7 @@ class KeyFrames:
         return await self._folded(stream, state, None, known=state.position)
 
     async def forget(self, stream: str) -> None:
-        """Let go of a session's frames, here and on disk, and of all texts beside them.
+        """Evict a session's frames, here and on disk, and all texts kept with them.
 
         Also of those that other stores of this process keep, which have the same file open.
         """
@@ -252,7 +249,7 @@ class KeyFrames:
     ) -> TimelineState | None:
         """The state at ``stop`` from ``frame`` on; None where the frame is not of this log.
 
-        It is not, either, where an erasure lies behind ``known``. New frames go to ``made``.
+        It is not, either, where an erasure comes after ``known``. New frames go to ``made``.
         """
         state = fold.initial() if frame is None else frame
         start = 0 if frame is None else frame.position
@@ -318,6 +315,10 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
 
     Raises what ``state_at`` raises, and InvalidSetting for a position that no document ends at.
     """
+    import asyncio  # a command that only prints its help loads no loop
+
+    from eventctx.projections.timeline.document import document
+
     state = await state_at(session, None)
     if after is None:
         return await asyncio.to_thread(document, state, session)
@@ -334,7 +335,4 @@ async def timeline_document(state_at: StateAt, session: str, after: int | None =
 
 async def figures_of(store: EventStore, stream: str) -> Figures:
     """The figures of every request and compaction of a session. Raises StreamNotFound."""
-    # Every command that shows figures imports this; few of its runs fold a timeline.
-    from eventctx.projections import figures
-
     return figures.read((await timeline_at(store, stream)).audit.sizes)

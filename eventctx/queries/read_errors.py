@@ -18,11 +18,11 @@ S = TypeVar("S")
 
 
 class ReadErrors:
-    """What one listing skipped.
+    """Records and sessions that one listing skipped.
 
     ``later`` counts records of later releases by what they are; ``damaged`` says what could not be
     read, a line each; ``broken`` are errors that are none of the library's own. ``asides`` are
-    about what lies beside the log, which may be sound all the same.
+    about files kept with the log, which may be sound all the same.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_bodies, decode_json
 from eventctx.projections import numbering, transcript
 from eventctx.projections.transcript import TranscriptLine
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.requests import position_of_turn
@@ -30,8 +30,8 @@ class Message(NamedTuple):
     """A message of the transcript: its number, the position of its record, and the message.
 
     ``message`` is None where the contents were erased. ``origin`` is what a recorded session says
-    beside the message: a harness wrote it, whatever its text looks like, or it is the observation
-    behind an action in a model's text.
+    of the message: a harness wrote it, whatever its text looks like, or it is the observation
+    after an action in a model's text.
     """
 
     number: int
@@ -52,7 +52,7 @@ class MessageAnswer(msgspec.Struct, frozen=True):
 
 def transcript_answer(messages: Sequence[Message]) -> list[MessageAnswer]:
     """The messages as JSON."""
-    return [filled(MessageAnswer, one, name=message_name(one.number)) for one in messages]
+    return [fill(MessageAnswer, one, name=message_name(one.number)) for one in messages]
 
 
 async def transcript_of(
@@ -219,7 +219,7 @@ class RecordAnswer(msgspec.Struct, frozen=True):
 
 def record_answer(record: Record, turn: int | None, *, contents: bool) -> RecordAnswer:
     """The record as JSON. ``contents`` embeds the bodies, else only their digests."""
-    return filled(
+    return fill(
         RecordAnswer,
         record,
         session=record.stream,

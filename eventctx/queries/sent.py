@@ -89,7 +89,7 @@ class SentForm(msgspec.Struct, frozen=True):
 
 
 class Sources(NamedTuple):
-    """What a session's records say of the bodies that requests name.
+    """The bodies that requests name, as a session's records describe them.
 
     ``forms`` are by the position of their request, ``contents`` by their address, ``tools`` are
     addresses by the digest of the definitions. ``origins`` are all messages, by number.

@@ -1,4 +1,4 @@
-"""The sessions of a store in the order that somebody asked for, a title and a project with each."""
+"""The list of a store's sessions: sums that a cache keeps, titles, projects, and an order."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SessionStatsCache:
             _log.debug("%s cannot be read: %s", self._path, error)
 
     def get(self, session: str) -> SessionSums | None:
-        """What is known of a session, perhaps up to an earlier record."""
+        """The sums of a session, perhaps up to an earlier record."""
         return self._known.get(session)
 
     def keep(self, sums: Mapping[str, SessionSums]) -> None:
@@ -115,7 +115,7 @@ class ListedSession(SessionRow, frozen=True):
     live: bool
 
 
-async def session_sums_of(
+async def sum_session(
     store: EventStore, info: StreamInfo, errors: ReadErrors, known: SessionSums | None = None
 ) -> SessionSums:
     """The sums of a session as far as it can be read, from those that are ``known`` of it on."""
@@ -130,7 +130,7 @@ async def session_sums_of(
             if start and record.position == start:
                 assert known is not None  # noqa: S101 - tells the type checker
                 if record.digest != known.digest:  # another session has this name by now
-                    return await session_sums_of(store, info, errors)
+                    return await sum_session(store, info, errors)
                 sums = known
                 continue
             sums = session_sums.counted(sums, record)
@@ -145,7 +145,7 @@ def row_of(info: StreamInfo, sums: SessionSums) -> SessionRow:
     return SessionRow(**_fields(info, sums))
 
 
-def listed(
+def list_row(
     info: StreamInfo, sums: SessionSums, title: str | None, project: str | None, now: int
 ) -> ListedSession:
     """The row with these texts at the time ``now`` (UTC nanoseconds)."""
@@ -196,7 +196,7 @@ _KEYS: Final[dict[Order, Callable[[Summed], Any]]] = {
 }
 
 
-async def summed_sessions(
+async def sum_sessions(
     store: EventStore, errors: ReadErrors, done: Callable[[int], None] = lambda _: None
 ) -> list[Summed]:
     """All sessions in order of creation; ``done`` is called with how many were summed up.
@@ -210,7 +210,7 @@ async def summed_sessions(
         if info.deleted:
             continue
         before = errors.count
-        sums = await session_sums_of(store, info, errors, cache.get(info.stream))
+        sums = await sum_session(store, info, errors, cache.get(info.stream))
         if errors.count == before:  # what could not be read is to be told again
             kept[info.stream] = sums
         found.append(Summed(info, sums))
@@ -219,7 +219,7 @@ async def summed_sessions(
     return found
 
 
-def ordered(sessions: list[Summed], order: Order) -> list[Summed]:
+def sort_sessions(sessions: list[Summed], order: Order) -> list[Summed]:
     """The sessions in this order; of equal ones the last made first."""
     if order == "made":
         return sessions
@@ -227,7 +227,7 @@ def ordered(sessions: list[Summed], order: Order) -> list[Summed]:
     return sorted(last_made_first, key=_KEYS[order], reverse=True)
 
 
-async def listed_sessions(
+async def list_sessions(
     store: EventStore,
     sessions: list[Summed],
     *,
@@ -239,7 +239,7 @@ async def listed_sessions(
     now = time.time_ns()
     count = 0
     for info, sums in sessions:
-        row = listed(
+        row = list_row(
             info,
             sums,
             await title_of(store, info.stream, sums),
@@ -269,7 +269,7 @@ async def last_in_project(store: EventStore, folder: Path) -> StreamInfo:
     Only imported sessions name their folder. Raises StreamNotFound, with the last sessions of the
     store, where none named this one.
     """
-    found = ordered(await summed_sessions(store, ReadErrors()), "last")
+    found = sort_sessions(await sum_sessions(store, ReadErrors()), "last")
     own = [one for one in found if one.sums.belongs_to is None]
     for info, sums in own:
         project = await project_of(store, info.stream, sums)
@@ -292,7 +292,8 @@ _FOLDER: Final = pattern(r'"cwd"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
 _TITLE: Final = pattern(
     r'"(?:customTitle|aiTitle|thread_name|name)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")'
 )
-_MARKS: Final = ('"custom-title"', '"ai-title"', '"thread_name_updated"', '"session_info"')
+_BY_PERSON: Final = ('"custom-title"', '"thread_name_updated"', '"session_info"')
+_GENERATED: Final = ('"ai-title"',)
 _SPACES: Final = re.compile(r"\s+")
 
 
@@ -303,10 +304,9 @@ async def title_of(store: EventStore, session: str, sums: SessionSums) -> str | 
     """
     if sums.titled is not None:
         lines = (await _parts(store, session, sums.titled)).splitlines()
-        for line in reversed(lines):
-            found = _TITLE.findall(line) if any(mark in line for mark in _MARKS) else ()
-            if found and (title := _shortened(_text(found[-1]))):
-                return title
+        title = _last_title(lines, _BY_PERSON) or _last_title(lines, _GENERATED)
+        if title is not None:
+            return title
     if sums.spoken is None:
         return None
     try:
@@ -315,6 +315,14 @@ async def title_of(store: EventStore, session: str, sums: SessionSums) -> str | 
     except (DecodeError, LogCorrupted, msgspec.DecodeError):
         return None
     return _shortened(words_of_person(message)) if isinstance(message, dict) else None
+
+
+def _last_title(lines: list[str], marks: tuple[str, ...]) -> str | None:
+    for line in reversed(lines):
+        found = _TITLE.findall(line) if any(mark in line for mark in marks) else ()
+        if found and (title := _shortened(_text(found[-1]))):
+            return title
+    return None
 
 
 async def project_of(store: EventStore, session: str, sums: SessionSums) -> str | None:

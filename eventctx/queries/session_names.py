@@ -1,4 +1,7 @@
-"""The session that a person or an agent means by a name, or by the beginning of one."""
+"""The session that a person or an agent names: whole, by its beginning, or by pieces with a gap.
+
+The short names of a list are such names, each as short as the other sessions allow.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _LOOKED: Final = 10_000
 async def find_session(store: EventStore, name: str) -> StreamInfo:
     """The session called ``name``, or the only one whose name begins with it.
 
-    A ``…`` in it stands for any characters, as screens cut long names.
+    A ``…`` in it matches any characters, as screens cut long names.
     Raises StreamNotFound with similar names, InvalidSetting for an ambiguous beginning.
     """
     if _may_be_a_session(name):

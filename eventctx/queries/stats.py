@@ -248,7 +248,7 @@ async def _losses(
 
 
 def _bytes_of(path: Path | None) -> int | None:
-    """Bytes of the store's file and of the write-ahead log beside it; None without a file."""
+    """Bytes of the store's file and of its write-ahead log; None without a file."""
     if path is None:
         return None
     parts = (path, path.with_name(path.name + "-wal"))

@@ -2,7 +2,7 @@
 
 The first line is a header, each further line a record. Stored JSON is embedded as it is, byte for
 byte; bytes that are no single-line JSON are written as text, or as base64. A fork is exported with
-the records that it inherits, so the file stands alone and its chain verifies from the first
+the records that it inherits, so the file is complete and its chain verifies from the first
 record.
 """
 
@@ -117,7 +117,7 @@ def read_header(line: bytes) -> Header:
 
 
 def read_drafts(lines: Iterable[bytes]) -> Iterator[tuple[Draft, bytes]]:
-    """Drafts and digests of the lines behind the header, each checked against the chain.
+    """Drafts and digests of the lines after the header, each checked against the chain.
 
     Raises MalformedTranscript for the first line that is no record or breaks the chain.
     """

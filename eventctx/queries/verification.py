@@ -19,7 +19,7 @@ from eventctx.messages.facts import READER, Facts, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.text import counted, html_table, summary_line
 
 ProblemKind = Literal[
@@ -50,7 +50,7 @@ class Verification(msgspec.Struct, frozen=True):
     """The outcome of a verification.
 
     ``records`` were read, ``erased`` bodies were erased on purpose, as records in the chain say.
-    ``receipt`` is for the stream as it stands; keep it outside the store. ``deleted`` records went
+    ``receipt`` is for the stream as it is now; keep it outside the store. ``deleted`` records went
     when the session was deleted on purpose. ``signed`` are the signatures that hold.
     """
 
@@ -102,7 +102,7 @@ class StoreProblem(msgspec.Struct, frozen=True):
 def session_answer(found: Verification) -> VerificationAnswer:
     """The row of a session."""
     receipt = str(found.receipt) if found.ok else None
-    return filled(VerificationAnswer, found, session=found.stream, receipt=receipt)
+    return fill(VerificationAnswer, found, session=found.stream, receipt=receipt)
 
 
 def store_answer(problems: Sequence[str]) -> VerificationAnswer:
@@ -287,7 +287,7 @@ class SnapshotChecker:
         self._state: Any = request_view.initial()
 
     async def load(self, store: EventStore, info: StreamInfo) -> None:
-        """Read the snapshot of a stream; one of another version is not read by anybody."""
+        """Read the snapshot of a stream; one of another version is never read."""
         snapshot = await store.load_snapshot(info.stream, view_snapshot.NAME)
         if snapshot is None or snapshot.version != view_snapshot.VERSION:
             return

@@ -2,8 +2,8 @@
 
 One pass from the first record to the head. Each record's digest is computed from its fields and
 the digest of the record before it, so an edited, dropped, inserted or reordered record shows where
-it stands. The walk goes on from the stored digest, not from the computed one, so that one bad
-record is one finding; it goes on behind records that cannot be read, too.
+it is. The walk goes on from the stored digest, not from the computed one, so that one bad
+record is one finding; it goes on after records that cannot be read, too.
 """
 
 from __future__ import annotations

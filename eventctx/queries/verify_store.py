@@ -70,7 +70,7 @@ async def verifications(
     facts: bool = True,
     began: Began | None = None,
 ) -> AsyncIterator[Verification | str]:
-    """What ``verify_store`` finds, one by one: every session, then each problem of the store.
+    """Yield what ``verify_store`` finds: every session, then each problem of the store.
 
     Any number of sessions takes the memory of the largest, and of ``receipts``.
     """
@@ -100,7 +100,7 @@ async def verifications(
 
 
 async def _names(store: EventStore, known: set[str]) -> AsyncIterator[str]:
-    """The names of all streams, and behind them those that only ``known`` names."""
+    """The names of all streams, then those that only ``known`` names."""
     async for info in store.streams():
         known.discard(info.stream)
         yield info.stream
@@ -112,7 +112,7 @@ KEPT_TWICE: Final = (
     "back it up with the server's own tools, and check what they restore with `eventctx verify`, "
     "or copy its sessions into a file: `eventctx copy URL FILE`"
 )
-"""What to do about a store on a server, of which there is no file to copy."""
+"""Advice for a store on a server, which has no file to copy."""
 
 
 @runtime_checkable
@@ -135,7 +135,7 @@ async def back_up(
 
 
 async def _found(store: EventStore) -> str:
-    """What a store is that is no file, and how its sessions are kept twice all the same."""
+    """The kind of a store that is no file, and another way to keep its sessions twice."""
     described = await store.describe()
     if described.kind == "memory":
         return "one that is in memory only"
@@ -143,7 +143,7 @@ async def _found(store: EventStore) -> str:
 
 
 async def verify_file(path: Path, receipts: Mapping[str, Receipt]) -> StoreVerification:
-    """Verify the store in a file that nobody uses yet. Raises what opening a store raises."""
+    """Verify the store in a file that is not in use yet. Raises what opening a store raises."""
     copy = await open_store(f"sqlite:///{path}", create=False)
     try:
         return await verify_store(copy, receipts)

@@ -17,7 +17,7 @@ from eventctx.projections.figures import Figures, RequestFigures
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.explain_answers import ChangeAnswer, change_answers
 from eventctx.queries.explaining import RequestSelector, left_out_of
 from eventctx.queries.key_frames import figures_of
@@ -193,7 +193,7 @@ def view_answer(found: ViewFindings) -> ViewAnswer:
     figures = found.figures.requests[view.position]
     prepared = msgspec.to_builtins(view.prepared)
     prepared.pop("event", None)
-    return filled(
+    return fill(
         ViewAnswer,
         view,
         session=found.session,
@@ -207,7 +207,7 @@ def view_answer(found: ViewFindings) -> ViewAnswer:
         prepared=prepared,
         as_sent=None if view.sent is None else _sent(view.sent),
         left_out=[
-            filled(LeftOutAnswer, one, messages=ranges_name(one.runs), numbers=one.runs)
+            fill(LeftOutAnswer, one, messages=ranges_name(one.runs), numbers=one.runs)
             for one in found.left_out
         ],
         entries=[
@@ -238,4 +238,4 @@ def _sent(sent: SentForm) -> SentAnswer:
         )
         for one in sent.messages
     ]
-    return filled(SentAnswer, sent, verified=sent.holds, messages=messages)
+    return fill(SentAnswer, sent, verified=sent.holds, messages=messages)

@@ -1,4 +1,4 @@
-"""What a search of a store found, and its JSON."""
+"""The messages that a search of a store found, and their JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FoundAnswer(msgspec.Struct, frozen=True):
     message: dict[str, Any]
 
 
-async def found_by(
+async def find_messages(
     store: EventStore, recall: Recall, query: str, session: str | None, limit: int
 ) -> Found:
     """The messages that match best.

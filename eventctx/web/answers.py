@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.naming import position_name
@@ -28,11 +27,12 @@ from eventctx.queries.explain_answers import diff_answer, why_answer
 from eventctx.queries.key_frames import figures_of
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
-from eventctx.queries.session_list import row_of, session_sums_of
+from eventctx.queries.session_list import row_of, sum_session
 from eventctx.queries.stats import Stats, stats_of
 from eventctx.queries.verify_store import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
-from eventctx.search.found import found_answers, found_by
+from eventctx.reader import Reader
+from eventctx.search.found import find_messages, found_answers
 from eventctx.stores.location import default_store
 from eventctx.text import without_password
 from eventctx.version import __version__
@@ -60,18 +60,18 @@ class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
     def __init__(
-        self, engine: Engine, url: str, path: Path | None, redactor: ResultRedactor
+        self, reader: Reader, url: str, path: Path | None, redactor: ResultRedactor
     ) -> None:
         self.streams = Streams()
-        self._engine = engine
+        self._reader = reader
         self._url = url
         self._shown_url = without_password(url)
         self._path = path
         self._file = StoreFile(path)
         self._redactor = redactor
-        self._timelines = Timelines(engine.store)
+        self._timelines = Timelines(reader.store)
         self._background = BackgroundReader(url)
-        self._newest = NewestSessions(engine.store)
+        self._newest = NewestSessions(reader.store)
         self._sums: dict[str, SessionSums] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
         self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
@@ -177,19 +177,19 @@ class PageAnswers:
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
         found = await self._background.ask(
-            lambda engine: found_by(engine.store, engine.recaller(), query, session, limit)
+            lambda reader: find_messages(reader.store, reader.recaller(), query, session, limit)
         )
         keep = await self._names_in(found_answers(found))
         return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
-        def asked(engine: Engine) -> Coroutine[Any, Any, Stats]:
-            return stats_of(engine.store, self._url, self._path, engine.hook_failures, ReadErrors())
+        def asked(reader: Reader) -> Coroutine[Any, Any, Stats]:
+            return stats_of(reader.store, self._url, self._path, reader.hook_failures, ReadErrors())
 
         return await self._shown(await self._background.ask(asked))
 
     async def _verify_all(self, request: Request) -> Response:
-        checked = await self._background.ask(lambda engine: engine.verify_store())
+        checked = await self._background.ask(lambda reader: reader.verify_store())
         return await self._shown(verification_answers(checked))
 
     # -- a session, for a page that derives the rest itself --------------------------------------
@@ -212,7 +212,7 @@ class PageAnswers:
     async def _bodies(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         return await self._shown(
-            await messages_at(self._engine.store, info.stream, addresses_of(request))
+            await messages_at(self._reader.store, info.stream, addresses_of(request))
         )
 
     async def _follow(self, request: Request) -> Response:
@@ -222,48 +222,48 @@ class PageAnswers:
             raise InvalidSetting(f"after: expected a position up to {info.head}, found {after}")
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
-        parts = (self._engine, self._timelines, self._redactor, self.streams, self._file)
+        parts = (self._reader, self._timelines, self._redactor, self.streams, self._file)
         return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------
 
     async def _audit(self, request: Request) -> Response:
         name, turn = await self._name(request), number_of(request, "turn")
-        audit, file = await self._background.ask(lambda engine: audit_of(engine.store, name, turn))
+        audit, file = await self._background.ask(lambda reader: audit_of(reader.store, name, turn))
         return await self._shown(audit_answer(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         number = needed(request, "number")
-        answer = await self._background.ask(lambda engine: engine.why(name, number, **which))
-        known = await self._background.ask(lambda engine: figures_of(engine.store, name))
+        answer = await self._background.ask(lambda reader: reader.why(name, number, **which))
+        known = await self._background.ask(lambda reader: figures_of(reader.store, name))
         return await self._shown(why_answer(answer, known.file.undated))
 
     async def _lost(self, request: Request) -> Response:
         name = await self._name(request)
         which = {one: number_of(request, one) for one in ("compaction", "turn")}
         return await self._shown(
-            await self._background.ask(lambda engine: engine.lost(name, **which))
+            await self._background.ask(lambda reader: reader.lost(name, **which))
         )
 
     async def _diff(self, request: Request) -> Response:
         name = await self._name(request)
         pair = needed(request, "before"), needed(request, "after")
         compared = await self._background.ask(
-            lambda engine: engine.diff(name, *pair, by="position")
+            lambda reader: reader.diff(name, *pair, by="position")
         )
         return await self._shown(diff_answer(compared))
 
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)
-        answer = await self._background.ask(lambda engine: view_of(engine.store, name, which))
+        answer = await self._background.ask(lambda reader: view_of(reader.store, name, which))
         return await self._shown(view_answer(answer))
 
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
         messages = await self._background.ask(
-            lambda engine: transcript_of(engine.store, info, at, turn)
+            lambda reader: transcript_of(reader.store, info, at, turn)
         )
         return await self._shown(transcript_answer(messages))
 
@@ -277,8 +277,8 @@ class PageAnswers:
             )
         contents = request.query_params.get("bodies") == "1"
 
-        async def rows(engine: Engine) -> list[RecordAnswer]:
-            given = (engine.store, info.stream, start, stop, ReadErrors())
+        async def rows(reader: Reader) -> list[RecordAnswer]:
+            given = (reader.store, info.stream, start, stop, ReadErrors())
             return [row async for row in record_rows(*given, contents=contents)]
 
         return await self._shown(await self._background.ask(rows))
@@ -286,18 +286,18 @@ class PageAnswers:
     async def _instructions(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         return await self._shown(
-            await self._background.ask(lambda engine: engine.instructions(name, **which))
+            await self._background.ask(lambda reader: reader.instructions(name, **which))
         )
 
     async def _verify(self, request: Request) -> Response:
         name = await self._name(request)
-        checked = await self._background.ask(lambda engine: engine.verify(name))
+        checked = await self._background.ask(lambda reader: reader.verify(name))
         return await self._shown(verification_answers(StoreVerification((checked,), ())))
 
     # -- parts -----------------------------------------------------------------------------------
 
     async def _info(self, session: str) -> StreamInfo:
-        found = await self._engine.store.head(session)
+        found = await self._reader.store.head(session)
         if found is None or found.deleted:
             raise StreamNotFound(session)
         return found
@@ -308,7 +308,7 @@ class PageAnswers:
     async def _names_in(self, value: Any) -> list[str]:
         """The texts in a document that are addresses of sessions, and would not be shown whole."""
         asked = await asyncio.to_thread(self._redactor.doubtful, value)
-        found = [await self._engine.store.head(name) for name in asked]
+        found = [await self._reader.store.head(name) for name in asked]
         return [info.stream for info in found if info is not None]
 
     async def _shown(self, value: Any) -> Response:
@@ -317,9 +317,9 @@ class PageAnswers:
 
 
 def _sums_of(
-    engine: Engine, info: StreamInfo, known: SessionSums | None
+    reader: Reader, info: StreamInfo, known: SessionSums | None
 ) -> Coroutine[Any, Any, SessionSums]:
-    return session_sums_of(engine.store, info, ReadErrors(), known)
+    return sum_session(reader.store, info, ReadErrors(), known)
 
 
 def _keep(known: dict[str, Any], listed: Sequence[StreamInfo]) -> None:

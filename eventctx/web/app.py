@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eventctx.engine import Engine
 from eventctx.errors import (
     DecodeError,
     EventctxError,
@@ -24,6 +23,7 @@ from eventctx.errors import (
 )
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.queries.encoding import encode
+from eventctx.reader import Reader
 from eventctx.text import without_password
 from eventctx.web.access import Access
 from eventctx.web.answers import PageAnswers
@@ -36,11 +36,11 @@ SCREENS: Final = ("lost", "compare", "search", "integrity")
 
 
 class Inspector:
-    """The inspector of one engine. ``app`` is the ASGI application, with its gate."""
+    """The inspector of one reader. ``app`` is the ASGI application, with its gate."""
 
     def __init__(
         self,
-        engine: Engine,
+        reader: Reader,
         access: Access,
         page: Mapping[str, PageFile],
         *,
@@ -53,7 +53,7 @@ class Inspector:
     ) -> None:
         self._page = page
         self._redactor = ResultRedactor(reveal=reveal)
-        self._answers = PageAnswers(engine, url, path, self._redactor)
+        self._answers = PageAnswers(reader, url, path, self._redactor)
         inner = Starlette(
             routes=[*self._pages(), *self._answers.routes()],
             exception_handlers={

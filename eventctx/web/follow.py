@@ -18,11 +18,11 @@ from typing import Any, Final, cast
 
 from starlette.types import Receive, Scope, Send
 
-from eventctx.engine import Engine
 from eventctx.errors import EventctxError, StreamNotFound
 from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.record import Record
 from eventctx.queries.encoding import encode
+from eventctx.reader import Reader
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
@@ -62,7 +62,7 @@ class SessionStream:
 
     def __init__(
         self,
-        engine: Engine,
+        reader: Reader,
         timelines: Timelines,
         redactor: ResultRedactor,
         streams: Streams,
@@ -70,7 +70,7 @@ class SessionStream:
         session: str,
         position: int,
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._timelines = timelines
         self._redactor = redactor
         self._streams = streams
@@ -122,14 +122,14 @@ class SessionStream:
 
         Raises StreamNotFound.
         """
-        head = await self._engine.store.head(self._session)
+        head = await self._reader.store.head(self._session)
         if head is None or head.deleted:
             raise StreamNotFound(self._session)
         return self._position != head.head
 
     async def _news(self, send: Send) -> AsyncIterator[None]:
         """One item each time that there are records which were not sent yet."""
-        found = self._engine.store.subscribe(stream=self._session, after=self._position)
+        found = self._reader.store.subscribe(stream=self._session, after=self._position)
         records = cast(AsyncGenerator[Record, None], found)
         waiting: asyncio.Future[Record] | None = None
         try:

@@ -1,7 +1,7 @@
 """What the page's answers read of a store: in the background, the newest sessions, pictures.
 
 A question may compute for a second. In the loop that serves, every stream and every other page
-would wait for it. So it gets a thread with a loop and an engine of its own, with a reader and key
+would wait for it. So it gets a thread with a loop and a reader of its own, with key
 frames that no other thread touches.
 """
 
@@ -15,18 +15,18 @@ from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any, Final, TypedDict, TypeVar
 
-from eventctx.engine import Engine, open_engine
 from eventctx.log.store import EventStore, StreamInfo
 from eventctx.projections import audit
 from eventctx.projections.timeline import views
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.key_frames import timeline_at
+from eventctx.reader import Reader, read
 
 T = TypeVar("T")
 
 
 class BackgroundReader:
-    """A second engine on the store at ``url``, read-only, opened by the first question."""
+    """A second reader on the store at ``url``, opened by the first question."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -34,14 +34,14 @@ class BackgroundReader:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
-        self._engine: Engine
+        self._reader: Reader
 
-    async def ask(self, question: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    async def ask(self, question: Callable[[Reader], Coroutine[Any, Any, T]]) -> T:
         """The answer to a question; raises what the question raises."""
         async with self._opening:
             if self._thread is None:
                 await self._open()
-        asked = asyncio.run_coroutine_threadsafe(question(self._engine), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(question(self._reader), self._loop)
         return await asyncio.wrap_future(asked)
 
     async def close(self) -> None:
@@ -68,9 +68,9 @@ class BackgroundReader:
         self._thread = thread
 
     async def _main(self, ready: Future[None]) -> None:
-        async with open_engine(self._url, create=False, read_only=True) as engine:
+        async with read(self._url) as reader:
             self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-            self._engine = engine
+            self._reader = reader
             ready.set_result(None)
             await self._stop.wait()
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
@@ -122,9 +122,9 @@ class SessionPicture(TypedDict):
     lost: int
 
 
-async def session_picture(engine: Engine, session: str) -> SessionPicture:
+async def session_picture(reader: Reader, session: str) -> SessionPicture:
     """The picture of a session. Raises StreamNotFound."""
-    state = await timeline_at(engine.store, session)
+    state = await timeline_at(reader.store, session)
     requests = audit.rows(state.audit).requests
     if not requests:
         return {"totals": [], "lost": 0}

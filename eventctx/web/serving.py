@@ -12,7 +12,7 @@ from urllib.parse import quote
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from eventctx.engine import Engine
+from eventctx.reader import Reader
 from eventctx.web.access import Access
 from eventctx.web.app import Inspector
 from eventctx.web.guard import HEADERS
@@ -36,7 +36,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    engine: Engine,
+    reader: Reader,
     *,
     url: str,
     path: Path | None,
@@ -48,7 +48,7 @@ async def serve(
     reveal: bool = False,
     page: Mapping[str, PageFile] | None = None,
 ) -> None:
-    """Serve the inspector of an engine until ``stop`` is set.
+    """Serve the inspector of a reader until ``stop`` is set.
 
     ``url`` and ``path`` name the store, ``session`` the one that is shown first. ``ready`` gets the
     address to open, which works once. ``page`` are the page's files (None: the package's own).
@@ -61,7 +61,7 @@ async def serve(
     access = Access(port)
     start = "/" if session is None else f"/s/{quote(session, safe='')}"
     inspector = Inspector(
-        engine, access, page,
+        reader, access, page,
         url=url, path=path, port=port, host=host, start=start, reveal=reveal,
     )  # fmt: skip
     server = _Server(

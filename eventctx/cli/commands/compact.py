@@ -39,7 +39,7 @@ from eventctx.projections import figures as projection
 from eventctx.projections.figures import CompactionFigures
 from eventctx.projections.presence import describe_reason
 from eventctx.projections.view import request_view
-from eventctx.queries.encoding import filled
+from eventctx.queries.encoding import fill
 from eventctx.queries.requests import fold
 from eventctx.session.result import CompactionResult, named_insertions
 from eventctx.session.settings import NAMES, by_own_name
@@ -197,7 +197,7 @@ async def _compact(
     *,
     dry_run: bool,
 ) -> _Made:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         name = info.stream
         before: ViewState = await fold(engine.store, name, request_view)
@@ -208,7 +208,7 @@ async def _compact(
         if dry_run:
             return _made(name, before, sizes, would_be, limit)
         _check_needs_no_model(watched)
-        name = await opening.written(engine, info, fork)
+        name = await opening.choose_written(engine, info, fork)
         context = await engine.session(name, **settings)
         made = await context.compact(policy=policy, budget=limit, **asked)
         return _made(name, before, sizes, made, limit)
@@ -305,7 +305,7 @@ def _in_view(before: ViewState, plan: Plan) -> list[tuple[Run, list[Facts]]]:
 
 
 class RunAnswer(msgspec.Struct, frozen=True):
-    """What becomes of a run of messages in view."""
+    """The outcome for a run of messages in view."""
 
     name: str
     first: int
@@ -348,7 +348,7 @@ class CompactAnswer(msgspec.Struct, frozen=True):
 def _answer(made: _Made) -> CompactAnswer:
     result = made.result
     plan = result.plan or Plan(-1)
-    return filled(
+    return fill(
         CompactAnswer,
         result,
         session=made.session,
@@ -358,7 +358,7 @@ def _answer(made: _Made) -> CompactAnswer:
         messages_before=result.before_messages,
         messages_after=result.after_messages,
         runs=[
-            filled(
+            fill(
                 RunAnswer,
                 one,
                 name=range_name(one.first, one.last),
@@ -367,7 +367,7 @@ def _answer(made: _Made) -> CompactAnswer:
             )
             for one, facts in _in_view(made.before, plan)
         ],
-        insertions=[filled(InsertionAnswer, one, new=one.at is None) for one in plan.insertions],
+        insertions=[fill(InsertionAnswer, one, new=one.at is None) for one in plan.insertions],
         insertions_removed=[
             InsertionAnswer(one.kind, one.before, one.stands_for)
             for one in result.removed_insertions

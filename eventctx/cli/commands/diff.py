@@ -9,18 +9,17 @@ from rich.table import Table
 from rich.text import Text
 
 from eventctx.cli.output import figures, opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.messages import role_of, snippet
-from eventctx.cli.output.numbers import position, request, request_in_words
+from eventctx.cli.output.opening import position, request, request_in_words
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.rulings import place_in_words
+from eventctx.cli.output.reasons import place_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document, styled
 from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
 from eventctx.queries.explain_answers import diff_answer
 from eventctx.queries.explaining import RequestSelector, difference
-from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.why import Reason
@@ -119,7 +118,7 @@ def diff_command(
 async def _diff(
     session: str, one: RequestName, other: RequestName, store: str | None
 ) -> tuple[ViewDiff, Figures]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         selectors = [RequestSelector(*name) for name in (one, other)]
         compared = await difference(engine.store, info.stream, *selectors)
@@ -150,7 +149,7 @@ def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
 
 
 def _answer(compared: ViewDiff) -> str:
-    """What was asked and the answer: both requests, how many messages left and came, tokens."""
+    """The question and the answer: both requests, how many messages left and came, tokens."""
     before, after = compared.before, compared.after
     asked = f"From {_where(before)} to {_where(after)}"
     counts = {kind: len(compared.of(kind)) for kind in _TITLES}  # type: ignore[arg-type]

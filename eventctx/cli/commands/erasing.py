@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import flat, message_numbers
+from eventctx.cli.output.opening import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
@@ -73,7 +73,7 @@ async def _erase(
     store: str | None,
     as_json: bool,
 ) -> tuple[bool, ErasureResult]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         planned = await engine.erase(info.stream, messages, dry_run=True)
         if not as_json:
@@ -176,7 +176,7 @@ async def _delete(
     store: str | None,
     as_json: bool,
 ) -> tuple[list[str], bool, bool]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         names = [*(await engine.forks(info.stream) if forks else ()), info.stream]
         if not as_json:
@@ -220,7 +220,7 @@ def prune_command(
 async def _prune(
     before: int, reason: str, dry_run: bool, yes: bool, store: str | None, as_json: bool
 ) -> tuple[list[ExpiredSession], bool]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         found = await engine.expired(before)
         going = [one for one in found if not one.kept_by]
         if not as_json:

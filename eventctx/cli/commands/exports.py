@@ -41,7 +41,7 @@ def export_command(session: str, output: Path | None, store: str | None) -> None
 
 
 async def _export(session: str, output: Path | None, store: str | None) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         lines = export_lines(engine.store, info)
         with progress(f"Exporting {info.stream}", info.head + 1) as bar:
@@ -94,12 +94,12 @@ def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: b
 
 
 async def _copied(source: str, target: str, sessions: tuple[str, ...]) -> CopyResult:
-    async with opening.existing(source, read_only=True) as engine:
-        names = [(await opening.find_session(engine.store, name)).stream for name in sessions]
-        async with opening.created(target) as into:
+    async with opening.open_reader(source) as reader:
+        names = [(await opening.find_session(reader.store, name)).stream for name in sessions]
+        async with opening.open_or_create(target) as into:
             with progress("Comparing", 1) as bar:
                 told = _told(bar)
-                return await engine.copy_to(into, names or None, progress=told)
+                return await reader.copy_to(into, names or None, progress=told)
 
 
 def _told(bar: Bar) -> CopyProgress:

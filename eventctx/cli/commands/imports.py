@@ -10,9 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from eventctx.cli.commands.watch import follow_paths
+from eventctx.cli.commands.watch import follow_paths, show_passed_over, show_session, show_total
 from eventctx.cli.output import opening
-from eventctx.cli.output.imported import show_passed_over, show_session, show_total
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
@@ -115,7 +114,7 @@ async def _import(
     store: str | None,
     as_json: bool,
 ) -> None:
-    # The files are searched first: without any, no empty store may be left behind.
+    # The files are searched first: without any, no empty store may be left.
     for path in files:
         _check(path)
     screen = Screen()
@@ -124,7 +123,7 @@ async def _import(
         if isinstance(result, ImportSummary) and not as_json:
             show_session(screen, result, verbose)
 
-    async with opening.created(store) as engine:
+    async with opening.open_or_create(store) as engine:
 
         async def importing(path: Path, name: str | None) -> list[ImportSummary]:
             name = session or name

@@ -11,10 +11,9 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
-from eventctx.cli.output.numbers import position
-from eventctx.cli.output.passed_over import tell
+from eventctx.cli.output.opening import position, session_or_last
 from eventctx.cli.output.plain import clock, day, number, one_line, plural
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.records import (
     WITH_MESSAGE,
     contents_in_text,
@@ -23,7 +22,6 @@ from eventctx.cli.output.records import (
     type_style,
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
-from eventctx.cli.session_lists.default import session_or_last
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE
@@ -104,7 +102,7 @@ async def _log(
     start = start or 0
     if start < 0 or (stop is not None and stop < start):
         raise InvalidSetting(f"positions: expected 0 <= from <= to, found {start} to {stop}")
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         if start > info.head and not follow:
             raise InvalidSetting(
@@ -132,7 +130,7 @@ async def _log(
                 printer.put(record, numbering.turn_number(time, record.turn_id), known)
                 if bodies:
                     printer.contents(record)
-    tell(errors)
+    report_skipped(errors)
 
 
 async def _figures(engine: Engine, session: str) -> Figures:

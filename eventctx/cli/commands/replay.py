@@ -11,21 +11,18 @@ import click
 import msgspec
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.figures import tokens
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known, tokens
 from eventctx.cli.output.messages import show
-from eventctx.cli.output.numbers import position
+from eventctx.cli.output.opening import position, session_or_last
 from eventctx.cli.output.plain import clock, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
-from eventctx.cli.session_lists.default import session_or_last
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import iso_or, position_name, read_position
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.figures import Figures
-from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -59,7 +56,7 @@ def replay_command(
 async def _replay(
     session: str | None, stop: int | None, plain: bool, store: str | None, as_json: bool
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, progress, put_json, styled
 from eventctx.cli.output.trace_tree import show
@@ -20,7 +20,6 @@ from eventctx.log.store import StreamInfo
 from eventctx.projections.trace.spans import Span
 from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
-from eventctx.queries.key_frames import figures_of
 
 if TYPE_CHECKING:
     from eventctx.cli.output.trace_outputs import Output
@@ -98,7 +97,7 @@ async def _trace(
     as_json: bool,
     targets: dict[str, Any],
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         infos: Sessions = engine.each_session
         if session is not None:
             infos = partial(_only, await opening.find_session(engine.store, session))
@@ -135,7 +134,7 @@ async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None
                 screen.blank()
             screen.line((info.stream, "bold"))
         place += 1
-        # What a tool call asked for stands with the texts; it is redacted and cut as they are.
+        # A tool call's request is one of the texts: it is redacted and cut as they are.
         texts = selection._replace(contents=cleaner(selection.redactor))
         found = [span async for span in texts.spans(engine, info.stream)]
         if found:
@@ -180,7 +179,7 @@ def _own_records(info: StreamInfo) -> int:
 
 
 def _behind(before: int, at: Callable[[int], None]) -> Callable[[int], None]:
-    """``at`` for a session whose records come behind ``before`` records of other sessions."""
+    """``at`` for a session whose records come after ``before`` records of other sessions."""
     return lambda done: at(before + done)
 
 

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.figures import parts_in_words, request_tokens
-from eventctx.cli.output.known import known_in_words, stands
+from eventctx.cli.output.figures import known_in_words, parts_in_words, request_tokens, stands
 from eventctx.cli.output.messages import role_of, role_style, show
-from eventctx.cli.output.numbers import one_request, request, request_in_words
-from eventctx.cli.output.numbers import position as position_of_record
+from eventctx.cli.output.opening import one_request, request, request_in_words, session_or_last
+from eventctx.cli.output.opening import position as position_of_record
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
-from eventctx.cli.output.proof import show_proof
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.cli.output.sent import show_beside, show_sent_messages, show_tools
-from eventctx.cli.session_lists.default import session_or_last
+from eventctx.cli.output.sent import show_beside, show_proof, show_sent_messages, show_tools
 from eventctx.log.naming import (
     RequestName,
     message_name,
@@ -81,7 +78,7 @@ async def _transcript(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         messages = _shown_to(audience, await transcript_of(engine.store, info, at, turn))
     if as_json:
@@ -175,7 +172,7 @@ async def _view(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session)
         if name == RequestName():
             name = await last_request(engine.store, info.stream)

@@ -92,7 +92,7 @@ async def _verify(
     session: str | None, receipts: list[Receipt], key: str | None, store: str | None, as_json: bool
 ) -> bool:
     """Verify and print, one session after the other; false where something was found."""
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         with progress("Verifying", 1 if session is None and not receipts else None) as bar:
 
             def began(name: str, done: int, of: int) -> None:

@@ -6,11 +6,10 @@ import shlex
 
 import click
 
-from eventctx.cli.explaining.facts import BEGINNING, facts_of, presence_in_words
 from eventctx.cli.output import opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.messages import role_of, role_style, snippet
-from eventctx.cli.output.numbers import (
+from eventctx.cli.output.opening import (
     message_number,
     one_request,
     position,
@@ -18,13 +17,12 @@ from eventctx.cli.output.numbers import (
     request_in_words,
 )
 from eventctx.cli.output.program import run, spelling
-from eventctx.cli.output.rulings import fact
+from eventctx.cli.output.reasons import BEGINNING, fact, facts_of, presence_in_words
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.log.naming import RequestName, message_name
 from eventctx.projections.figures import Figures
 from eventctx.projections.presence import Presence
 from eventctx.queries.explain_answers import Explanation, why_answer
-from eventctx.queries.key_frames import figures_of
 
 
 @click.command("why", short_help="Why a message was in a view, or was not.")
@@ -73,7 +71,7 @@ async def _why(
     session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         answer = await engine.why(info.stream, message, **name._asdict())
         comes_back = answer.standing.restorable

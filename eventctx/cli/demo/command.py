@@ -13,10 +13,10 @@ import click
 
 from eventctx.cli.commands.audit import compaction_line, show_audit
 from eventctx.cli.commands.imports import is_export
+from eventctx.cli.commands.inspect import html_of
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
 from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
-from eventctx.cli.inspect.html_file import html_of
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.messages import snippet
@@ -87,7 +87,7 @@ def demo_command(
         raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
     wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
     url = _url(store)
-    # A folder that somebody chose for a store gets no file that nobody asked for.
+    # A folder chosen for a store gets no other file unasked.
     folder = Path(url).parent if opening.named_store(store) is None else None
     run(_demo(Screen(), recording, size, wanted, url, folder))
 
@@ -186,7 +186,7 @@ class _Stage:
 def _chosen(audit: Audit) -> list[AuditRow | int]:
     """The rows to show: the last request of each turn, and those around compactions.
 
-    A number stands for so many rows that are left out.
+    A number counts rows that are left out.
     """
     requests = audit.requests
     wanted = {

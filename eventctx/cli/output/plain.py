@@ -9,7 +9,7 @@ from typing import Final
 from eventctx.text import clip, escape
 
 NOT_RECORDED: Final = "not recorded"
-"""What stands for a figure that the log does not hold, on every screen."""
+"""The words for a figure that the log does not hold, on every screen."""
 
 _SPACES: Final = re.compile(r"\s+")
 _LONG_RUN: Final = 400

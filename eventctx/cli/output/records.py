@@ -100,7 +100,7 @@ def details(record: Record, known: Figures | None = None) -> str:
 
 
 def more_rows(record: Record) -> str:
-    """The number of a record's rows behind its first, such as those of memory files."""
+    """The number of a record's rows after its first, such as those of memory files."""
     more = len(record.bodies) - 1
     return f" (and {plural(more, 'more row')})" if more > 0 else ""
 

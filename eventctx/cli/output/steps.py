@@ -120,7 +120,7 @@ async def steps_of(
 class _Sizes:
     """The view's tokens after each record, and whether they are estimated.
 
-    A log holds what a provider counted behind the answer, and a screen shows it with the request.
+    A log holds a provider's count after the answer, and a screen shows it with the request.
     What is added between the two is estimated on top of that count, so that the view does not seem
     to shrink and grow again.
     """
@@ -156,7 +156,7 @@ def _text(record: Record, width: int, known: Figures) -> str:
     if record.bodies[0].data is None:
         return "[erased]"
     message = decode_body(record.bodies[0].data)
-    if not isinstance(message, dict):  # somebody changed the stored bytes; `verify` tells
+    if not isinstance(message, dict):  # the stored bytes were changed; `verify` tells
         return f"no message: {one_line(str(message), width)}"
     return f"{role_of(message)}: {snippet(message, width)}{more_rows(record)}"
 

@@ -37,8 +37,8 @@ _COMMAND: Final = 60
 def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
     """Print the spans of one session; those whose parent is not among them are roots.
 
-    Roots of one turn, or of one trace outside a turn, stand under one head. ``figures`` are the
-    session's, as the counts for a compaction come only behind its span.
+    Roots of one turn, or of one trace outside a turn, have one head. ``figures`` are the
+    session's, as the counts for a compaction come only after its span.
     """
     known = {span.span_id for span in spans}
     children: dict[str, list[Span]] = {}
@@ -123,7 +123,7 @@ def _name(span: Span, turns: dict[str, int]) -> str:
 
 
 def _asked(span: Span) -> str:
-    """What a tool call asked for: its command, else its file, else the beginning of it all."""
+    """The request of a tool call: its command, else its file, else the beginning of it all."""
     given = span.attributes.get(conv.TOOL_ARGUMENTS)
     if span.attributes.get(conv.OPERATION) != conv.EXECUTE_TOOL or not isinstance(given, str):
         return ""

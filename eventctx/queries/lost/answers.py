@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.projections.presence import Presence
+from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.text import counted, html_table, summary_line
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
@@ -26,7 +27,7 @@ STATES: Final = (Presence.GONE, Presence.SUMMARY, Presence.SHORTENED, Presence.W
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What took a message out of the view, and the position of its record (``at``: ``@48``).
+    """The cause that took a message out of the view, at the ``position`` (``at``: ``@48``).
 
     ``compaction`` is the number of the compaction among the applied ones, from 1; None where
     another record did it.
@@ -116,18 +117,21 @@ class StateCounts(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What is no longer in a view.
+    """The report of what is no longer in a view.
 
-    ``about`` is ``now`` (the view as it stands), ``compaction`` or ``turn`` (the last request of
+    ``about`` is ``now`` (the present view), ``compaction`` or ``turn`` (the last request of
     a turn). ``compaction`` is its number from 1, of ``compactions`` applied ones up to there;
     ``turn`` is that of the compaction or the request; ``position`` (``at``: ``@48``) is that of its
     record, for ``now`` the last of the log.
 
     ``messages`` counts, for a compaction, those that were in view before it; else all that were
-    ever added. ``summaries`` are the texts in view that stand for others; ``sealed`` of them are
+    ever added. ``summaries`` are the texts in view in the place of others; ``sealed`` of them are
     encrypted, so that nothing can be found in them. ``items`` are sorted: instructions first, in a
     kind those that are gone first, then by how often they were used again. For a compaction, items
     that were gone before it are left out.
+
+    ``suspected`` is inferred, not known: requests up to there whose prompt was smaller than the log
+    says, while no record tells why. No other field counts them.
     """
 
     session: str
@@ -142,6 +146,7 @@ class Lost(msgspec.Struct, frozen=True):
     sealed: int
     counts: tuple[StateCounts, ...]
     items: tuple[ViewItem, ...]
+    suspected: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
         about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"

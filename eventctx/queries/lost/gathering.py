@@ -52,7 +52,7 @@ def _order(one: Occurrence) -> tuple[int, int]:
 
 
 class GatheredItem:
-    """An item and its occurrences; of the last message with it, the first one stands last.
+    """An item and its occurrences; of the last message with it, the first one is last.
 
     ``rank`` is the place of items that are alike in all else: the latest first.
     """
@@ -149,7 +149,7 @@ class _Call:
 class Gathering:
     """The items of all messages. ``read`` takes these in their order.
 
-    A call answers to the first result behind it with its id. Until that comes, its command counts
+    A call's result is the first one after it with its id. Until that comes, its command counts
     as one whose outcome is not known.
     """
 
@@ -243,7 +243,7 @@ def _key(kind: GatheredKind, plain: str, outcome: CallOutcome | None) -> tuple[s
     return kind, plain, f"failed {outcome.error}" if outcome is not None and failed else ""
 
 
-def united(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
+def unite_files(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
     """Relative and absolute paths that are one file, each with the item for both."""
     paths = {item.text: item for item in items if item.kind == "file"}
     absolute: dict[str, list[str]] = {}

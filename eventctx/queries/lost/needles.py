@@ -1,4 +1,4 @@
-"""What the model used again of earlier results: names and lines that came from them.
+"""Names and lines of earlier results that the model used again.
 
 A *needle* is a name (``messages.extracts``) or a line of at least 31 characters. It counts if
 a message of the model uses it after the result that holds it left the view; if it did not come
@@ -7,7 +7,7 @@ at most 3 messages hold it, or a tenth of all (``evidence recall``).
 
 Of what tools returned no text is kept: only *marks*, the 64 bits by which Python tells texts apart,
 with a key that every process draws anew. Two of ten million texts share one with a chance of one in
-a hundred thousand. A text stands here only once the model wrote it.
+a hundred thousand. A text is here only once the model wrote it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Needle:
         return len(self.users) + bisect_left(self.holders, self.users[-1])
 
     def used_behind(self, position: int) -> array[int]:
-        """The positions behind ``position`` at which the model used it."""
+        """The positions after ``position`` at which the model used it."""
         return self.used[bisect_right(self.used, position) :]
 
 
@@ -119,10 +119,10 @@ class Needles:
         self._looked_through = len(self._others)
         self._fresh = set()
 
-    def by_result(self, beside: Collection[str]) -> HeldNeedles:
+    def by_result(self, files: Collection[str]) -> HeldNeedles:
         """The needles that may count, if the results that hold them left before they were used.
 
-        ``beside`` are names of files, lower case: those are items of their own.
+        ``files`` are their names, lower case: those are items of their own.
         """
         most = max(LEAST_CARRIERS, self._messages // RARE)
         results = self._results
@@ -132,7 +132,7 @@ class Needles:
             holders = needle.holders
             if not holders or holders[0] > needle.users[0] or needle.count() > most:
                 continue
-            if key in self._of_system or key.rsplit("/", 1)[-1].casefold() in beside:
+            if key in self._of_system or key.rsplit("/", 1)[-1].casefold() in files:
                 continue
             last, end = needle.used[-1], needle.users[-1]
             for number in holders:

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState
+from eventctx.projections.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explaining import NOW, RequestSelector
-from eventctx.queries.key_frames import key_frames
+from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
-from eventctx.queries.lost.views import ViewContents, asked
+from eventctx.queries.lost.views import ViewContents, find_states
 from eventctx.queries.requests import address_of, sound_messages
 
 BATCH: Final = 256
@@ -32,12 +35,12 @@ async def what_left(
     compaction: int | None = None,
     selector: RequestSelector = NOW,
 ) -> Lost:
-    """What is no longer in the view after a compaction, of a request, or now.
+    """Report what is no longer in the view after a compaction, of a request, or now.
 
     Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
     """
     while True:
-        about = await asked(store, stream, compaction=compaction, selector=selector)
+        about = await find_states(store, stream, compaction=compaction, selector=selector)
         index = key_frames(store).beside(stream, about.now, SessionIndex)
         reader = _Reader(store, stream, index)
         await reader.follow(about.now)
@@ -46,7 +49,17 @@ async def what_left(
         taken_back = await reader.taken_back(about.after)
         # Another question may have read messages meanwhile that came after this one was asked.
         if index.count == len(about.now.origins):
-            return Report(about, after, before, index, taken_back).make(stream)
+            found = Report(about, after, before, index, taken_back).make(stream)
+            return msgspec.structs.replace(found, suspected=await _suspected(store, found))
+
+
+async def _suspected(store: EventStore, found: Lost) -> tuple[SuspectedLoss, ...]:
+    state = await timeline_at(store, found.session)
+    return tuple(
+        one
+        for one in suspected_losses(state)
+        if one.kind == "prompt" and (found.position is None or one.position <= found.position)
+    )
 
 
 class _Reader:
@@ -98,7 +111,7 @@ class _Reader:
         return found
 
     async def taken_back(self, state: ChangesState) -> WithdrawnSentences:
-        """The sentences that held no longer, as somebody had said by then."""
+        """The sentences that a person had taken back by then."""
         places: dict[int, set[int]] = {}
         for number, place in state.view.spoken.withdrawn:
             places.setdefault(number, set()).add(place)

@@ -283,7 +283,7 @@ class Report:
         states = {one: self._presence_of(one, number) for one in needles}
         state = next(one for one in STATES if one in states.values())
         since = self._result_since(number)
-        assert since is not None  # noqa: S101 - it was used behind that
+        assert since is not None  # noqa: S101 - it was used after that
         used = {one: one.used_behind(since) for one, its in states.items() if its == state}
         best = sorted(used, key=lambda one: (-len(used[one]), -len(one.key), one.key))
         sources = self._index.gathering.sources(number)

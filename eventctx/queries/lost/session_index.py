@@ -1,7 +1,7 @@
-"""What reports take from all messages of a session, whatever the view: it grows with the log.
+"""The index of a session's messages, which all reports share: it grows with the log.
 
 It holds texts of the session: sentences, paths, commands, and what the model wrote that may have
-come from a result. It lies in memory only, beside the session's key frames, and goes with them: an
+come from a result. It is in memory only, with the session's key frames, and goes with them: an
 erasure, a deletion, or another log under the same name leaves nothing of it.
 """
 
@@ -20,7 +20,7 @@ from eventctx.messages.facts import Facts
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import Change, ChangesState, Origin
 from eventctx.queries.lost.answers import LeftBy
-from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, united
+from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, unite_files
 from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
 
 _LEFT_BY: Final[dict[str, LeftBy]] = {
@@ -98,7 +98,7 @@ class LeavingCauses:
         return place is not None and self._places[place] < made
 
     def at(self, number: int, made: int) -> tuple[LeftBy, int] | None:
-        """What took a message out, and at which position; None if nothing did."""
+        """The cause that took a message out, and its position; None if nothing did."""
         place = self._place(number, made)
         return None if place is None else (_CAUSES[self._kinds[place]], self._positions[place])
 
@@ -138,7 +138,7 @@ MOST_SUMMARIES: Final = 16
 
 
 class Overview(NamedTuple):
-    """What follows from all messages: it holds until the next one comes.
+    """Conclusions from all messages, which hold until the next one comes.
 
     ``united`` has the items that are one file with another; ``items`` has those instead of their
     parts. ``files`` are names of files, lower case; only one file has a name that is ``alone``.
@@ -206,7 +206,7 @@ class SessionIndex:
         self._began = max(self._began, len(state.time.began))
 
     def overview(self) -> Overview:
-        """What follows from all messages by now."""
+        """The conclusions from all messages by now."""
         if self._overview is None:
             self._overview = self._made_overview()
         return self._overview
@@ -214,7 +214,7 @@ class SessionIndex:
     def _made_overview(self) -> Overview:
         self.needles.look_through()
         given = self.gathering.items.values()
-        one_file = united(given)
+        one_file = unite_files(given)
         items = list(dict.fromkeys([one_file.get(item, item) for item in given]))
         names = Counter(file_name(item.text) for item in items if item.kind == "file")
         needles = self.needles.by_result(names.keys())
@@ -232,7 +232,7 @@ class SessionIndex:
         return None if turn_id is None else self._turns.get(turn_id)
 
     def writer(self, number: int) -> str:
-        """Who wrote a message: ``person``, ``model``, ``tool`` or ``other``."""
+        """The writer of a message: ``person``, ``model``, ``tool`` or ``other``."""
         return _WRITERS[self._writers[number]]
 
     def writers_before(self, known: int) -> dict[str, int]:

@@ -24,7 +24,7 @@ _STANDS_FOR_OTHERS: Final = ("summary", "notice", "memory")
 
 
 class ViewContents:
-    """What the view of a state shows, and what took the other messages out of it.
+    """The messages that the view of a state shows, and the causes that took the others out of it.
 
     ``shown`` are the messages in it by number. ``summaries`` are the insertions and messages that
     stand for others. ``known`` is the number of messages added so far.
@@ -68,7 +68,7 @@ class ViewContents:
         return Left("compaction", position_name(at), at, bisect_left(self._compacted, at) + 1)
 
     def left(self, number: int) -> Left | None:
-        """What took a message out; None if it is in view or not yet added."""
+        """The cause that took a message out; None if it is in view or not yet added."""
         if number in self.shown or number >= self.known:
             return None
         cause = self._causes.at(number, self._made)
@@ -138,7 +138,7 @@ class Asked(NamedTuple):
     position: int | None
 
 
-async def asked(
+async def find_states(
     store: EventStore,
     stream: str,
     *,

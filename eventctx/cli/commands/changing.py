@@ -1,17 +1,20 @@
-"""``restore``: bring messages back into the view of a session."""
+"""``restore``, ``fork`` and ``sign``: each appends a record to a session, or begins a new one."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import flat, message_numbers
+from eventctx.cli.output.opening import flat, message_numbers, position
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.errors import InvalidSetting
-from eventctx.log.naming import message_name
+from eventctx.log.integrity import Signer, signer
+from eventctx.log.naming import message_name, position_name
+from eventctx.log.store import Receipt
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -66,12 +69,12 @@ def restore_command(
 async def _restore(
     session: str, messages: tuple[int, ...], pin: bool, fork: str | None, store: str | None
 ) -> tuple[str, tuple[int, ...]]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         info = await opening.find_session(engine.store, session)
         if fork is not None:
             await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
-        name = await opening.written(engine, info, fork)
-        context = await opening.for_a_change(engine, name)
+        name = await opening.choose_written(engine, info, fork)
+        context = await opening.open_unbound_session(engine, name)
         back = await context.restore(*messages)
         if pin:
             await context.pin(*dict.fromkeys(messages))
@@ -107,3 +110,81 @@ def _show(
 
 def _listed(numbers: tuple[int, ...] | list[int]) -> str:
     return ", ".join(map(message_name, numbers))
+
+
+@click.command("fork", short_help="A new session from a point of another one.")
+@click.argument("session")
+@click.argument("new")
+@click.option(
+    "--at",
+    type=position,
+    required=True,
+    metavar="POSITION",
+    help="Everything up to here is shared.",
+)
+@opening.reading
+def fork_command(session: str, new: str, at: int, store: str | None, as_json: bool) -> None:
+    """Make the session NEW as SESSION was after a position, without copying anything."""
+    run(_fork(session, new, at, store, as_json))
+
+
+async def _fork(session: str, new: str, at: int, store: str | None, as_json: bool) -> None:
+    async with opening.open_existing(store) as engine:
+        info = await opening.find_session(engine.store, session)
+        receipt = await engine.fork(info.stream, at, new)
+        messages = len(await engine.transcript(new))
+    if as_json:
+        put_document(
+            {
+                "session": new,
+                "parent": info.stream,
+                "at": at,
+                "messages": messages,
+                "receipt": str(receipt),
+            }
+        )
+        return
+    screen = Screen()
+    screen.line(
+        "forked ", (info.stream, "bold"), f" {position_name(at)} as ", (new, "bold"),
+        f": {messages} messages, nothing copied",
+    )  # fmt: skip
+    screen.whole(("receipt ", "dim"), str(receipt))
+
+
+@click.command("sign", short_help="Vouch for a session with a key.")
+@click.argument("session")
+@click.option(
+    "--key",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A private Ed25519 key in PEM form: `openssl genpkey -algorithm ed25519 -out FILE`.",
+)
+@opening.reading
+def sign_command(session: str, key: Path, store: str | None, as_json: bool) -> None:
+    """Sign all records of SESSION until now. Writes to the store: the signature is a record.
+
+    Whoever has the public key can check with `verify --signed-by` that nothing before it was
+    changed since. Needs the extra `sign`.
+    """
+    chosen = _read(key)
+    receipt = run(_sign(session, chosen, store))
+    if as_json:
+        put_document({"session": receipt.stream, "receipt": str(receipt), "key": chosen.public_key})
+        return
+    screen = Screen()
+    screen.line(("signed ", "bold green"), (receipt.stream, "bold"), "; public key:")
+    screen.whole(chosen.public_key)
+
+
+def _read(key: Path) -> Signer:
+    try:
+        return signer(key.read_bytes())
+    except OSError as error:
+        raise InvalidSetting(f"--key: {key} cannot be read: {error.strerror}") from error
+
+
+async def _sign(session: str, key: Signer, store: str | None) -> Receipt:
+    async with opening.open_existing(store) as engine:
+        info = await opening.find_session(engine.store, session)
+        return await engine.sign(info.stream, key)

@@ -169,7 +169,7 @@ def _named(row: ListedSession) -> str:
 
 
 def _role(row: ListedSession) -> str:
-    """What the session is to the one that it belongs to."""
+    """The relation of a session to the one that it belongs to."""
     return {"branch": "branch", "transcript": "lines"}.get(row.link or "", "agent")
 
 

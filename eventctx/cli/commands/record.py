@@ -40,7 +40,7 @@ def record_command(
     if bool(command) == serve:
         raise click.UsageError("name a program, `record -- claude`, or say --serve.")
     name = f"{PurePath(command[0]).stem if command else 'served'}-{time.strftime('%Y%m%d-%H%M%S')}"
-    from eventctx.cli.record.running import folder_of, record
+    from eventctx.cli.recording import folder_of, record
 
     code = run(record(command, name, port, folder_of(tapes), store))
     if code:

@@ -1,16 +1,21 @@
-"""``hook``: called by an agent's program at its events; it never makes that program fail."""
+"""Commands that an agent's program starts: ``hook`` and ``mcp``.
+
+``hook`` is called at the program's events, and never makes it fail. ``mcp`` serves the agent
+itself, which asks about what it no longer sees.
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from eventctx.adapters.command_hooks.hosts import HOSTS
 from eventctx.cli.output import opening
-from eventctx.cli.output.program import complain
-from eventctx.errors import EventctxError
+from eventctx.cli.output.program import complain, run
+from eventctx.errors import EventctxError, InvalidSetting
 
 if TYPE_CHECKING:
     from eventctx.adapters.command_hooks.hosts import HookHost, HookPayload
@@ -69,5 +74,52 @@ def hook_command(host: str, store: str | None) -> None:
 async def _answer(host: HookHost, payload: HookPayload, store: str | None) -> dict[str, Any] | None:
     from eventctx.adapters.command_hooks.hook import hook_answer
 
-    async with opening.created(store) as engine:
+    async with opening.open_or_create(store) as engine:
         return await hook_answer(engine, host, payload)
+
+
+_MOST = 20_000
+_FEWEST = 2_000
+
+
+@click.command("mcp", short_help="Answer the agent itself, as an MCP server.")
+@click.option(
+    "--project",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="The project directory whose last session is meant where a call names none. Default: the "
+    "current one.",
+)
+@click.option(
+    "--most",
+    type=click.IntRange(min=_FEWEST),
+    default=_MOST,
+    show_default=True,
+    metavar="CHARACTERS",
+    help="The longest answer.",
+)
+@click.option("--reveal", is_flag=True, help="Answer with secrets that are otherwise replaced.")
+@opening.store_options
+def mcp_command(project: Path | None, most: int, reveal: bool, store: str | None) -> None:
+    """Serve the tools recall, lost, why and view on stdin and stdout, read-only.
+
+    For the configuration of an agent's program, which starts it: `claude mcp add eventctx --
+    eventctx mcp`, `codex mcp add eventctx -- eventctx mcp`. The store may be made later; `eventctx
+    hook` and `eventctx watch` fill it. Needs the extra `mcp`: pip install
+    'eventctx[mcp]'.
+    """
+    try:
+        from eventctx.mcp.server import mcp_server, serve_stdio
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise InvalidSetting(
+            "mcp: expected the package mcp; install it with: pip install 'eventctx[mcp]'"
+        ) from error
+    server = mcp_server(
+        lambda: opening.open_reader(store),
+        project=Path.cwd() if project is None else project,
+        most=most,
+        reveal=reveal,
+    )
+    run(serve_stdio(server))

@@ -13,7 +13,7 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, progress
-from eventctx.cli.session_lists.table import age, show_sessions
+from eventctx.cli.output.session_table import age, show_sessions
 from eventctx.importers.detect import passed_over
 from eventctx.importers.format_table import known_folders
 from eventctx.importers.found import FileState, search
@@ -23,9 +23,9 @@ from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.session_list import (
     ListedSession,
     Summed,
-    listed_sessions,
-    ordered,
-    summed_sessions,
+    list_sessions,
+    sort_sessions,
+    sum_sessions,
 )
 from eventctx.queries.session_names import short_names
 
@@ -73,8 +73,8 @@ async def _state() -> tuple[list[Summed], list[FoundFile]]:
     path = opening.path_of(opening.location(None))
     if path is not None and not path.exists():
         return [], _found()
-    async with opening.existing(None) as engine:
-        sessions = await summed_sessions(engine.store, ReadErrors())
+    async with opening.open_existing(None) as engine:
+        sessions = await sum_sessions(engine.store, ReadErrors())
         read_to = max((one.sums.last for one in sessions), default=0)
         known = KnownFiles(path)
         fresh = [
@@ -118,7 +118,7 @@ def _offered(screen: Screen, files: list[FoundFile], *, again: bool) -> bool:
 async def _imported(screen: Screen, files: list[FoundFile]) -> None:
     began = time.monotonic()
     names: set[str] = set()
-    async with opening.created(None) as engine:
+    async with opening.open_or_create(None) as engine:
         known = KnownFiles(opening.path_of(opening.location(None)))
         with progress("Reading sessions", len(files)) as bar:
             for count, one in enumerate(files, 1):
@@ -141,10 +141,10 @@ async def _imported(screen: Screen, files: list[FoundFile]) -> None:
 
 async def _shown(screen: Screen) -> None:
     errors = ReadErrors()
-    async with opening.existing(None) as engine:
-        every = await summed_sessions(engine.store, errors)
-        newest = ordered(every, "last")
-        rows = [row async for row in listed_sessions(engine.store, newest, limit=_SHOWN)]
+    async with opening.open_existing(None) as engine:
+        every = await sum_sessions(engine.store, errors)
+        newest = sort_sessions(every, "last")
+        rows = [row async for row in list_sessions(engine.store, newest, limit=_SHOWN)]
     show_sessions(screen, rows, every, footnotes=False)
     if len(every) > len(rows):
         screen.line((f"and {len(every) - len(rows):,} more: `{spelling()} sessions`", "dim"))

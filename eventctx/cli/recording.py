@@ -16,8 +16,7 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.program import complain, spelling
-from eventctx.cli.output.stopping import stopped_by_signals
+from eventctx.cli.output.program import complain, spelling, stopped_by_signals
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.importers.load import import_file
 from eventctx.log.private_files import make_folder
@@ -147,7 +146,7 @@ async def _imported(paths: Sequence[Path], store: str | None) -> None:
     if not paths:
         return
     try:
-        async with opening.created(store) as engine:
+        async with opening.open_or_create(store) as engine:
             summaries = [one for path in paths for one in await import_file(engine.store, path)]
     except (EventctxError, OSError, click.ClickException) as error:
         complain(f"{error}; the tapes are kept: {_import_command(paths[0].parent, store)}")

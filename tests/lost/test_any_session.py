@@ -153,6 +153,8 @@ def check_report(found: Lost) -> None:
     for one in found.items:
         if one.kind != "result":
             assert (one.in_view > 0) == (one.state in ("whole", "shortened")), one
+        else:
+            assert one.used_again > 0 and one.quoted, one
         assert 0 <= one.in_view <= one.messages
         assert (one.left is None) == (one.in_view > 0), one
         assert one.state != "summary" or found.summaries

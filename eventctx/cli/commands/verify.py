@@ -27,7 +27,7 @@ from eventctx.queries.verification import (
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.queries.verify_store import StoreVerification
+    from eventctx.queries.verify import StoreVerification
 
 _LISTED = 20
 

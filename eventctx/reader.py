@@ -330,8 +330,7 @@ class Reader:
         """The search over this store; its index is made by the first search."""
         if self._recall is None:
             from eventctx.search.documents import VERSION
-            from eventctx.search.of_store import text_index
-            from eventctx.search.recall import Recall
+            from eventctx.search.recall import Recall, text_index
 
             index = text_index(self.store, VERSION)
             self._recall = Recall(self.store, index)

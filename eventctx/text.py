@@ -1,4 +1,4 @@
-"""Text: the one way to search it, to clip it, and to make it safe to show.
+"""Text: the one way to search it, to clip it, to make it safe, and to show an answer at a prompt.
 
 Safe text controls no terminal, adds no line, and its URLs hide passwords. The output of a tool, a
 file or a person may hold anything. Screens, JSON on a terminal, log lines and the library's own
@@ -8,6 +8,7 @@ messages all use the one list of characters here.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 
@@ -131,3 +132,64 @@ def _hidden(match: re.Match[str]) -> str:
 def _without_tokens(match: re.Match[str]) -> str:
     # A colon would make the marker itself look like a name and its password.
     return match[1] + _TOKEN.sub(r"\1[redacted]@", match[2])
+
+
+# -- answers at a prompt -------------------------------------------------------------------------
+
+MAX_ROWS: Final = 50
+"""Most rows of a table; the rest is counted."""
+
+MAX_CELL: Final = 200
+"""Characters of a text in a cell."""
+
+
+def summary_line(name: str, *facts: object) -> str:
+    """An answer at a prompt: ``<name fact, fact>``; None and empty facts are left out."""
+    given = ", ".join([str(fact) for fact in facts if fact not in (None, "")])
+    return f"<{name} {given}>"
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 message``, ``1,200 messages``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """An HTML table of at most ``MAX_ROWS`` rows, as a notebook shows it (``_repr_html_``).
+
+    Every text is escaped: a message may hold markup, and must not become part of the page.
+    """
+    from html import escape as escape_markup  # few programs are notebooks
+
+    found = list(rows)
+    shown = found[:MAX_ROWS]
+    head = "".join([f"<th>{escape_markup(one)}</th>" for one in heads])
+    body = "".join(
+        [
+            "<tr>" + "".join([f"<td>{escape_markup(_cell(one))}</td>" for one in row]) + "</tr>"
+            for row in shown
+        ]
+    )
+    left = len(found) - len(shown)
+    more = f"<p>and {left:,} more</p>" if left else ""
+    return (
+        f"<table><caption>{escape_markup(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>{more}"
+    )
+
+
+def cell_text(message: Mapping[str, Any] | None) -> str:
+    """A message's content in a cell: a text as it is, blocks as JSON."""
+    import msgspec
+
+    if message is None:
+        return "[erased]"
+    content = message.get("content", message)
+    return content if isinstance(content, str) else msgspec.json.encode(content).decode()
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    text = f"{value:,}" if type(value) is int else str(value)
+    return clip(text, MAX_CELL + 1)

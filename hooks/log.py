@@ -27,7 +27,7 @@ from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.log_output import ENVIRONMENT, LogChoice, from_environment, set_up
 from eventctx.hooks.redact import DEFAULT, MARGIN, Redactor
 from eventctx.log.codec import Unknown
-from eventctx.log.events import Event, ImportRaw
+from eventctx.log.events import Event, ImportRaw, LossSuspected
 from eventctx.log.record import Record
 from eventctx.projections.flat import MAX_TEXT, read, scalars
 from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
@@ -51,7 +51,10 @@ _CLAIMED: Final = (
 )
 _TAKEN: Final = frozenset((*_IDENTITY, *_CLAIMED))
 _INFO: Final = frozenset(
-    ("prompt:submit", "prompt:complete", "context:pre_compact", "context:post_compact")
+    (
+        *("prompt:submit", "prompt:complete", "context:pre_compact", "context:post_compact"),
+        "context:loss_suspected",
+    )
 )
 _NANOSECONDS: Final = 1_000_000_000
 
@@ -98,6 +101,7 @@ def lines(
 def level_of(fields: dict[str, Any]) -> Level:
     """Return the level of a line."""
     failed = fields.get("outcome") == "failed" or fields.get("status") in ("error", "lost")
+    failed = failed or (fields["event"] == "context:loss_suspected" and fields["kind"] == "prompt")
     # Another policy decided, because the chosen one failed.
     return level_for(fields["event"], failed or fields.get("fallback") is not None)
 
@@ -299,6 +303,8 @@ def _takes(logger: Any, level: Level) -> bool:
 
 
 def _is_failure(event: Event | Unknown) -> bool:
+    if isinstance(event, LossSuspected):
+        return event.kind == "prompt"
     if getattr(event, "outcome", None) == "failed" or getattr(event, "fallback", None) is not None:
         return True
     return getattr(event, "status", None) in ("error", "lost")

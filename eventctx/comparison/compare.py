@@ -32,9 +32,9 @@ from eventctx.comparison.recording import Recording, UnusedSession
 from eventctx.comparison.simulator import play_with
 from eventctx.comparison.statistics import Interval
 from eventctx.errors import InvalidSetting
-from eventctx.log import notebook
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
+from eventctx.text import counted, html_table, summary_line
 
 
 class ShareDifference(msgspec.Struct, frozen=True):
@@ -118,10 +118,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         raise InvalidSetting(f"row: expected one of {known}, found {policy} at {budget}")
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             "Comparison:",
-            notebook.counted(len(self.sessions), "session"),
-            notebook.counted(len(self.rows), "row"),
+            counted(len(self.sessions), "session"),
+            counted(len(self.rows), "row"),
         )
 
     def _repr_html_(self) -> str:
@@ -137,7 +137,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             )
             for one in self.rows
         ]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)
 
 
 def _percent(share: float | None) -> str:

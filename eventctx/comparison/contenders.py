@@ -1,4 +1,4 @@
-"""What is compared: policies with their settings, by name or as objects, and the baselines.
+"""The policies of a comparison with their settings, by name or as objects, and the baselines.
 
 A policy is measured against no choice at all, chance, age alone, and knowing the future. These drop
 whole rounds until the view is down to the target; what must stay stays. They are no policies to
@@ -81,12 +81,12 @@ def chance(seed: int = 0) -> Policy:
     """Any rounds go; which ones depends on ``seed`` and their numbers alone."""
 
     def order(visible: Visible, free: Sequence[Group], _: WorkingSet) -> Iterable[Group]:
-        return sorted(free, key=lambda group: _drawn(seed, visible.messages[group.rows[0]].number))
+        return sorted(free, key=lambda group: _draw(seed, visible.messages[group.rows[0]].number))
 
     return Dropping("random", order)
 
 
-def _drawn(seed: int, number: int) -> bytes:
+def _draw(seed: int, number: int) -> bytes:
     return sha256(f"{seed} {number}".encode()).digest()
 
 
@@ -120,13 +120,13 @@ def hindsight(needs: Sequence[Need]) -> Policy:
                 for at in {group_of[one] for one in carriers if one in group_of}:
                     wanted.setdefault(at, {})[place] = weight
         costs = [max(1, working_set.cost(group)) for group in free]
-        ranked = _ranked(wanted, costs)
+        ranked = _rank(wanted, costs)
         return [free[at] for at in reversed(ranked)]
 
     return Dropping("hindsight", order)
 
 
-def _ranked(wanted: Mapping[int, Mapping[int, float]], costs: Sequence[int]) -> list[int]:
+def _rank(wanted: Mapping[int, Mapping[int, float]], costs: Sequence[int]) -> list[int]:
     """Places of rounds, the most worth first: weight not held yet, per token; the newest of equals.
 
     A round's worth only sinks as others are taken, so the old worth is a bound, and few are counted
@@ -196,7 +196,7 @@ def contenders(
         raise InvalidSetting(f"policies: expected each once, found {', '.join(twice)} twice")
     chosen = [one for one in found if one.label not in (WHOLE, HINDSIGHT)]
     if not chosen:
-        raise InvalidSetting("policies: expected at least one beside whole and hindsight")
+        raise InvalidSetting("policies: expected at least one besides whole and hindsight")
     return chosen
 
 

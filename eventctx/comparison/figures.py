@@ -135,7 +135,7 @@ def figures(
 
 
 def judgements_of(played: Played, needs: Iterable[Need]) -> list[Judged]:
-    """What each request needed, held against its view."""
+    """The needs of each request, compared with its view."""
     shown = {request.before: request.shown for request in played.requests}
     return [judged(need, shown[need.before]) for need in needs if need.before in shown]
 
@@ -180,7 +180,7 @@ class LostByRule(msgspec.Struct, frozen=True):
 
 
 class _Missed:
-    """What is known of one lost message; ``spans`` are the losses, the first request's first."""
+    """One lost message; ``spans`` are the losses, the first request's first."""
 
     def __init__(self, request: int, before: int, rule: tuple[str, str]) -> None:
         self.request = request
@@ -242,7 +242,7 @@ def worst(losses: Iterable[NeededAgain]) -> list[NeededAgain]:
 
 
 def by_rule(losses: Sequence[NeededAgain]) -> tuple[LostByRule, ...]:
-    """How much of the loss each rule took, the most first."""
+    """The share of each rule in the loss, the largest first."""
     total = sum([one.weight for one in losses])
     weights: dict[tuple[str, str], float] = {}
     for one in losses:

@@ -138,14 +138,14 @@ def stand_in(asked: AskedInRun) -> Answer:
     question = asked.question
     if isinstance(question, AskSummary):
         text = f"(a summary of {len(question.numbers)} messages will stand here)"
-        return Summary(text, demands=demanded(asked, question))
+        return Summary(text, demands=demands_of(asked, question))
     if isinstance(question, AskScores):
         return Scores(dict.fromkeys(question.numbers, 0.5))
     return Memory(())
 
 
-def demanded(asked: AskedInRun, question: AskSummary) -> tuple[tuple[int, str], ...]:
-    """What people demand in the messages of a question, and of the summaries that it takes in."""
+def demands_of(asked: AskedInRun, question: AskSummary) -> tuple[tuple[int, str], ...]:
+    """The demands in the messages of a question, and in the summaries that it takes in."""
     wanted = numbers_in([run for one in question.merged for run in one.demands])
     wanted.update(question.numbers)
     recording = asked.recording
@@ -163,15 +163,15 @@ async def answer(asked: AskedInRun, summarizer: Summarizer | None, scorer: Score
     """The answer of these functions where they are given, else the stand-in's."""
     question, messages = asked.question, asked.recording.messages
     if isinstance(question, AskSummary) and summarizer is not None:
-        demands = demanded(asked, question)
+        demands = demands_of(asked, question)
         told = any(sentence for _, sentence in demands)
-        text = await _called(summarizer(_summary_request(asked, question, told)))
+        text = await _call(summarizer(_summary_request(asked, question, told)))
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
         return Summary(text.strip(), demands=demands)
     if isinstance(question, AskScores) and scorer is not None:
         chosen = [messages[number] for number in question.numbers]
-        given = await _called(scorer(ScoreRequest(STREAM, question.numbers, chosen)))
+        given = await _call(scorer(ScoreRequest(STREAM, question.numbers, chosen)))
         return Scores(checked_scores(given, question.numbers))
     return stand_in(asked)
 
@@ -201,7 +201,7 @@ def _summary_request(asked: AskedInRun, question: AskSummary, told: bool) -> Sum
     )
 
 
-async def _called(answering: Any) -> Any:
+async def _call(answering: Any) -> Any:
     if not inspect.isawaitable(answering):
         raise TypeError("expected an async function, found one that answers at once")
     value = await answering

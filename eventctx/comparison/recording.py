@@ -111,7 +111,7 @@ class Recording:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """What every request needed."""
+        """The needs of every request."""
         return needs(self.messages)
 
     @cached_property
@@ -122,7 +122,7 @@ class Recording:
 
     @cached_property
     def requests(self) -> frozenset[int]:
-        """How many messages precede each request: there is one before every answer of the model."""
+        """The number of messages before each request; every answer of the model has one."""
         answers = [facts.kind == "assistant" for facts in self.facts]
         return frozenset(
             before

@@ -144,7 +144,7 @@ def steps(
     """As ``play``, for a caller that answers the policy's questions itself."""
     recording = messages if isinstance(messages, Recording) else Recording(messages)
     limits = None if budget is None else make_budget(budget, threshold, target)
-    return _Run(recording, policy, limits, model, watch).played()
+    return _Run(recording, policy, limits, model, watch).play()
 
 
 class _Run:
@@ -173,7 +173,7 @@ class _Run:
         self._shown: list[Entry] = []
         self._view = view_state.initial()
 
-    def played(self) -> Generator[AskedInRun, Answer | Exception, Played]:
+    def play(self) -> Generator[AskedInRun, Answer | Exception, Played]:
         """Play all messages; yields the policy's questions."""
         recording = self._recording
         requests = recording.requests
@@ -231,9 +231,9 @@ class _Run:
         deciding = Deciding(policy, trigger)
         visible = visible_of(frame.view, thinking=frame.thinking)
         scene = Situation(frame.view, visible, frame.goal, frame.goal, frame.thinking)
-        io = DecisionIO(body_of, bytes, partial(self._applied, frame.view, trigger))
+        io = DecisionIO(body_of, bytes, partial(self._apply, frame.view, trigger))
         asked = self._asked
-        decided = yield from self._answered(deciding.steps(scene, io), frame.view)
+        decided = yield from self._answer(deciding.steps(scene, io), frame.view)
         if decided.plan is None:
             self._skipped += 1
             if self._asked > asked or trigger == "threshold":
@@ -255,11 +255,11 @@ class _Run:
             )
         )
 
-    def _applied(self, view: ViewState, trigger: Trigger, made: Completed) -> ViewState:
+    def _apply(self, view: ViewState, trigger: Trigger, made: Completed) -> ViewState:
         event = PostCompact("applied", trigger, "", 0, 0, 0, 0, 0, "", plan=made.plan)
         return request_view.evolve(view, record_of(event, self._next, made.bodies))
 
-    def _answered(
+    def _answer(
         self, steps: Generator[Question, Reply, Decision], view: ViewState
     ) -> Generator[AskedInRun, Answer | Exception, Decision]:
         try:
@@ -326,16 +326,16 @@ class _Run:
 
 
 def _equal_from_the_start(before: list[Entry], after: list[Entry]) -> int:
-    """How many entries of both are equal, from the first on, to what a provider sees of them."""
+    """The number of entries, from the first on, that are equal in both as a provider sees them."""
     same = 0
     for one, other in zip(before, after, strict=False):
-        if one is not other and one != other and _seen(one) != _seen(other):
+        if one is not other and one != other and _visible_part(one) != _visible_part(other):
             break
         same += 1
     return same
 
 
-def _seen(entry: Entry) -> tuple[Any, ...]:
+def _visible_part(entry: Entry) -> tuple[Any, ...]:
     kind, ref, call_id, omit, end = entry
     if ref is None:
         return (kind,)

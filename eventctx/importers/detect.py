@@ -22,7 +22,7 @@ from eventctx.importers.format_table import (
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier, amplifier_folder
+from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.source.document import read_document
@@ -44,18 +44,18 @@ def session_source(path: Path, name: str | None = None) -> Path:
     format a file is taken as it is.
     """
     if name is None or (name == AMPLIFIER and path.is_dir()):
-        return amplifier_folder.source_of(path)
+        return amplifier.source_of(path)
     return path
 
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
-    """Why a file that was found in a folder is not imported: another one tells its session."""
-    return amplifier_folder.passed_over(path, take_over=take_over)
+    """The reason not to import a file found in a folder: another one tells its session."""
+    return amplifier.passed_over(path, take_over=take_over)
 
 
 def is_transcript_folder(path: Path) -> bool:
     """Whether a folder is one session, and not a folder to search for some."""
-    return is_event_folder(path) or amplifier_folder.is_session_folder(path)
+    return is_event_folder(path) or amplifier.is_session_folder(path)
 
 
 def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
@@ -83,7 +83,7 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
     _refuse_binary(path)
     if name is None:
         name = detect(read_lines(path), path.name)
-        if name in (MESSAGES, CONTEXT_PERSISTENT) and amplifier_folder.is_transcript(path):
+        if name in (MESSAGES, CONTEXT_PERSISTENT) and amplifier.is_transcript(path):
             name = AMPLIFIER
     return FORMATS[name]
 
@@ -131,16 +131,16 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
             )
     for value in values:
         if foreign(value) is not None:
-            raise NotATranscript(name, _described(value), tuple(FORMATS))
-        found = _marked(value)
+            raise NotATranscript(name, _describe(value), tuple(FORMATS))
+        found = _find_marked(value)
         if found == MESSAGES and isinstance(value, dict) and any(map(_is_amplifier, values)):
             return AMPLIFIER
         if found is not None:
             return found
-    raise NotATranscript(name, _described(values[0]), tuple(FORMATS))
+    raise NotATranscript(name, _describe(values[0]), tuple(FORMATS))
 
 
-def _marked(value: object) -> str | None:
+def _find_marked(value: object) -> str | None:
     """The format that marks a value: as one line of many, or else as the whole of a file."""
     if isinstance(value, dict):
         for row in FORMATS.values():
@@ -198,11 +198,11 @@ def _values(head: list[FileLine]) -> list[object]:
     return values
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, dict):
         return foreign(value) or f"an object with the keys {', '.join(list(value)[:6]) or 'none'}"
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return foreign(value) or f"a list of {_described(value[0])}"
+        return foreign(value) or f"a list of {_describe(value[0])}"
     return f"JSON of type {type(value).__name__}"
 
 

@@ -13,9 +13,8 @@ A new format is:
 2. a row in ``FORMATS``, with the folder where its program keeps sessions, if there is one;
 3. a row in docs/reference/import-formats.md and docs/how-to/import-and-audit-a-session.md.
 
-``parse`` follows three rules, which make a second import of a grown file possible. The items of a
-line depend only on the lines up to it. Their line numbers never go backwards. A line that is no
-message becomes ``Raw``, so that nothing is dropped. ``tests/importers`` tries them on every row.
+The rules for items are in ``source/items.py``: nothing is dropped silently, and a second import of
+a grown file finds the same items. The files of ``tests/importers/growing.py`` try them.
 """
 
 from __future__ import annotations
@@ -111,7 +110,6 @@ class Format(NamedTuple):
     undoes_compactions: bool = False
 
 
-CLAUDE_CODE: Final = "claude-code"
 OPENHANDS: Final = "openhands"
 AMPLIFIER: Final = "amplifier"
 CONTEXT_PERSISTENT: Final = "context-persistent"
@@ -120,7 +118,7 @@ MESSAGES: Final = "messages"
 
 _ROWS: Final = (
     Format(
-        CLAUDE_CODE,
+        "claude-code",
         "Claude Code session (JSONL)",
         claude_code.parse,
         is_row=claude_code.is_row,

@@ -25,7 +25,7 @@ _IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written to or replaced. ``modified`` is in nanoseconds."""
+    """The state of a file; a write or a replacement changes it. ``modified`` is in nanoseconds."""
 
     path: str
     inode: int
@@ -64,7 +64,7 @@ def find(path: Path) -> Iterator[Candidate]:
 
 
 class FoundFiles(NamedTuple):
-    """What a search found, by the paths of the transcripts: their files, or their errors.
+    """The result of a search, by the paths of the transcripts: their files, or their errors.
 
     ``named``: the path that was searched is itself the one transcript.
     """
@@ -75,7 +75,7 @@ class FoundFiles(NamedTuple):
 
 
 def search(path: Path) -> FoundFiles:
-    """What ``find`` yields, as tables; it takes half the time."""
+    """The candidates of ``find``, as tables; it takes half the time."""
     own = os.fspath(path)
     try:
         kind = path.stat().st_mode
@@ -218,7 +218,7 @@ class FolderWatcher:
         self._next_search = 0.0
 
     async def look(self) -> list[ChangedFile]:
-        """What is new or has changed since the last look."""
+        """The files that are new or have changed since the last look."""
         now = monotonic()
         if now < self._next_search:
             return self._look_again(now)

@@ -52,7 +52,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class KnownFiles:
-    """What is known of the files that were imported into one store; without a path, nothing."""
+    """The files that were imported into one store; without a path, none are known."""
 
     def __init__(self, store: Path | None) -> None:
         self._path = None if store is None else store.with_name(store.name + SUFFIX)
@@ -72,7 +72,7 @@ class KnownFiles:
     async def get(
         self, path: Path, files: tuple[FileState, ...], store: EventStore
     ) -> KnownFile | None:
-        """What is known of a path, if its ``files`` and its sessions are as they were left.
+        """The entry of a path, if its ``files`` and its sessions are as they were left.
 
         A session of the store may have got more records since. Raises StoreError.
         """

@@ -18,7 +18,7 @@ from eventctx.errors import (
 )
 from eventctx.importers.detect import choose, session_source
 from eventctx.importers.format_table import Format
-from eventctx.importers.formats import amplifier_folder
+from eventctx.importers.formats import amplifier
 from eventctx.importers.one_session import (
     ImportOutcome,
     ImportRun,
@@ -154,19 +154,19 @@ async def _to_take_over(
     store: EventStore, path: Path, session: str | None
 ) -> tuple[Path, str | None]:
     """The file to read, and the session's name, where the file itself is not named after it."""
-    folder = amplifier_folder.folder_of_session(path)
+    folder = amplifier.folder_of_session(path)
     if folder is None:
         return session_source(path), session
     name = session or session_name(folder.resolve().name)
     mirrored = await _mirrored(store, name)
-    path = amplifier_folder.source_to_take_over(path, mirrored)
+    path = amplifier.source_to_take_over(path, mirrored)
     if mirrored is not None and path.name != mirrored:
         await check_not_taken_over(store, name)
         raise SourceChanged(
             f"{path.name}: session {name!r} mirrors {mirrored}, which is not in {folder}: name the "
             "folder that has it, or import this file as another session with --session NEW"
         )
-    return path, name if path.name == amplifier_folder.CONTEXT else session
+    return path, name if path.name == amplifier.CONTEXT else session
 
 
 async def _mirrored(store: EventStore, session: str) -> str | None:

@@ -18,7 +18,7 @@ from eventctx.errors import (
     SourceChanged,
 )
 from eventctx.importers.detect import choose, passed_over
-from eventctx.importers.formats.amplifier_folder import CONTEXT
+from eventctx.importers.formats.amplifier import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
 from eventctx.importers.source.document import stem
@@ -146,14 +146,14 @@ async def _results(
         reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
             return [FilePassedOver(path=found.path, reason=reason)]
-        return [result_of(summary) for summary in await _imported(found.path, importing, names)]
+        return [result_of(summary) for summary in await _import(found.path, importing, names)]
     except ENDS_ALL:
         raise
     except EventctxError as error:
         return [passed_over_for(found.path, error, named=found.named)]
 
 
-async def _imported(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
+async def _import(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
     """Import a file under the first of its names whose session is not another file's."""
     changed: SourceChanged | None = None
     for name in names.to_try(path):
@@ -177,7 +177,7 @@ def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:
 
 
 def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePassedOver:
-    """What is said of a file whose import raised ``error``; not ``named`` if a search met it."""
+    """The report of a file whose import raised ``error``; not ``named`` if a search met it."""
     if isinstance(error, NotATranscript) and not named:
         return FilePassedOver(path=path, reason=f"no transcript: {error.found}")
     if isinstance(error, CLOSED_ON_PURPOSE) and not named:

@@ -85,7 +85,7 @@ class ImportRun(NamedTuple):
 
 
 class ImportOutcome(msgspec.Struct):
-    """What the import of a session found. ``links`` are calls by the sessions they started."""
+    """The outcome of the import of a session. ``links`` are calls by the sessions they started."""
 
     summary: ImportSummary
     links: dict[str, str | None] = {}
@@ -235,7 +235,7 @@ def _nothing(path: Path, chosen: Format, first: Item | None, size: int) -> Impor
 
 
 def problem_and_items(items: Iterator[Item]) -> tuple[str | None, Iterable[Item]]:
-    """What is wrong with a session that holds no text, and all items again.
+    """The problem of a session that holds no text, and all items again.
 
     The marks of a format may fit a file of another program. Such a file yields messages that are
     all empty, or lines that no parser understands.

@@ -6,8 +6,7 @@ A call is read from its bodies here as the importers read it from a file, and a 
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.rows import plain_form
-from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
+from eventctx.importers.formats.cassettes.rows import cache_marks, plain_form, without_marks
 from eventctx.importers.formats.cassettes.tape import KEPT_HEADERS, as_written, header_line
 from eventctx.importers.formats.provider_answers import answers, finish_of, joined_answer
 from eventctx.importers.source.http_recording import Exchange, events_of, is_stream

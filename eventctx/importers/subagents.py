@@ -42,7 +42,7 @@ def subagent_files(path: Path) -> list[Path]:
 
 
 def subagent_of(path: Path, main: ImportOutcome) -> Subagent:
-    """What is known of a subagent by its file's name, by its main session, and by the system."""
+    """A subagent, as its file's name, its main session and the file system tell it."""
     name = path.stem.removeprefix("agent-")
     call_id = next((c for s, c in main.links.items() if s.endswith(f".agent-{name}")), None)
     # Its call has a result, or the compaction for which it wrote the summary is done.

@@ -39,6 +39,10 @@ Break = Literal[
 ]
 """Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
 
+CountedPart = Literal["prompt", "cache"]
+LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
+"""Likely causes of a suspected loss; ``projections.silent_loss`` says how they are inferred."""
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """Base of the payloads; it only carries msgspec's settings."""
@@ -515,6 +519,23 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
     output_exact: bool = True
 
 
+class LossSuspected(Event, frozen=True, tag="context:loss_suspected"):
+    """An inference: the request prepared at ``prepared`` lost tokens, and no record says why.
+
+    ``kind`` is ``prompt``: the provider counted ``found`` tokens where the log says that
+    ``expected`` were sent. Or ``cache``: its cache served ``found`` tokens, ``expected`` for the
+    request before. ``messages`` are runs of the numbers that were probably dropped.
+    """
+
+    prepared: int
+    kind: CountedPart
+    tokens: int
+    expected: int
+    found: int
+    cause: LossCause
+    messages: tuple[tuple[int, int], ...] = ()
+
+
 class ImportRaw(Event, frozen=True, tag="import:raw"):
     """Parts of an imported file that became no message, verbatim: one body per batch.
 
@@ -583,7 +604,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
-        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record after it"),
         _row(
             SessionEnd,
             "activity",
@@ -623,6 +644,7 @@ CATALOGUE: dict[str, EventType] = dict(
             emitted=True,
         ),
         _row(UsageReported, "activity", False, "as the provider counted", emitted=True),
+        _row(LossSuspected, "activity", False, "an inference, by live sessions, once a request"),
         _row(ImportRaw, "activity", True, "verbatim; line ranges of one source do not overlap"),
     )
 )

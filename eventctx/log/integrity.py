@@ -35,11 +35,11 @@ async def sound_bodies(store: EventStore, stream: str, addresses: Sequence[Addre
     Raises LogCorrupted for a body that lost its digest, and what ``EventStore.bodies`` raises.
     """
     bodies = await store.bodies(stream, addresses)
-    check(stream, zip(addresses, bodies, strict=True))
+    check_bodies(stream, zip(addresses, bodies, strict=True))
     return bodies
 
 
-def check(stream: str, placed: Iterable[tuple[Address, Body]]) -> None:
+def check_bodies(stream: str, placed: Iterable[tuple[Address, Body]]) -> None:
     """Raise LogCorrupted for the first body that is not sound."""
     for address, body in placed:
         data, salt = body.data, body.salt
@@ -50,7 +50,7 @@ def check(stream: str, placed: Iterable[tuple[Address, Body]]) -> None:
             raise _unsound(stream, address, body)
 
 
-def damaged(stream: str, places: Sequence[Address], bodies: Sequence[Body]) -> LogCorrupted:
+def damage_found(stream: str, places: Sequence[Address], bodies: Sequence[Body]) -> LogCorrupted:
     """The error for bodies that cannot be decoded; names the first that lost its digest."""
     for address, body in zip(places, bodies, strict=True):
         if not is_sound(body):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eventctx.search.documents import VERSION
-from eventctx.search.of_store import text_index
-from eventctx.search.recall import Recall
+from eventctx.search.recall import Recall, text_index
 
 if TYPE_CHECKING:
     from eventctx.reader import Reader

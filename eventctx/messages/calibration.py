@@ -6,7 +6,7 @@ estimator's rates are off for this model and this kind of text. So a request has
 ``factor * count + reserve`` tokens (``Scale``):
 
 - ``factor`` compares growth: by how many tokens the reported prompts grew, per counted token, from
-  one request to a later one that only continues it. What is sent with the messages is equal in
+  one request to a later one that only continues it. All that is sent with the messages is equal in
   both and drops out. ``PRIOR`` tokens of growth at factor 1 are there from the start.
 - ``reserve`` is the rest of the model's last prompt, or the caller's guess before the first report.
 

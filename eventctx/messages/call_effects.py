@@ -22,7 +22,7 @@ from eventctx.messages.parts import Part, hosted_arguments
 from eventctx.text import pattern
 
 How = Literal["read", "written", "edited"]
-"""What a call does to a file."""
+"""The effect of a call on a file."""
 
 _HOW: Final[dict[str, How]] = {
     **dict.fromkeys(("read", "read_file", "view", "view_file", "open", "open_file"), "read"),
@@ -179,7 +179,7 @@ _SUBCOMMAND: Final = pattern(r"[a-z][\w:.-]*")
 
 
 def core(command: str) -> str:
-    """A command without what stands around it: ``cd x &&``, variables, ``2>&1 | tail -5``."""
+    """A command without its wrapping: ``cd x &&``, variables, ``2>&1 | tail -5``."""
     text = command.strip()
     for _ in range(MOST_AROUND):
         prefix = _PREFIX.match(text)
@@ -268,7 +268,7 @@ def _read_simple_command(words: list[str]) -> Iterator[tuple[str, How]]:
     if not plain:
         return
     program, operands = plain[0], plain[1:]
-    # BSD's sed takes an empty word behind -i: sed -i '' s/a/b/ file
+    # BSD's sed takes an empty word after -i: sed -i '' s/a/b/ file
     files = [word for word in operands if word and not word.startswith("-")]
     if program in ("cat", "nl"):
         yield from [(file, "read") for file in files]

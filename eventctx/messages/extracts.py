@@ -6,7 +6,7 @@ A piece is taken word for word, so that ``mentions`` can tell whether another te
 - *decisions* of a model: sentences with a cue such as "I'll use …" or "decided".
 - *files* and *commands* of calls (``call_effects``), *outcomes* of results (``tool_results``).
 - *lines* of all that is not the model's, and *identifiers* in all that is.
-- *needles*: names and long lines, which hardly stand in two places by chance.
+- *needles*: names and long lines, which are hardly in two places by chance.
 
 ``facts_reader`` takes demands; the index of a compaction demands, files, lines and identifiers;
 ``lost`` instructions, decisions, calls, outcomes and needles; ``instructions`` and the reminder of
@@ -59,7 +59,7 @@ class MessageExtracts(NamedTuple):
     """The extracts of message ``number``, each kind in the order of the text.
 
     ``outcomes`` are those of the calls that the message answers, by call id. ``lines`` have no
-    numbers that a tool put before them, and each stands once.
+    numbers that a tool put before them, and each comes once.
     """
 
     number: int
@@ -269,7 +269,9 @@ def _lines(parts: Iterable[Part]) -> dict[str, None]:
             continue
         text = part.value if part.kind == "text" else text_of_result(part)
         for line in text[:MOST_OF_ONE].splitlines():
-            line = _without_number(line).strip()
+            line = line.strip()
+            if line[:1].isdigit():  # few lines by far
+                line = _without_number(line).strip()
             if len(line) >= SHORTEST_LINE and is_quotable(line):
                 found[line] = None
     return found
@@ -323,7 +325,7 @@ NAME_CHARACTERS: Final = r"A-Za-z0-9_./:@#~+$-"
 """The characters of a name, as a class of a regular expression."""
 
 TELLING: Final = pattern(r"[0-9_/.:]|[a-z][A-Z]")
-"""What a name has and a word has not; words joined by hyphens have none of it."""
+"""The mark of a name, which a word does not have; words joined by hyphens have none of it."""
 
 # The shortest name has six characters, and most words of a text are shorter.
 _RUN: Final = pattern(rf"[{NAME_CHARACTERS}]{{6,}}")
@@ -339,7 +341,7 @@ LEAST_NUMBER: Final = 6
 
 
 def needles_in(text: str) -> dict[str, str]:
-    """The names and the long lines of a text, as they are compared, and as they stand there."""
+    """The names and the long lines of a text, as they are compared, and as they were written."""
     found = {name: name for name in names_in(text)}
     for line in long_lines(text):
         shown = " ".join(line.split())

@@ -1,7 +1,7 @@
 """The reader of facts: from a message of any dialect, which it does not change, to its facts.
 
 Policies, token counts and the order of a view are computed from facts alone, without the text.
-Facts are stored beside the body with the reader's version and can be rebuilt.
+Facts are stored with the body and the reader's version and can be rebuilt.
 """
 
 from __future__ import annotations
@@ -32,12 +32,6 @@ from eventctx.messages.tool_results import action_in
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
 _ROLES: Final = ("user", *RESULT_ROLES, *sorted(_SYSTEM_ROLES | _ASSISTANT_ROLES))
-
-WEB_SEARCH_TOKENS: Final = 4_000
-"""Tokens that a provider's own web search adds to the next prompt (2,200 to 6,100 were measured).
-
-The finds are billed and are in no message.
-"""
 
 MARK_CHARACTERS: Final = 100
 """Characters of a text that de-duplication compares (context-simple's README)."""
@@ -78,7 +72,6 @@ def read_facts(
         arguments=found.arguments,
         outcome=found.outcome,
         thinking=found.thinking,
-        images=found.found_by_search,
         mark=_mark(role, found.first or ""),
         human=spoken,
         bound=found.bound if is_models else 0,
@@ -104,7 +97,7 @@ class _Counts:
     """
 
     __slots__ = (
-        *("arguments", "bound", "by_person", "calls", "dialect", "first", "found_by_search"),
+        *("arguments", "bound", "by_person", "calls", "dialect", "first"),
         *("item", "media", "others", "outcome", "prose", "results", "texts", "thinking"),
     )
 
@@ -112,7 +105,6 @@ class _Counts:
         self.item = item
         self.dialect: Dialect = dialect
         self.prose = self.arguments = self.outcome = self.thinking = self.bound = 0
-        self.found_by_search = 0
         self.by_person = False
         self.first: str | None = None
         self.texts: list[str] = []
@@ -173,8 +165,6 @@ class _Counts:
         if part.place:
             self.add_other(part)
             return
-        if part.type == "web_search_call":
-            self.found_by_search += WEB_SEARCH_TOKENS
         rest = {key: one for key, one in part.value.items() if key not in ("type", "id")}
         if part.type == "image_generation_call" and isinstance(rest.get("result"), str):
             self.media.append(image_medium({"data": rest.pop("result")}))

@@ -1,11 +1,11 @@
-"""What a model is shown of images, documents and recordings: pixels, pages, seconds.
+"""The measure of images, documents and recordings that a model is shown: pixels, pages, seconds.
 
 Never the length of an encoding. Every provider has a rule of its own for what these cost
 (``tokens.MediaRates``), so what is stored with a message is what all rules start from.
 
 Read are: Anthropic's ``image`` and ``document``; OpenAI's ``image_url``, ``input_image``, ``file``,
 ``input_file`` and ``input_audio``; the ``audio`` and ``resource`` of the Model Context Protocol;
-Gemini's inline data; blocks of other frameworks with ``data`` and a media type beside it.
+Gemini's inline data; blocks of other frameworks with ``data`` and a media type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TEXT_NAMES: Final = (".txt", ".md", ".json", ".html", ".xml", ".csv", ".tsv", "
 
 
 class Shown(NamedTuple):
-    """What a block shows: characters of text (and that text, where it is at hand), and media."""
+    """The content of a block: characters of text (and the text, where it is at hand), and media."""
 
     texts: tuple[str, ...] = ()
     media: tuple[Medium, ...] = ()
@@ -50,7 +50,7 @@ class Shown(NamedTuple):
 
 
 def shown_of(block: Any) -> Shown | None:
-    """What a block shows; None if it is none of the blocks that are read here."""
+    """The content of a block; None if it is none of the blocks that are read here."""
     if not isinstance(block, dict):
         return None
     kind = block.get("type")
@@ -94,7 +94,7 @@ def _show_holder(kind: str, block: dict[str, Any], holder: dict[str, Any]) -> Sh
 
 
 def _show_blocks(content: Any) -> Shown:
-    """What the blocks of a document in blocks show (Anthropic's ``source.type`` ``content``)."""
+    """The content of a document in blocks (Anthropic's ``source.type`` ``content``)."""
     texts: list[str] = []
     media: list[Medium] = []
     for one in content if isinstance(content, list) else [content]:
@@ -339,7 +339,7 @@ def _count_of_tree(text: bytes, start: int, end: int) -> int:
 
 
 def _inflate(data: bytes, place: int, most: int) -> bytes:
-    """The text of the stream behind ``place``, at most ``most`` bytes; empty if it is broken."""
+    """The text of the stream after ``place``, at most ``most`` bytes; empty if it is broken."""
     start = data.find(b"stream", place, place + _REACH)
     if start < 0:
         return b""

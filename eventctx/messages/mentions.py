@@ -6,15 +6,15 @@ tested:
 - A *file*: its path, or the end of the path from two parts on (``core/view.py``); the file's name
   alone, if no other file of the session has it. A longer path that ends alike is a mention, a
   longer name is not.
-- A *sentence*: it stands there; or half of its words do and, paths left out, a run of 31 characters
-  of it (``overlap.LEAST_SHARED``); or three fifths of its words, three at least, stand in one
-  sentence of the text. Words have three letters at least and are no function words. A sentence of
-  fewer such words must stand there itself, and one of one or two words in quotation marks or as an
-  item.
-- A *command*: it stands there, without ``cd x &&`` and ``| tail`` around it; or its program and
-  everything that tells it from others, paths and names, stand in one sentence.
-- A *failure*: of the first line of its error, paths left out, 31 characters in a row stand there,
-  or the whole of it; or a name in it stands in a sentence about errors; or all names, two at least,
+- A *sentence*: it is there word for word; or half of its words are and, paths left out, a run of 31
+  characters of it (``overlap.LEAST_SHARED``); or three fifths of its words, three at least, are in
+  one sentence of the text. Words have three letters at least and are no function words. A sentence
+  of fewer such words must be there word for word, and one of one or two words in quotation marks or
+  as an item.
+- A *command*: it is there, without ``cd x &&`` and ``| tail`` around it; or its program and
+  everything that tells it from others, paths and names, are in one sentence.
+- A *failure*: of the first line of its error, paths left out, 31 characters in a row are there,
+  or the whole of it; or a name in it is in a sentence about errors; or all names, two at least,
   in one sentence.
 """
 
@@ -174,11 +174,11 @@ class Mentions:
         return plain in self._names or self._bounded(plain)
 
     def line(self, text: str) -> bool:
-        """Whether a line stands in the text as it is."""
+        """Whether the text has a line word for word."""
         return self._contains(normal(text))
 
     def _stands(self, text: str) -> bool:
-        """Whether a short sentence stands there; one of two words: quoted, or as an item."""
+        """Whether the text has a short sentence; one of two words: quoted, or as an item."""
         plain = normal(text).strip(" .!?\"'`")
         if not plain:
             return False

@@ -1,4 +1,4 @@
-"""What two lists have in common, in order, and what two texts have in common, in a row."""
+"""The common part of two lists, in order, and of two texts, in a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = TypeVar("Key", bound=Hashable)
 # -- lists: an ordered diff ----------------------------------------------------------------------
 
 MAX_CANDIDATES = 32
-"""How many equal old messages are considered for one new one; more are rare and cost time."""
+"""Equal old messages that are considered for one new one; more are rare and cost time."""
 
 
 def match_in_order(old: Sequence[Key | None], new: Sequence[Key]) -> list[int | None]:
@@ -99,7 +99,7 @@ _NO_CONTENTS: Final = frozenset(
 
 
 _SAID: Final = frozenset({"content", "text", "thinking", "output", "refusal", "summary"})
-"""Keys under which stands what somebody said or a tool answered."""
+"""Keys of words that somebody said or a tool answered."""
 
 _PLACES: Final = ("/", "./", "../", "~", "http://", "https://", "file:", "C:", "D:")
 

@@ -40,10 +40,10 @@ _TYPED_OUTPUTS: Final = ("shell_call_output", "computer_call_output", "tool_sear
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a message. ``value`` is the raw value that stands at ``place``.
+    """A piece of a message. ``value`` is the raw value at ``place``.
 
     The value of a text, a thinking part and a refusal is a string; of a call its arguments and of
-    a result its content, as they stand there; of all others the block. ``type`` is the block's own
+    a result its content, unchanged; of all others the block. ``type`` is the block's own
     type, empty where it has none. ``ids`` are the ids of the call, or of the calls that a result
     answers: ``function:`` and the name where the dialect has no ids. ``name`` is the tool's.
     ``failed`` marks a result that is an error. ``dialect`` is set where a part shows the dialect of
@@ -139,7 +139,7 @@ def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
 
 
 def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> None:
-    """Read the parts of a row besides its content: reasoning comes before it, all else behind."""
+    """Read the parts of a row besides its content: reasoning comes before it, all else after it."""
     reasoning = message.get("reasoning_content")
     if reasoning and isinstance(reasoning, str):
         found.insert(0, Part("thinking", ("reasoning_content",), reasoning))

@@ -14,7 +14,7 @@ Sort = Literal["call", "result", "thinking", "hosted", "other"]
 
 
 class ItemType(NamedTuple):
-    """A type of item: its sort, its role, and the keys under which its content may stand.
+    """A type of item: its sort, its role, and the keys that its content may have.
 
     ``answer`` is the type of the item that answers a call.
     """
@@ -74,7 +74,7 @@ TABLE: Final[dict[str, ItemType]] = {
 }
 
 _BY_SERVER: Final = ("tool_search_call", "tool_search_output")
-"""Items that the provider writes by itself, one behind the other, without a ``call_id``."""
+"""Items that the provider writes by itself, one after the other, without a ``call_id``."""
 
 
 def is_item(message: dict[str, Any]) -> bool:
@@ -103,7 +103,7 @@ def _is_bare_reference(message: dict[str, Any]) -> bool:
 
 
 def describe(message: dict[str, Any]) -> ItemType:
-    """What an item is: by the table, else by its name and whether it has a ``call_id``."""
+    """The type of an item: by the table, else by its name and whether it has a ``call_id``."""
     item = type_of(message)
     found = TABLE.get(item)
     paired = isinstance(message.get("call_id"), str)
@@ -144,7 +144,7 @@ def has_failed(message: dict[str, Any]) -> bool:
 
 
 def referenced_ids(item: str, message: dict[str, Any]) -> tuple[str, ...]:
-    """The id of what a reference stands for, as of a call: its answer may follow.
+    """The id of the item that is referred to, as of a call: its answer may follow.
 
     Without it, that answer would look like one without a call.
     """
@@ -232,7 +232,7 @@ UnansweredCall = Literal["synthetic", "left_out", "passed_through"]
 
 
 def when_unanswered(item: str) -> UnansweredCall:
-    """What a view does with a call of this type that nobody answered.
+    """The treatment of a call of this type that nobody answered.
 
     A screenshot and a person's answer cannot be made up, so a call for one is left out. Of an item
     that this release does not know, and of a reference, nobody can say whether it waits.

@@ -4,7 +4,7 @@ The copies are made for a view and stored as bodies of the compaction that needs
 itself is never changed. Only texts of a kind with a limit change: ids, order, keys, thinking blocks
 and their signatures stay.
 
-What a person demands is not cut. A limit for a person's words is one for the words beside the
+A person's demands are not cut. A limit for a person's words is one for the words besides the
 demands: each of these sentences stays, word by word, on a line of its own and in its place.
 """
 

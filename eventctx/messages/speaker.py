@@ -2,8 +2,9 @@
 
 A person speaks, or the program around the model. This is the one rule for it: facts, policies,
 views for an audience and importers all ask here. A text is judged by its beginning, since a person
-may quote any of these marks. What only a file's envelope says (Claude Code's ``isMeta``) is no part
-of a message; the event that adds the message holds it (``context:message_added``, ``origin``).
+may quote any of the beginnings elsewhere. A mark in a file's envelope (Claude Code's ``isMeta``) is
+no part of a message; the event that adds the message holds it (``context:message_added``,
+``origin``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _CLOSED_BY: Final = {
         "explicitly asks you to."
     ),
 }
-"""How other texts of a harness begin and end; behind the end may come a person's words."""
+"""Beginnings and ends of other texts of a harness; a person's words may follow."""
 
 _TO_THE_END: Final = (
     "This session is being continued from a previous conversation",
@@ -59,7 +60,7 @@ _TO_THE_END: Final = (
     "Your output was not formatted correctly. Your commands were not executed.",
     "Please continue working on the task on whatever approach you think is suitable.",
 )
-"""How texts begin that are a harness's to their end (Claude Code, Codex, pi, ours).
+"""Beginnings of texts that are a harness's to their end (Claude Code, Codex, pi, ours).
 
 The last ones are complaints about an answer's form (mini-swe-agent, SWE-agent) and a prompt to go
 on (OpenHands).
@@ -71,12 +72,12 @@ HARNESS_PREFIXES: Final = (
     *_CLOSED_BY,
     *_TO_THE_END,
 )
-"""How a text in the user's role begins that a harness wrote."""
+"""Beginnings of texts in the user's role that a harness wrote."""
 
 _NOTICE: Final = pattern(
     r"\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
-"""The line that Claude Code writes behind a notification."""
+"""The line that Claude Code writes after a notification."""
 
 _ELEMENT: Final = pattern(
     rf"<({'|'.join([name for name in _ELEMENTS if name != 'command-args'])})[ >\n]"
@@ -91,17 +92,17 @@ BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
 
 
 def is_of_harness(text: str) -> bool:
-    """Whether a harness wrote all of a text: behind its elements may come a person's words."""
+    """Whether a harness wrote all of a text: a person's words may follow its elements."""
     return persons_part(text) is None
 
 
 def persons_part(text: str) -> int | None:
-    """Where a person's words begin in a text; None if a harness wrote all of it.
+    """The place where a person's words begin in a text; None if a harness wrote all of it.
 
     Of a prompt command of Claude Code (it names itself in ``command-message`` first, a local
     command in ``command-name``) the arguments are a person's words.
 
-    Walks over the elements by position: copying the rest behind each one would take time that grows
+    Walks over the elements by position: copying the rest after each one would take time that grows
     with the square of the number of elements.
     """
     head = text[:1]
@@ -123,7 +124,7 @@ def persons_part(text: str) -> int | None:
 
 
 def without_elements(text: str) -> str:
-    """A text without the elements that a harness wrote into it, wherever they stand.
+    """A text without the elements that a harness wrote into it, wherever they are.
 
     Each leaves an empty line, so that the words around it do not become one sentence.
     """
@@ -143,7 +144,7 @@ def without_elements(text: str) -> str:
 
 
 def _end_of_element(text: str, at: int) -> int | None:
-    """Where the harness's element at ``at`` ends; None if it never does."""
+    """The end of the harness's element at ``at``; None if it never does."""
     tag = _TAG.match(text, at)
     if tag is None:
         closing = next((end for one, end in _CLOSED_BY.items() if text.startswith(one, at)), None)

@@ -57,7 +57,7 @@ class ToolFailure(NamedTuple):
 def failure_of(result: object) -> ToolFailure | None:
     """The failure that a tool's value or a dict of its fields reports; None where it reports none.
 
-    Only a ``success`` that is ``False`` is a failure: an error beside a success is content.
+    Only a ``success`` that is ``False`` is a failure: an error of a success is content.
     """
     if isinstance(result, Mapping):
         given: Mapping[Any, Any] = result
@@ -149,10 +149,10 @@ def _reason(value: object) -> str:
 # where the form has one. So what a person pastes among words of their own stays a person's.
 
 Observing = Literal["by_form", "after_actions", "never"]
-"""When a message in role user behind a model's action in text is its observation."""
+"""The rule by which a message in role user after a model's action in text is its observation."""
 
 ActionForm = Literal["", "block", "line"]
-"""How a model wrote an action into its text: as a block, or as a line ``Action: …``."""
+"""The form of an action in a model's text: a block, or a line ``Action: …``."""
 
 _LINE: Final = pattern(r"^[ \t*#]*Action(?: \d+)?\**:", re.MULTILINE)
 _BLOCK: Final = pattern(
@@ -165,7 +165,7 @@ _MOST_OF_AN_END: Final = 2_000
 
 
 class _Form(NamedTuple):
-    """How an observation begins and, unless its own text does, ends."""
+    """The beginning of an observation and, where the form has one, its end."""
 
     begins: re.Pattern[str]
     ends: re.Pattern[str] | None = None

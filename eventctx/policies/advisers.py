@@ -31,7 +31,7 @@ INSTRUCTION = (
 )
 """The task of a summarizer; the instruction of a request is this text, filled in.
 
-It is never added to the session. The model's answer to it stands in a view as data, see
+It is never added to the session. The model's answer to it is in a view as data, see
 ``policies.summary_text``.
 """
 
@@ -54,12 +54,12 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
     The messages are whole tool rounds, but a call may have no result, and the first message need
     not be a person's. ``earlier`` are the summaries in view that the new one takes in, as they
-    stand there, oldest first.
+    are there, oldest first.
 
     There are two ways to send a request. Either send ``prompt`` as it is: ``earlier`` and
     ``messages`` as a view would show them, begun by a user message and with a result for each call,
     as APIs require, and then ``instruction``. Or, where the provider caches prompts, send ``view``,
-    which is the whole view as it stands, and then ``instruction_for_view`` as a user message, which
+    which is the whole view as it is, and then ``instruction_for_view`` as a user message, which
     names the messages to leave out: then only the instruction is new to the cache.
 
     ``max_tokens`` is a wish; much longer texts are refused. ``hint`` names in words what the
@@ -229,7 +229,7 @@ def is_of_host(one: InsertionRef) -> bool:
 def choose_texts(texts: Sequence[str], budget: Budget, estimator: Estimator) -> tuple[str, ...]:
     """The texts that fit into their share of the target together, in the order given.
 
-    One that is too long is passed over, and a shorter one behind it may still fit.
+    One that is too long is passed over, and a later, shorter one may still fit.
     """
     room = budget.target // SHARE - insertion_tokens(host_notice(()), estimator)
     kept: list[str] = []
@@ -259,7 +259,7 @@ def lower_budget(budget: Budget, texts: Sequence[str], estimator: Estimator) -> 
 
 
 def add_texts(proposal: Proposal, texts: Sequence[str]) -> Proposal:
-    """The proposal with a notice, where its own last insertion stands, or else at the start."""
+    """The proposal with a notice, where its own last insertion is, or else at the start."""
     if not texts:
         return proposal
     place = proposal.insertions[-1].before if proposal.insertions else None

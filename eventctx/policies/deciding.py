@@ -75,7 +75,7 @@ class Decision(NamedTuple):
 
 
 class Situation(NamedTuple):
-    """What is decided on: a view, the part that a policy sees, and the budget in its own count.
+    """A view to decide on, the part that a policy sees, and the budget in the view's own count.
 
     ``aim`` is the budget with the size that this compaction is to reach; ``thinking`` is
     the rule for the model that will read the view.
@@ -89,7 +89,7 @@ class Situation(NamedTuple):
 
 
 class DecisionIO(NamedTuple):
-    """What a decision needs from outside: bodies made of messages, salt, a plan applied."""
+    """The functions that a decision needs: make a body, make salt, apply a plan."""
 
     make: MakeBody
     salt: Salt

@@ -4,7 +4,7 @@ Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor 
 ``Fitted.overflow`` names its parts. So a request is never too large for a reason that a policy
 could have avoided, and a policy need not reach the budget by itself.
 
-What a person asked for goes last: the task, the latest message and every demand (``spoken_rows``).
+The words of a person go last: the task, the latest message and every demand (``spoken_rows``).
 Such a row that the proposal leaves out is put back first, with its whole round. Then:
 
 1. Results that take more than their share of the budget are shortened.
@@ -52,7 +52,7 @@ OPEN_CHARACTERS: Final = (16_000, 4_000, 1_000, 250, 0)
 """Characters that are kept of results, then of arguments, of the round in progress, by step."""
 
 BESIDE_DEMANDS: Final = 250
-"""Characters that are kept beside the demands in a message that would be dropped without them."""
+"""Characters that are kept with the demands in a message that would be dropped without them."""
 
 
 class Fitted(NamedTuple):
@@ -174,7 +174,7 @@ def _shorten_rows(
 def _drop_insertions(
     working_set: WorkingSet, kept: tuple[InsertionRef, ...], drop_line: int
 ) -> tuple[InsertionRef, ...]:
-    """Summaries and notices stand for much in few tokens, so they go behind the messages."""
+    """Summaries and notices stand for much in few tokens, so they go after the messages."""
     left = list(kept)
     for one in kept:
         if working_set.total > drop_line and not one.demands:
@@ -205,7 +205,7 @@ def _shorten_in_steps(
 def _shorten_words(
     working_set: WorkingSet, spoken: Mapping[int, str], drop_line: int, budget: Budget
 ) -> None:
-    """Shorten words beside demands in steps, the task's last. The demands stay."""
+    """Shorten words around demands in steps, the task's last. The demands stay."""
     rows = sorted(spoken, key=lambda row: (spoken[row] == "task", row))
     for row in rows:
         for characters in OPEN_CHARACTERS:

@@ -1,6 +1,6 @@
-"""The text of an index as it stands in a view: demands, files, and lines of what left.
+"""The text of an index in a view: demands, files, and lines of what left.
 
-A program makes it from the log, and it stands in role user, because providers know no other place
+A program makes it from the log, and it has role user, because providers know no other place
 for it. Like a summary it says so, and marks each line as data (``MARK``).
 """
 
@@ -109,7 +109,7 @@ Measure = Callable[[str], int]
 
 
 def measure_of(estimator: Estimator) -> Measure:
-    """How an estimator measures texts: digits and wide characters cost more with some."""
+    """The measure of texts by an estimator: digits and wide characters cost more with some."""
     digit, wide, prose = estimator.digit, estimator.wide, estimator.prose
     if not digit and not wide:
         return len
@@ -239,7 +239,7 @@ def last_said(messages: Sequence[MessageExtracts], request_of: Mapping[int, int]
 
 
 # -- the choice of lines -------------------------------------------------------------------------
-# A line is worth more the newer its message is, the more lately the model wrote a name that stands
+# A line is worth more the newer its message is, the more lately the model wrote a name
 # in it, and the rarer that name is; code and paths are worth twice as much as prose. All of it was
 # measured on recorded sessions (docs/decisions/0034-workset.md).
 
@@ -250,12 +250,12 @@ SAID_HALF_LIFE: Final = 16
 """Requests after which a name that the model wrote counts half."""
 
 SAID_WEIGHT: Final = 10.0
-"""What a rare name adds that the model wrote just now, if the line alone counts 1."""
+"""The weight of a rare name that the model wrote just now, where the line alone counts 1."""
 
 CODE_WEIGHT: Final = 2.0
 
 LINE_CHARACTERS: Final = 10
-"""About what a line takes beside its text: its mark, its end, its part of the message's number."""
+"""About what a line takes besides its text: its mark, its end, its part of the message's number."""
 
 MOST_WEIGHED: Final = 3_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
@@ -269,7 +269,7 @@ _NO_CODE: Final = pattern(r"//|#(?!include)|\*|/\*|[-|] ")
 
 
 class QuotedLine(NamedTuple):
-    """A line of message ``number``, ``place`` lines behind its first one."""
+    """A line of message ``number``, ``place`` lines after its first one."""
 
     number: int
     place: int
@@ -277,14 +277,14 @@ class QuotedLine(NamedTuple):
 
 
 class LineSizes(NamedTuple):
-    """The size of a message's number on a line of its own, and of a line of text, as they stand."""
+    """The size of a message's number on a line of its own, and of a line of text, with marks."""
 
     number: Callable[[int], int]
     line: Callable[[str], int]
 
 
 class Timeline(NamedTuple):
-    """When things were: ``request_of`` gives the request before which a message came.
+    """The times of things: ``request_of`` gives the request before which a message came.
 
     ``now`` is the next request; ``said`` gives the last request at which the model wrote a name.
     """

@@ -29,7 +29,7 @@ PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
 
 STEPS: Final = len(PROTECTION)
 NEVER: Final = 2 * STEPS
-"""The step of rows that are always protected: behind all steps outside and inside the loop."""
+"""The step of rows that are always protected: after all steps outside and inside the loop."""
 
 
 class Ladder(msgspec.Struct, frozen=True):

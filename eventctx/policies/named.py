@@ -47,7 +47,7 @@ _MODULES: Final = {
     **dict.fromkeys(("importance", "simple", "truncate"), "presets"),
     "token-budget": "token_budget",
 }
-"""Where a policy's module is not called as the policy is."""
+"""Modules that are not called as their policy is."""
 
 
 class _Policies(Mapping[str, type[Any]]):
@@ -150,7 +150,7 @@ Setting = int | float | bool | str | None
 def recorded_settings(policy: Policy) -> dict[str, Setting]:
     """The settings of a policy by name; none for a policy that is no msgspec Struct.
 
-    Names and numbers stand as they are; of anything that could hold a content, only its size.
+    Names and numbers are recorded as they are, of anything that could hold a content its size.
     """
     if not isinstance(policy, msgspec.Struct):
         return {}

@@ -183,8 +183,8 @@ def place_insertions(visible: Visible, proposal: Proposal) -> Proposal:
     """The proposal with every insertion at a place that the whole view allows.
 
     An insertion before a message that a later step drops moves to the next message that stays.
-    Nothing can be inserted behind a round without all its results, even where an earlier step
-    dropped that round: an insertion behind it moves to the start.
+    Nothing can be inserted after a round without all its results, even where an earlier step
+    dropped that round: an insertion after it moves to the start.
     """
     rows = {ref.number: row for row, ref in enumerate(visible.messages)}
     last_open = next(

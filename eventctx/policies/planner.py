@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidPlan
-from eventctx.log.plan import Insertion, Plan, Shortening, runs_by_number
+from eventctx.log.plan import Disposition, Insertion, Plan, Shortening, runs_by_number
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
@@ -140,24 +140,7 @@ def complete(
     body, ``salt(n)`` returns n random bytes. Raises InvalidMessage.
     """
     bodies: list[Body] = []
-    shortened: list[Shortening] = []
-    dispositions = dict(proposal.dispositions)
-    limits = proposal.limits
-    short = {number for number, (how, _) in dispositions.items() if how == "shortened"}
-    short.update(limits)
-    for ref in [ref for ref in view.layout.in_play() if ref.number in short] if short else ():
-        number = ref.number
-        limit = limits.get(number)
-        disposition, reason = dispositions[number]
-        text = texts.get(number)
-        if limit is not None and text is not None:
-            copy = shorten(decode_body(text), number, limit, ref.facts)
-            shortened.append(Shortening(number, len(bodies)))
-            bodies.append(make(copy))
-        elif ref.shortened and disposition == "shortened":
-            shortened.append(Shortening(number, ref.index, ref.position))
-        elif disposition == "shortened":
-            dispositions[number] = ("kept", reason)
+    dispositions, shortened = _shorten_bodies(view, proposal, texts, make, bodies)
     insertions = [
         Insertion(
             one.kind, one.index, one.position, one.before, one.stands_for, one.depth, one.demands
@@ -188,6 +171,35 @@ def complete(
         insertions=tuple(insertions),
     )
     return Completed(plan, tuple(bodies), scores)
+
+
+def _shorten_bodies(
+    view: ViewState,
+    proposal: Proposal,
+    texts: Mapping[int, bytes | None],
+    make: MakeBody,
+    bodies: list[Body],
+) -> tuple[dict[int, tuple[Disposition, str]], list[Shortening]]:
+    """The dispositions as they can be carried out, and the shortened copies; adds their bodies."""
+    shortened: list[Shortening] = []
+    dispositions = dict(proposal.dispositions)
+    limits = proposal.limits
+    short = {number for number, (how, _) in dispositions.items() if how == "shortened"}
+    short.update(limits)
+    for ref in [ref for ref in view.layout.in_play() if ref.number in short] if short else ():
+        number = ref.number
+        limit = limits.get(number)
+        disposition, reason = dispositions[number]
+        text = texts.get(number)
+        if limit is not None and text is not None:
+            copy = shorten(decode_body(text), number, limit, ref.facts)
+            shortened.append(Shortening(number, len(bodies)))
+            bodies.append(make(copy))
+        elif ref.shortened and disposition == "shortened":
+            shortened.append(Shortening(number, ref.index, ref.position))
+        elif disposition == "shortened":
+            dispositions[number] = ("kept", reason)
+    return dispositions, shortened
 
 
 def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:

@@ -5,8 +5,8 @@ messages, pins, the latest human message, the message to be answered, the thinki
 loop, the task and messages with demands stay, and a tool round stays whole if one of its rows
 stays. The task and demands (``spoken_rows``) are the last to leave a view: a policy may drop such a
 row only where an insertion quotes its demands word by word (``plan.Insertion.demands``), and the
-task not even then. What it drops otherwise is put back, and ``fit`` shortens it as far as the
-budget forces that. ``keep_only`` and ``drop`` are for authors of policies of their own.
+task not even then. Any other such row that it drops is put back, and ``fit`` shortens it as far as
+the budget forces that. ``keep_only`` and ``drop`` are for authors of policies of their own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def spoken_rows(
 ) -> Mapping[int, str]:
     """Rows with a person's task or demands, in order, each with its reason code.
 
-    Left out are those whose demands stand in one of ``insertions``, or were all taken back
+    Left out are those whose demands are in one of ``insertions``, or were all taken back
     (``Visible.asked_for``).
     """
     asked = visible.asked_for
@@ -145,7 +145,7 @@ def put_back_spoken(
         last_open = group.rows[0] if group.pending else last_open
     insertions = proposal.insertions
     if last_open is not None:
-        # Nothing can be inserted behind a round that waits for results: such texts go to the start.
+        # Nothing can be inserted after a round that waits for results: such texts go to the start.
         behind = {ref.number for ref in visible.messages[last_open + 1 :]}
         insertions = tuple(
             [

@@ -1,7 +1,7 @@
 """Rules that every proposal must keep, whoever made it (DESIGN §6).
 
 A policy may be a user's own function, so nothing about its proposal is taken for granted. The
-checks run in two steps, because ``fit`` stands between them: ``check_form`` makes sure that the
+checks run in two steps, because ``fit`` comes between them: ``check_form`` makes sure that the
 proposal decides on exactly the messages in view and can be recorded at all, which ``fit`` relies
 on; ``check_rules`` holds the fitted proposal to the rules of a view.
 
@@ -161,7 +161,7 @@ def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> Non
     if not places:
         return
     groups = visible.groups
-    # Late results of an open round may still move every row behind its first one.
+    # Late results of an open round may still move every row after its first one.
     open_groups = [group.rows[0] for group in visible.waiting if here[group.rows[0]]]
     last_open = open_groups[-1] if open_groups else None
     starts = {

@@ -2,7 +2,7 @@
 
 The head (system messages, the first human message, pins) and a recent tail stay as they are. What
 people demanded in the middle is in the summary word for word: what the model leaves out is added.
-Summaries have the same depth until ``fan_in`` of them stand in view; then the next one takes them
+Summaries have the same depth until ``fan_in`` of them are in view; then the next one takes them
 in and is one deeper, so that their number grows with the logarithm of the session.
 
 The policy returns a question for a summary, and the engine calls it again with the answer.
@@ -279,7 +279,7 @@ class _Scene:
         return self.crowds_out(self.proposal(cut, longest))
 
     def crowds_out(self, proposal: Proposal) -> bool:
-        """Whether there is no room for a summary beside the floor and what a person asked for."""
+        """Whether there is no room for a summary besides the floor and what a person asked for."""
         fitted = fit(self.visible, proposal, self.budget)
         spoken = spoken_rows(self.visible, all_insertions(fitted.proposal))
         numbers = {self.visible.messages[row].number for row in self.task}
@@ -309,7 +309,7 @@ class _Scene:
         new = NewInsertion("summary", message, anchor, runs, depth, demands)
         gone = {self.visible.messages[row].number for row in rows}
         kept = [
-            # An insertion before a message that leaves now stands before the message's summary.
+            # An insertion before a message that leaves now comes before the message's summary.
             msgspec.structs.replace(one, before=anchor) if one.before in gone else one
             for one in self.visible.insertions
             if one not in merged
@@ -317,10 +317,10 @@ class _Scene:
         return Proposal(self._dispositions(rows), insertions=(new,), kept_insertions=tuple(kept))
 
     def _anchor(self, rows: frozenset[int]) -> int | None:
-        """The message before which the summary stands: the first that stays behind ``rows``.
+        """The message before which the summary is put: the first that stays after ``rows``.
 
-        None (the start) where no message stays behind them, and where a round without all its
-        results stays before that place: late results may still change the order behind such a
+        None (the start) where no message stays after them, and where a round without all its
+        results stays before that place: late results may still change the order after such a
         round, so the rules allow no insertion there.
         """
         starts = [group.rows[0] for group in self.working_set.groups if not group.orphan]

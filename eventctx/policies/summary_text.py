@@ -1,7 +1,7 @@
-"""The text of a summary as it stands in a view: a header, a pointer to the originals, the text.
+"""The text of a summary in a view: a header, a pointer to the originals, the text.
 
 A model writes the summary from messages that may hold anything, instructions to their reader
-included, and the summary stands in role user, because providers know no other place for it. So
+included, and the summary has role user, because providers know no other place for it. So
 the message states that a machine wrote the text, and marks the text as data: ``MARK`` is put
 before every line. A text could close a fence around it, but it cannot begin a line without the
 mark.
@@ -89,7 +89,7 @@ def demand_lines(demands: Iterable[tuple[int, str]]) -> list[str]:
 def demands_to_add(
     summary: Summary, characters: int, quoted: Collection[int] = ()
 ) -> tuple[list[tuple[int, str]], tuple[tuple[int, int], ...]]:
-    """The demands that ``summary`` leaves out, and the numbers whose demands then all stand in it.
+    """The demands that ``summary`` leaves out, and the numbers whose demands then are all in it.
 
     Of those left out as many are added as fit into ``characters``, the oldest first. Those of the
     messages ``quoted`` are added in any case: only a summary that this one takes in has them still.

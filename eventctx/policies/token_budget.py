@@ -292,7 +292,7 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
     """Settings of the token budget; raises InvalidSetting.
 
     The total is the request's budget. The engine has already subtracted everything that is sent
-    beside the messages (setting ``reserve_tokens``, until a provider has reported the real
+    with the messages (setting ``reserve_tokens``, until a provider has reported the real
     number), so the reserves are 0 by default. The tokens of the system messages in view are set
     aside in any case, at least ``system_reserve`` of them, and ``tool_definitions_reserve`` is
     subtracted once more. No compaction leaves more than the engine's own line for it (four fifths
@@ -411,7 +411,7 @@ class _Filling:
         self.share = shares.history - sum(used)
 
     def fill(self, inserted: int) -> _Filled:
-        """A proposal with the summaries and older rounds that fit beside ``inserted`` tokens."""
+        """A proposal with the summaries and older rounds that fit with ``inserted`` tokens."""
         room = min(self.share, self.room - inserted)
         kept: list[InsertionRef] = list(self.others)
         for one in self.visible.insertions:

@@ -66,7 +66,7 @@ def due(
 def convert_budget(budget: Budget, scale: Scale) -> Budget:
     """A budget in the estimator's own count; 1 token where there is no room for messages.
 
-    The size of everything that is sent beside the messages is taken off first; threshold and
+    The size of everything that is sent with the messages is taken off first; threshold and
     target are the same shares of the rest.
     """
     tokens = max(1, scale.room(budget.tokens))

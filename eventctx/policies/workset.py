@@ -1,10 +1,10 @@
 """The workset policy: the rounds that are needed most stay, and an index says where the rest is.
 
 Rounds leave by need, not by age alone: a round is worth less the longer ago it came, the more of
-its text stands again later in the view, and the less its kind is used again. What leaves is not
-gone: an index, made anew from the log in each compaction, quotes the person's demands and the lines
-that the model most likely needs again, and names files and message numbers, so that the agent can
-recall the rest (``search.tool``).
+its text is again later in the view, and the less its kind is used again. A message that leaves is
+not gone: an index, made anew from the log in each compaction, quotes the person's demands and the
+lines that the model most likely needs again, and names files and message numbers, so that the agent
+can recall the rest (``search.tool``).
 
 The policy needs texts, which it asks for (``AskTexts``); no model is called. How well it keeps what
 an agent needs is measured by ``projections.evidence`` (docs/explanation/evidence.md).
@@ -68,7 +68,7 @@ PERSONS_AGE: Final = 18
 
 _FRESH: Final[Mapping[str, float]] = {"read": 2.8, "edited": 2.2, "written": 2.2}
 _STALE: Final[Mapping[str, float]] = {"read": 1.2, "edited": 1.0, "written": 1.0}
-"""What a call that touched a file is worth; stale where the file was touched again since.
+"""The worth of a call that touched a file; stale where the file was touched again since.
 
 By how often models used one again, by token, in recorded sessions; any other call, and what the
 model says, counts 1.
@@ -80,7 +80,7 @@ NEWEST: Final = 3
 """Rounds at the end that stay before all others, since the next answer speaks of them."""
 
 BESIDE_DEMANDS: Final = 200
-"""Characters that stay of a person's message beside its demands where it cannot stay whole."""
+"""Characters that stay of a person's message besides its demands where it cannot stay whole."""
 
 LEAST_ROOM: Final = 200
 """Tokens below which an index is not worth its frame."""
@@ -135,7 +135,7 @@ class Workset(msgspec.Struct, frozen=True):
         others: tuple[InsertionRef, ...],
         room: int,
     ) -> Proposal:
-        """The rounds that fit beside an index of ``room`` tokens, and the index."""
+        """The rounds that fit with an index of ``room`` tokens, and the index."""
         task = visible.row_of.get(visible.spoken.task) if visible.spoken.task is not None else None
         stays = visible.protected.union(visible.open_round, () if task is None else (task,))
         _reduce(working_set, scene, stays, budget.target - room)
@@ -169,7 +169,7 @@ def _numbers_to_read(visible: Visible) -> tuple[int, ...]:
 
 
 class _Scene:
-    """What was read: messages by number, with their requests and the names that were said."""
+    """The messages read, by number, their requests, and the names that the model wrote."""
 
     def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
         self.visible = visible
@@ -246,7 +246,7 @@ def _name_what_must_stay(working_set: WorkingSet, visible: Visible) -> None:
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
-    """What each round is worth, in the order of the rounds; 0 for those that were not read."""
+    """The worth of each round, in the order of the rounds; 0 for those that were not read."""
     messages, by_number = working_set.messages, scene.by_number
     later: set[str] = set()
     touched: set[str] = set()
@@ -275,7 +275,7 @@ def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
 
 
 def _unique(read: list[MessageExtracts], later: set[str]) -> float:
-    """The share of a round's text that does not stand ``later`` again, where it goes now."""
+    """The share of a round's text that is not in ``later`` again, where it goes now."""
     lines = [line for one in read for line in one.lines]
     if not lines:
         return 1.0
@@ -316,10 +316,10 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
 
 
 def _anchor(visible: Visible, working_set: WorkingSet) -> int | None:
-    """The message before which the index stands: the first that stays behind all that left.
+    """The message before which the index is put: the first that stays after all that left.
 
     None (the start) where there is none, or where a round without all its results stays before it:
-    late results may still change the order behind such a round.
+    late results may still change the order after such a round.
     """
     here, behind = working_set.here, None
     for group in reversed(working_set.groups):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.log import notebook
 from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
 from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
+from eventctx.projections.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import key_frames, timeline_at
+from eventctx.text import counted, html_table, summary_line
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -22,6 +23,7 @@ class Audit(msgspec.Struct, frozen=True):
 
     What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
+    ``losses`` are inferred from those counts: what is missing in a request, and no record says why.
     """
 
     session: str
@@ -30,15 +32,14 @@ class Audit(msgspec.Struct, frozen=True):
     turns: tuple[numbering.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
+    losses: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             f"Audit {self.session}:",
-            notebook.counted(len(self.requests), "request"),
-            notebook.counted(
-                sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"
-            ),
-            notebook.counted(len(self.turns), "turn"),
+            counted(len(self.requests), "request"),
+            counted(sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"),
+            counted(len(self.turns), "turn"),
         )
 
     def _repr_html_(self) -> str:
@@ -47,7 +48,7 @@ class Audit(msgspec.Struct, frozen=True):
             (one.name, one.entries, one.tokens, one.reported, one.budget, one.model)
             for one in self.requests
         ]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)
 
 
 class _Kept:
@@ -81,6 +82,7 @@ def _audit(session: str, now: TimelineState) -> Audit:
         tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
         dict(now.extras.usage.models),
         found.errors,
+        suspected_losses(now),
     )
 
 
@@ -114,7 +116,10 @@ async def audit_of(
 
 
 class RequestAnswer(msgspec.Struct, frozen=True):
-    """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``."""
+    """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``.
+
+    ``loss`` is an inference: what is missing in it, and no record says why.
+    """
 
     request: str
     position: int
@@ -138,6 +143,7 @@ class RequestAnswer(msgspec.Struct, frozen=True):
     additions: int
     missing: int
     estimated: bool
+    loss: SuspectedLoss | None
 
 
 class CompactionAnswer(msgspec.Struct, frozen=True):
@@ -184,6 +190,7 @@ class AuditAnswer(msgspec.Struct, frozen=True):
 
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
     """The audit as JSON; a time is None where an imported file has none."""
+    losses = {one.position: one for one in found.losses}
     return fill(
         AuditAnswer,
         found,
@@ -196,6 +203,7 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
                 counts=row.counts._asdict(),
                 tokens=row.figures.total,
                 estimated=row.figures.estimated,
+                loss=losses.get(row.position),
             )
             for row in found.requests
         ],

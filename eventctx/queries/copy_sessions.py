@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
 from eventctx.errors import InvalidSetting, LogCorrupted, StreamNotFound
-from eventctx.log.integrity import check
+from eventctx.log.integrity import check_bodies
 from eventctx.log.record import GENESIS, Draft, Record, follows
 from eventctx.log.store import Address, EventStore, Receipt, StreamInfo
 from eventctx.queries.copy_writing import (
@@ -344,4 +344,4 @@ def _check_equal(record: Record, there: Record, position: int, previous: bytes) 
     if there.digest != record.digest or not follows(previous, there):
         raise LogCorrupted(record.stream, position, "the target holds another record")
     bodies = ((Address(position, index), body) for index, body in enumerate(there.bodies))
-    check(record.stream, bodies)
+    check_bodies(record.stream, bodies)

@@ -16,7 +16,7 @@ import msgspec
 from eventctx.errors import DecodeError, LogCorrupted, SessionDiffers
 from eventctx.log.codec import decode_known
 from eventctx.log.events import SessionDeleted
-from eventctx.log.integrity import check
+from eventctx.log.integrity import check_bodies
 from eventctx.log.record import GENESIS, Draft, Record, follows
 from eventctx.log.store import NO_STREAM, Address, Appended, EventStore, StreamInfo
 
@@ -233,7 +233,7 @@ def _check_sound(record: Record, position: int, previous: bytes) -> None:
     if not follows(previous, record):
         problem = f"the {record.type} does not have the digest that follows from its fields"
         raise LogCorrupted(record.stream, position, problem)
-    check(
+    check_bodies(
         record.stream,
         ((Address(position, index), body) for index, body in enumerate(record.bodies)),
     )

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from eventctx.log import notebook
 from eventctx.log.naming import iso_or, message_name, position_name, request_name
 from eventctx.projections.explain.changes import Cause
 from eventctx.projections.explain.view_diff import Kind
@@ -16,6 +15,7 @@ from eventctx.projections.figures import CompactionFigures, RequestFigures
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.encoding import fill
+from eventctx.text import cell_text, counted, html_table, summary_line
 
 Message = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Explanation(Why, frozen=True, kw_only=True):
         when = "now"
         if self.position is not None:
             when = f"in {request_name(self.turn, self.iteration, self.position)}"
-        return notebook.line(
+        return summary_line(
             f"Explanation {self.session} #{self.number} {when}:",
             self.standing,
             self.ruling and self.ruling.rule,
@@ -62,8 +62,8 @@ class Explanation(Why, frozen=True, kw_only=True):
     def _repr_html_(self) -> str:
         shown = [("added", self.message), ("in view", self.shows)]
         shown += [(f"{one.kind} in its place", one.message) for one in self.stands_in]
-        rows = [(what, notebook.text_of(one)) for what, one in shown if one is not None]
-        return notebook.table(repr(self)[1:-1], ("", "text"), rows)
+        rows = [(what, cell_text(one)) for what, one in shown if one is not None]
+        return html_table(repr(self)[1:-1], ("", "text"), rows)
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -139,9 +139,9 @@ class ViewDiff(msgspec.Struct, frozen=True):
         return tuple([one for one in self.differences if one.kind in kinds])
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             f"ViewDiff {self.session} {self.before.name} -> {self.after.name}:",
-            notebook.counted(len(self.differences), "message"),
+            counted(len(self.differences), "message"),
             f"{len(self.came):,} other came" if self.came else None,
             f"{len(self.went):,} other went" if self.went else None,
             f"{self.before.tokens:,} -> {self.after.tokens:,} tokens",
@@ -149,12 +149,12 @@ class ViewDiff(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [
-            (f"#{one.number}", one.kind, one.role, notebook.text_of(one.message))
+            (f"#{one.number}", one.kind, one.role, cell_text(one.message))
             for one in self.differences
         ]
         for kind, extras in (("came", self.came), ("went", self.went)):
-            rows += [("", kind, one.kind, notebook.text_of(one.message)) for one in extras]
-        return notebook.table(repr(self)[1:-1], ("message", "change", "role", "text"), rows)
+            rows += [("", kind, one.kind, cell_text(one.message)) for one in extras]
+        return html_table(repr(self)[1:-1], ("message", "change", "role", "text"), rows)
 
 
 class SettingAnswer(msgspec.Struct, frozen=True):

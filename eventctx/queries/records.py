@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 from eventctx.errors import DecodeError, InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.log.codec import stored_harness_bodies, unpacked
-from eventctx.log.integrity import damaged, sound_bodies
+from eventctx.log.integrity import damage_found, sound_bodies
 from eventctx.log.naming import iso, message_name, position_name
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, EventStore, StreamInfo
@@ -88,9 +88,9 @@ async def transcript_at(store: EventStore, stream: str, at: int | None = None) -
     try:
         messages = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
     except msgspec.DecodeError as error:
-        raise damaged(stream, places, bodies) from error
+        raise damage_found(stream, places, bodies) from error
     if len(messages) != len(places):
-        raise damaged(stream, places, bodies)
+        raise damage_found(stream, places, bodies)
     return [
         Message(
             line.number,

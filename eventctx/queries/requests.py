@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import InvalidSetting, LogCorrupted
-from eventctx.log import notebook
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
-from eventctx.log.integrity import check, damaged, is_sound, sound_bodies
+from eventctx.log.integrity import check_bodies, damage_found, is_sound, sound_bodies
 from eventctx.log.naming import position_name, request_name
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies, decode_body
@@ -24,6 +23,7 @@ from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import rows_of_request
 from eventctx.queries.key_frames import record_at, timeline_at
 from eventctx.queries.sent import SentForm, sent_form, sources_of, tools_of
+from eventctx.text import cell_text, counted, html_table, summary_line
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -58,18 +58,16 @@ class RequestView(msgspec.Struct, frozen=True):
     tools: list[Any] | None = None
 
     def __repr__(self) -> str:
-        return notebook.line(self._title, "verified" if self.verified else "not verified")
+        return summary_line(self._title, "verified" if self.verified else "not verified")
 
     def _repr_html_(self) -> str:
-        rows = [(one.get("role"), notebook.text_of(one)) for one in self.messages]
-        return notebook.table(repr(self)[1:-1], ("role", "content"), rows)
+        rows = [(one.get("role"), cell_text(one)) for one in self.messages]
+        return html_table(repr(self)[1:-1], ("role", "content"), rows)
 
     @property
     def _title(self) -> str:
         name = request_name(self.turn, self.iteration, self.position)
-        return (
-            f"RequestView {name}: {notebook.counted(len(self.messages), 'message')}, {self.known},"
-        )
+        return f"RequestView {name}: {counted(len(self.messages), 'message')}, {self.known},"
 
 
 class AddedMessage(msgspec.Struct, frozen=True):
@@ -172,7 +170,7 @@ async def request_at(
     wanted = addresses(entries)
     bodies = await store.bodies(stream, wanted)
     if not allow_damage:
-        check(stream, zip(wanted, bodies, strict=True))
+        check_bodies(stream, zip(wanted, bodies, strict=True))
     texts: dict[tuple[int, int], bytes | None] = {
         place: body.data for place, body in zip(wanted, bodies, strict=True)
     }
@@ -181,7 +179,7 @@ async def request_at(
         made_by = event.renderer if known_as(event) == "prepared" else 0
         derived, changes = rows_of_request(entries, texts, made_by)
     except msgspec.DecodeError as error:
-        raise damaged(stream, wanted, bodies) from error
+        raise damage_found(stream, wanted, bodies) from error
     whole = digest == event.digest and all(map(is_sound, bodies))
     sent, sound = None, True
     if event.wire is not None:

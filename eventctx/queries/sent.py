@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.log.integrity import check, damaged, is_sound
+from eventctx.log.integrity import check_bodies, damage_found, is_sound
 from eventctx.log.record import Body
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
@@ -147,7 +147,7 @@ async def sent_form(
     wanted = [Address(*at) for at in (*[one for one in beside if one is not None], *places)]
     bodies = await store.bodies(stream, wanted)
     if not allow_damage:
-        check(stream, zip(wanted, bodies, strict=True))
+        check_bodies(stream, zip(wanted, bodies, strict=True))
     by_place = dict(zip(wanted, bodies, strict=True))
     try:
         system, tools, parameters = [
@@ -155,7 +155,7 @@ async def sent_form(
         ]
         stored = [_message(by_place[Address(*at)]) for at in places]
     except msgspec.DecodeError as error:
-        raise damaged(stream, wanted, bodies) from error
+        raise damage_found(stream, wanted, bodies) from error
     digest = request_digest(
         hash_of([by_place[Address(*at)].digest for at in places]),
         *[None if one is None else by_place[Address(*one)].digest for one in beside],
@@ -197,11 +197,11 @@ async def tools_of(
     places = [Address(*at)]
     bodies = await store.bodies(stream, places)
     if not allow_damage:
-        check(stream, zip(places, bodies, strict=True))
+        check_bodies(stream, zip(places, bodies, strict=True))
     try:
         value = _value(bodies[0])
     except msgspec.DecodeError as error:
-        raise damaged(stream, places, bodies) from error
+        raise damage_found(stream, places, bodies) from error
     return value.get("tools") if isinstance(value, dict) else value, is_sound(bodies[0])
 
 

@@ -292,7 +292,8 @@ _FOLDER: Final = pattern(r'"cwd"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
 _TITLE: Final = pattern(
     r'"(?:customTitle|aiTitle|thread_name|name)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")'
 )
-_MARKS: Final = ('"custom-title"', '"ai-title"', '"thread_name_updated"', '"session_info"')
+_BY_PERSON: Final = ('"custom-title"', '"thread_name_updated"', '"session_info"')
+_GENERATED: Final = ('"ai-title"',)
 _SPACES: Final = re.compile(r"\s+")
 
 
@@ -303,10 +304,9 @@ async def title_of(store: EventStore, session: str, sums: SessionSums) -> str | 
     """
     if sums.titled is not None:
         lines = (await _parts(store, session, sums.titled)).splitlines()
-        for line in reversed(lines):
-            found = _TITLE.findall(line) if any(mark in line for mark in _MARKS) else ()
-            if found and (title := _shortened(_text(found[-1]))):
-                return title
+        title = _last_title(lines, _BY_PERSON) or _last_title(lines, _GENERATED)
+        if title is not None:
+            return title
     if sums.spoken is None:
         return None
     try:
@@ -315,6 +315,14 @@ async def title_of(store: EventStore, session: str, sums: SessionSums) -> str | 
     except (DecodeError, LogCorrupted, msgspec.DecodeError):
         return None
     return _shortened(words_of_person(message)) if isinstance(message, dict) else None
+
+
+def _last_title(lines: list[str], marks: tuple[str, ...]) -> str | None:
+    for line in reversed(lines):
+        found = _TITLE.findall(line) if any(mark in line for mark in marks) else ()
+        if found and (title := _shortened(_text(found[-1]))):
+            return title
+    return None
 
 
 async def project_of(store: EventStore, session: str, sums: SessionSums) -> str | None:

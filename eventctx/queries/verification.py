@@ -10,7 +10,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from eventctx.errors import DecodeError, EventctxError, LogCorrupted
-from eventctx.log import notebook
 from eventctx.log.codec import HarnessBodies, decode_event, stored_harness_bodies
 from eventctx.log.events import Erased, PostCompact
 from eventctx.log.record import Body, Record
@@ -21,6 +20,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.queries.encoding import fill
+from eventctx.text import counted, html_table, summary_line
 
 ProblemKind = Literal[
     "record", "body", "facts", "missing", "head", "receipt", "unreadable", "snapshot", "signature"
@@ -68,14 +68,14 @@ class Verification(msgspec.Struct, frozen=True):
         return not self.problems
 
     def __repr__(self) -> str:
-        found = notebook.counted(len(self.problems), "problem") if self.problems else "ok"
-        return notebook.line(
-            f"Verification {self.stream}: {found},", notebook.counted(self.records, "record")
+        found = counted(len(self.problems), "problem") if self.problems else "ok"
+        return summary_line(
+            f"Verification {self.stream}: {found},", counted(self.records, "record")
         )
 
     def _repr_html_(self) -> str:
         rows = [(one.position, one.kind, one.text) for one in self.problems]
-        return notebook.table(repr(self)[1:-1], ("position", "kind", "problem"), rows)
+        return html_table(repr(self)[1:-1], ("position", "kind", "problem"), rows)
 
 
 class VerificationAnswer(msgspec.Struct, frozen=True):

@@ -66,7 +66,7 @@ def documents(following: int, record: Record) -> list[Document]:
     for index, body in enumerate(record.bodies):
         place = Place(record.stream, record.position, index, following + index, record.time)
         text = "" if body.data is None else _text(body.data)
-        found.append(Document(place, spaced(text), parts_of(text)))
+        found.append(Document(place, space_out(text), parts_of(text)))
     return found
 
 
@@ -135,7 +135,7 @@ def _text(data: bytes) -> str:
     return text_of(message) if isinstance(message, dict) else ""
 
 
-def spaced(text: str) -> str:
+def space_out(text: str) -> str:
     """The text with spaces around each character of scripts without spaces between words."""
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
@@ -177,7 +177,7 @@ def parse(query: str) -> list[Term]:
         text = plain or quoted
         prefix = bool(star) or plain.endswith("*")
         if words(text):
-            found[Term(spaced(text.rstrip("*") if plain else text).strip(), prefix)] = None
+            found[Term(space_out(text.rstrip("*") if plain else text).strip(), prefix)] = None
         if len(found) == MAX_TERMS:
             break
     return list(found)
@@ -189,7 +189,7 @@ def _is_control(character: str) -> bool:
 
 def words(text: str) -> list[str]:
     """The words of a text as the index has them: in lower case, without accents."""
-    return _TOKEN.findall(_MARKS.sub("", _folded(spaced(_composed(text)))))
+    return _TOKEN.findall(_MARKS.sub("", _fold_text(space_out(_compose(text)))))
 
 
 def matches(text: str, terms: Sequence[Term]) -> list[tuple[int, int, int]]:
@@ -197,7 +197,7 @@ def matches(text: str, terms: Sequence[Term]) -> list[tuple[int, int, int]]:
 
     Offsets are in ``text`` in Unicode's composed form (NFC), which nearly all texts have already.
     """
-    folded = _folded(_composed(text))
+    folded = _fold_text(_compose(text))
     found: list[tuple[int, int, int]] = []
     for place, term in enumerate(terms):
         strict, loose = _patterns(term)
@@ -213,7 +213,7 @@ def snippet(text: str, terms: Sequence[Term], characters: int = SNIPPET_CHARACTE
 
     ``…`` marks text left out. Without a match, it is the beginning of the text.
     """
-    text = _composed(text)
+    text = _compose(text)
     room = max(characters - 2, 1)
     start = _fullest(matches(text, terms), room * 2 // 3)
     first = max(0, min(start - room // 3, len(text) - room))
@@ -255,11 +255,11 @@ def _patterns(term: Term) -> tuple[re.Pattern[str], re.Pattern[str]]:
     return strict, re.compile(r"[\W_]*".join(escaped))
 
 
-def _composed(text: str) -> str:
+def _compose(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     """The text in lower case and without accents, character by character."""
     if text.isascii():
         return text.lower()

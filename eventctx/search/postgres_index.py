@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from eventctx.errors import StoreUnavailable
 from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
-from eventctx.search.postgres_ranking import ranked, vectors
+from eventctx.search.postgres_ranking import rank, vectors
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT4S, INT8, INT8S, TEXTS, int8, text
@@ -23,7 +23,7 @@ from eventctx.stores.postgres.errors import (
     Refused,
     begins_again,
     loses_connection,
-    translated,
+    translate,
 )
 from eventctx.stores.postgres.schema import WORDS_TABLES
 from eventctx.stores.postgres.scrubbing import note_erasure, scrub
@@ -209,7 +209,7 @@ class PostgresTextIndex:
     ) -> list[Hit]:
         """See ``TextIndex.search``."""
         within = None if segments is None else _of(segments)
-        found = self._run(lambda connection: ranked(connection, terms, within, limit, every=every))
+        found = self._run(lambda connection: rank(connection, terms, within, limit, every=every))
         return [Hit(_place(row), row[5]) for row in found]
 
     def clear(self) -> None:
@@ -249,9 +249,9 @@ class PostgresTextIndex:
         if isinstance(error, ConnectionLost) or loses_connection(error):
             self._disconnect()
         elif not begins_again(error):
-            raise translated(error, place)
+            raise translate(error, place)
         if time.monotonic() > until:
-            raise translated(error, place)
+            raise translate(error, place)
         time.sleep(_PAUSE)
 
     def _disconnect(self) -> None:

@@ -166,7 +166,7 @@ _IN_SEGMENTS: Final = _statement(_WITHIN)
 _KINDS: Final = (TEXT, TEXTS, TEXTS, INT4, INT8)
 
 
-def ranked(
+def rank(
     connection: ServerConnection,
     terms: Sequence[Term],
     within: tuple[bytes, bytes, bytes] | None,

@@ -18,7 +18,7 @@ import apsw
 from eventctx.errors import StoreUnavailable
 from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
 from eventctx.search.sqlite_index_file import MEMORY, REFUSED, IndexFile
-from eventctx.stores.sqlite_errors import translated
+from eventctx.stores.sqlite_errors import translate
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class SqliteTextIndex:
         """See ``TextIndex.search``."""
         if not terms:
             return []
-        expression = (" " if every else " OR ").join(_quoted(term) for term in terms)
+        expression = (" " if every else " OR ").join(_quote(term) for term in terms)
         if segments is None:
             return self._run(lambda connection: _everywhere(connection, expression, limit))
         return self._run(lambda connection: _within(connection, expression, segments, limit))
@@ -177,12 +177,12 @@ class SqliteTextIndex:
                 connection.execute("COMMIT").fetchall()
                 return done
             except apsw.Error as error:
-                raise self._failed(connection, error) from error
+                raise self._failure(connection, error) from error
             except BaseException:
                 _roll_back(connection)
                 raise
 
-    def _failed(self, connection: apsw.Connection, error: apsw.Error) -> Exception:
+    def _failure(self, connection: apsw.Connection, error: apsw.Error) -> Exception:
         system_errno = connection.system_errno
         _roll_back(connection)
         if self._file.was_replaced() or getattr(error, "extendedresult", 0) == _JOURNAL_GONE:
@@ -196,7 +196,7 @@ class SqliteTextIndex:
         if isinstance(error, _DAMAGE):
             self._replace()
             return IndexLost(str(error))
-        return translated(error, Path(self._file.path), system_errno)
+        return translate(error, Path(self._file.path), system_errno)
 
     def _replace(self) -> None:
         self._disconnect()
@@ -285,7 +285,7 @@ def _merge(connection: apsw.Connection, before: int) -> None:
         connection.execute("INSERT INTO words(words) VALUES('optimize')").fetchall()
 
 
-def _quoted(term: Term) -> str:
+def _quote(term: Term) -> str:
     text = term.text.replace('"', " ")
     return f'"{text}"*' if term.prefix else f'"{text}"'
 

@@ -25,7 +25,7 @@ import apsw
 
 from eventctx.errors import StoreFull
 from eventctx.log.private_files import FILE_RIGHTS
-from eventctx.stores.sqlite_errors import translated
+from eventctx.stores.sqlite_errors import translate
 from eventctx.stores.sqlite_schema import LockWait
 
 APPLICATION_ID: Final = 0x45435449  # "ECTI"
@@ -57,7 +57,7 @@ class Found(Enum):
 
     NOTHING = "nothing"
     OURS = "an index of ours, sound or damaged"
-    FOREIGN = "a file of somebody else"
+    FOREIGN = "a file of another program"
 
 
 def look(path: Path) -> Found:
@@ -125,31 +125,31 @@ def make_file(path: Path, version: int, rights: int) -> None:
 
     ``rights`` are the file's, less those that the umask takes. Raises OSError.
     """
-    beside = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
-    file = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
+    file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights)
     try:
-        with os.fdopen(file, "wb") as part:
-            part.write(template(version))
+        with os.fdopen(file, "wb") as opened:
+            opened.write(template(version))
         if not os.path.lexists(path):
             # It is of an index that was deleted while a process wrote to it. SQLite would take it
             # for the new file's own, and roll that back to the old state.
             path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
         with suppress(FileExistsError):  # another process was faster
-            _give_name(beside, path)
+            _give_name(part, path)
     finally:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
 
 
-def _give_name(beside: Path, path: Path) -> None:
+def _give_name(part: Path, path: Path) -> None:
     try:
-        os.link(beside, path)
+        os.link(part, path)
     except FileExistsError:
         raise
     except OSError:
         # A file system without hard links, and no other step there replaces nothing for certain.
         if path.exists() or path.is_symlink():
             raise FileExistsError(path) from None
-        beside.rename(path)
+        part.rename(path)
 
 
 SUFFIX: Final = ".eventctx-recall"
@@ -177,7 +177,7 @@ _log = logging.getLogger("eventctx.search")
 
 
 class _Foreign(Exception):
-    """The file of our name is somebody else's."""
+    """The file of our name belongs to another program."""
 
 
 class IndexFile:
@@ -190,14 +190,14 @@ class IndexFile:
         self, store: Path | None, version: int, lock_timeout: float, *, read_only: bool = False
     ) -> None:
         self._store = store
-        self._beside = MEMORY if store is None else store.with_name(store.name + SUFFIX)
+        self._own_path = MEMORY if store is None else store.with_name(store.name + SUFFIX)
         self._read_only = read_only
         self._version = SCHEMA_VERSION * _VERSIONS + version
         self._lock_timeout = lock_timeout
         self._opened: tuple[int, int] | None = None
         self._system_errno = 0
         nowhere = store is None or read_only
-        self.path = MEMORY if nowhere else self._beside
+        self.path = MEMORY if nowhere else self._own_path
 
     def open(self) -> apsw.Connection:
         """A connection to the index; replaces one of ours that is damaged or of another version.
@@ -230,7 +230,7 @@ class IndexFile:
             self.keep_in_memory()
             return self._connect()
         except apsw.Error as error:
-            raise translated(error, self.path, self._system_errno) from error
+            raise translate(error, self.path, self._system_errno) from error
 
     def _leave_alone(self) -> None:
         _log.warning(
@@ -304,7 +304,7 @@ class IndexFile:
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(LockWait(self._lock_timeout))
         if self.path == MEMORY:
-            if not (self._read_only and self._copied(connection)):
+            if not (self._read_only and self._copy(connection)):
                 make_tables(connection, self._version)
         elif not has_marker(connection):
             raise _Foreign
@@ -316,12 +316,12 @@ class IndexFile:
             f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=MEMORY"
         ).fetchall()
 
-    def _copied(self, connection: apsw.Connection) -> bool:
+    def _copy(self, connection: apsw.Connection) -> bool:
         """Fill an empty database with the index in the store's folder, if it is of use."""
         with suppress(apsw.Error, OSError):
-            if look(self._beside) is not Found.OURS:
+            if look(self._own_path) is not Found.OURS:
                 return False
-            source = apsw.Connection(str(self._beside), flags=apsw.SQLITE_OPEN_READONLY)
+            source = apsw.Connection(str(self._own_path), flags=apsw.SQLITE_OPEN_READONLY)
             try:
                 source.set_busy_handler(LockWait(self._lock_timeout))
                 if source.pragma("user_version") != self._version or not has_marker(source):

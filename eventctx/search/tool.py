@@ -133,7 +133,7 @@ def listing(intro: str, quotes: Sequence[Quote], characters: int) -> str:
     lines = [QUOTED, intro]
     used = len(QUOTED) + len(intro) + 1
     for quote in quotes:
-        block = fenced(quote)
+        block = fence_quote(quote)
         if used + 1 + len(block) > characters:
             break
         lines.append(block)
@@ -155,7 +155,7 @@ def page(quote: Quote, start: int, characters: int) -> str:
     return listing(intro, [quote._replace(text=quote.text[start:end])], characters)
 
 
-def fenced(quote: Quote) -> str:
+def fence_quote(quote: Quote) -> str:
     """The text between two lines that do not occur in it."""
     fence = _fence(quote.text)
     role = _UNSAFE.sub("_", quote.role)[:32]

@@ -15,6 +15,7 @@ from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
 from eventctx.log.record import Body, Draft
 from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
+from eventctx.projections.silent_loss import ShownMessages, shown_in
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.unended import presumed_end
 from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
@@ -218,12 +219,27 @@ class SessionEmitter:
         event's guarantees, for a value that its payload does not allow, and for no event.
         """
         await self._session.appends.emit(self._draft(event, scope, answer))
+        self._note_suspicion(event, scope)
 
     def note(
         self, event: Event, scope: Scope, answer: str | None = None, time: int | None = None
     ) -> None:
         """As ``emit``, at once, in a session that has a turn. ``time`` is the event's, else now."""
         self._session.appends.note(self._draft(event, scope, answer, time))
+        self._note_suspicion(event, scope)
+
+    def _note_suspicion(self, event: Event, scope: Scope) -> None:
+        """Record what a reported prompt makes suspect: less was sent than the log tells."""
+        if not isinstance(event, UsageReported):
+            return
+        session = self._session
+
+        def shown_now() -> ShownMessages | None:
+            view = session.aggregate.view_if_held
+            return None if view is None else shown_in(view)
+
+        if (loss := session.memory.reports.compare(event, shown_now)) is not None:
+            session.appends.note(session.drafts.make(loss, (), scope))
 
     def _draft(
         self, event: Event, scope: Scope, answer: str | None, time: int | None = None

@@ -269,10 +269,11 @@ class RequestObserver:
             beginning = contextlib.nullcontext() if call is None else call.beginning_on_disk()
             with contextlib.suppress(WrongExpectedVersion), beginning:
                 append = self._session.appends.append_exactly
-                if await append(version, *drafts, then=enter) is not None:
+                records = await append(version, *drafts, then=enter)
+                if records is not None:
                     self._contents.update(made.contents)
                     self._last = position, rows
-                    self._session.note_request(position)
+                    self._session.note_request(position, event, records[-1].time)
                     return position
 
     async def _stored_contents(self, head: int) -> dict[str, _Content]:

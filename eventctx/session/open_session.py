@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 from weakref import ref
 
+from eventctx.log.events import RequestPrepared
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
@@ -28,6 +29,7 @@ from eventctx.policies.constraints import AtLeastOne, check_value
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
 from eventctx.session.contents import BodyCache, TranscriptLines
+from eventctx.session.prompt_reports import PromptReports
 from eventctx.session.scope import Drafts
 
 EMPTY_BYTES = 6_000
@@ -52,15 +54,16 @@ class SessionMemory:
     ``prepared`` are the positions of the last requests by turn and iteration, ``additions`` the
     places of a host's additions by their SHA-256, ``usage_of`` the requests (by position) and
     answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
-    of the last overflow, -1 for none. ``ending`` are the ends under way of compactions that an
-    error stopped. ``left_open`` is what was open when the session was first loaded, until a turn
-    begins.
+    of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
+    ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
+    was open when the session was first loaded, until a turn begins.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
     additions: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     usage_of: dict[int | str, None] = field(default_factory=dict)
     overflowed_at: int = -1
+    reports: PromptReports = field(default_factory=PromptReports)
     ending: set[asyncio.Future[None]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)
 
@@ -109,9 +112,10 @@ class OpenSession:
             or memory.left_open.spans
         )
 
-    def note_request(self, position: int) -> None:
-        """Note the position of the request that was prepared last in the present iteration."""
+    def note_request(self, position: int, event: RequestPrepared, time: int) -> None:
+        """Note the request at ``position``: the last one prepared in the present iteration."""
         scope, prepared = self.drafts.scope, self.memory.prepared
+        self.memory.reports.expect(position, event, scope.turn_id, time)
         prepared.pop((scope.turn_id, scope.iteration), None)
         prepared[scope.turn_id, scope.iteration] = position
         if len(prepared) > MAX_NOTED:

@@ -323,7 +323,7 @@ class RequestHandler:
             )
         if records is None:
             return None
-        self._session.note_request(position)
+        self._session.note_request(position, event, records[-1].time)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(position, after, at - 1 if applied else None)

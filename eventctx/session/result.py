@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from eventctx.errors import CompactionRefused, ContextOverflow
-from eventctx.log import events, notebook
+from eventctx.log import events
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, numbers_in
 from eventctx.policies.advisers import is_of_host
@@ -17,6 +17,7 @@ from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.state import conversation_length
+from eventctx.text import html_table, summary_line
 
 
 class CompactionResult(int):
@@ -72,7 +73,7 @@ class CompactionResult(int):
         if not hasattr(self, "outcome"):
             return int.__repr__(self)
         would = " (dry run)" if self.dry_run else ""
-        return notebook.line(
+        return summary_line(
             f"CompactionResult {self.outcome}{would} by {self.fallback or self.strategy}:",
             f"{self.before_tokens:,} -> {self.after_tokens:,} tokens",
             f"{self.before_messages:,} -> {self.after_messages:,} messages",
@@ -87,7 +88,7 @@ class CompactionResult(int):
             ("tokens", self.before_tokens, self.after_tokens),
             ("messages", self.before_messages, self.after_messages),
         ]
-        return notebook.table(repr(self)[1:-1], ("", "before", "after"), rows)
+        return html_table(repr(self)[1:-1], ("", "before", "after"), rows)
 
 
 def insertions_gone(before: ViewState, after: ViewState) -> tuple[InsertionRef, ...]:

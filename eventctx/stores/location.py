@@ -67,7 +67,7 @@ def default_path() -> Path:
 def default_book(store: Path) -> Path:
     """The path of a store's receipts in the user's state folder; ``store`` is its ``cache_path``.
 
-    A file has its receipts by its own path, a store on a server by the id that lies in it.
+    A file has its receipts by its own path, a store on a server by its own id.
     """
     import platformdirs
 
@@ -125,7 +125,7 @@ def in_users_folder(store: str, setting: str = "store") -> str:
 def cache_base(kind: str, store_id: str) -> Path:
     """Path prefix of the local cache files of a store on a server, in a private folder.
 
-    ``store_id`` lies in the store, so another store at the same address has other caches.
+    ``store_id`` is stored there, so another store at the same address has other caches.
     """
     folder = _server_caches()
     make_folder(folder)

@@ -21,7 +21,7 @@ from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import Durability
 from eventctx.stores.sqlite_shared import SharedFile, acquire, release
 from eventctx.stores.threaded_store import ThreadedStore, count
-from eventctx.stores.threads import closed
+from eventctx.stores.threads import closed_error
 
 
 class SqliteStore(ThreadedStore):
@@ -101,7 +101,6 @@ class SqliteStore(ThreadedStore):
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read_all``."""
         left = count(limit)
         while left > 0:
             page = await self._read(Queries.page_all, after, left, bodies)
@@ -132,7 +131,6 @@ class SqliteStore(ThreadedStore):
         return await super().erase(bodies, records)
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         server, facts = await self._read(Queries.settings)
         # A reading connection reports the setting of its own file, not that of a writer.
         chosen = "full" if self.read_only else self._file.durability
@@ -151,7 +149,7 @@ class SqliteStore(ThreadedStore):
         StoreUnavailable.
         """
         if self._closed:
-            raise closed(self.path)
+            raise closed_error(self.path)
         stop = threading.Event()
         copying = asyncio.ensure_future(
             asyncio.to_thread(back_up, self._file, Path(path), stop.is_set)

@@ -26,7 +26,7 @@ from typing import Final
 import apsw
 
 from eventctx.errors import EventctxError, InvalidSetting, NotAStore, StoreUnavailable
-from eventctx.stores.sqlite_errors import not_a_store, refused_by_system, translated
+from eventctx.stores.sqlite_errors import not_a_store, refused_by_system, translate
 from eventctx.stores.sqlite_schema import APPLICATION_ID, check_path, open_for_reading
 from eventctx.stores.sqlite_shared import SharedFile
 
@@ -75,14 +75,14 @@ def copy_database(
                 copying.step(_STEP_PAGES)
         source.execute("COMMIT")
     except apsw.Error as error:
-        raise _explained(error, path, target, destination.system_errno) from error
+        raise _explain(error, path, target, destination.system_errno) from error
     finally:
         destination.close(True)
 
 
-def _explained(error: apsw.Error, path: Path, target: Path, system_errno: int) -> EventctxError:
+def _explain(error: apsw.Error, path: Path, target: Path, system_errno: int) -> EventctxError:
     damaged = isinstance(error, apsw.CorruptError | apsw.NotADBError)
-    return translated(error, path if damaged else target, system_errno)
+    return translate(error, path if damaged else target, system_errno)
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def check_free(target: Path, setting: str) -> None:
     if os.path.isdir(target):  # noqa: PTH112 - says no where a path cannot be looked at
         raise InvalidSetting(f"{setting}: expected a new file, found the folder {target}")
     if os.path.lexists(target):
-        raise _taken(target, setting)
+        raise _taken_error(target, setting)
     for ending in COMPANIONS:
         companion = target.with_name(target.name + ending)
         # SQLite would take the log of an earlier file of this name for that of the new one.
@@ -158,14 +158,14 @@ def give_name(part: Path, target: Path, setting: str) -> None:
     try:
         os.link(part, target)
     except FileExistsError as error:
-        raise _taken(target, setting) from error
+        raise _taken_error(target, setting) from error
     except OSError:
         # A file system without links. The name was free when the copy began.
         check_free(target, setting)
         part.rename(target)
 
 
-def _taken(target: Path, setting: str) -> InvalidSetting:
+def _taken_error(target: Path, setting: str) -> InvalidSetting:
     return InvalidSetting(
         f"{setting}: expected a new file, but there is one at {target}; move it away, or choose "
         "another name"
@@ -173,7 +173,7 @@ def _taken(target: Path, setting: str) -> InvalidSetting:
 
 
 @contextmanager
-def fetched(backup: Path, store: Path) -> Iterator[Path]:
+def fetch_copy(backup: Path, store: Path) -> Iterator[Path]:
     """A private copy of ``backup`` in the folder of ``store``, removed at the block's end.
 
     Nothing is written to the backup or its folder. Raises NotAStore, StoreTooNew, StoreUnavailable,
@@ -183,7 +183,7 @@ def fetched(backup: Path, store: Path) -> Iterator[Path]:
     check_path(backup, create=False)
     part = make_part(store)
     try:
-        source = _untouched(backup)
+        source = _open_untouched(backup)
         try:
             copy_database(source, backup, part, store)
         finally:
@@ -225,7 +225,7 @@ def put_in_place(part: Path, store: Path, *, replace: bool) -> Path | None:
         raise refused_by_system(error, store) from error
 
 
-def _untouched(backup: Path) -> apsw.Connection:
+def _open_untouched(backup: Path) -> apsw.Connection:
     """Open a file for reading, and leave no companions."""
     log = backup.with_name(backup.name + "-wal")
     if log.exists() and log.stat().st_size:
@@ -246,16 +246,16 @@ def _literal(name: str) -> str:
 
 @contextmanager
 def _alone_with(store: Path) -> Iterator[None]:
-    """Hold SQLite's exclusive lock on a store, which nobody can get while another has it open.
+    """Hold SQLite's exclusive lock on a store; no process gets it while another has it open.
 
     Every process that has a store open holds a shared lock on its file.
     """
     if not store.is_file():
         raise not_a_store(store, "a folder, a pipe or a device")
     try:
-        held: apsw.Connection | apsw.VFSFile = _locked(store)
+        held: apsw.Connection | apsw.VFSFile = _lock(store)
     except (apsw.NotADBError, apsw.CorruptError):
-        held = _locked_unread(store)
+        held = _lock_unread(store)
     try:
         yield
     finally:
@@ -265,7 +265,7 @@ def _alone_with(store: Path) -> Iterator[None]:
             held.xClose()
 
 
-def _locked(store: Path) -> apsw.Connection:
+def _lock(store: Path) -> apsw.Connection:
     """A connection that holds the lock, after it moved the log into the file.
 
     Raises NotADBError or CorruptError of apsw for a file that SQLite cannot read.
@@ -282,7 +282,7 @@ def _locked(store: Path) -> apsw.Connection:
         connection.close(True)
         raise
     except apsw.Error as error:
-        refused = _refused(error, store, connection.system_errno)
+        refused = _lock_error(error, store, connection.system_errno)
         connection.close(True)
         raise refused from error
     except NotAStore:
@@ -294,7 +294,7 @@ def _locked(store: Path) -> apsw.Connection:
     return connection
 
 
-def _locked_unread(store: Path) -> apsw.VFSFile:
+def _lock_unread(store: Path) -> apsw.VFSFile:
     """The same lock on a file that SQLite cannot read any more, without looking into it."""
     file = apsw.VFSFile("", str(store), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READWRITE, 0])
     try:
@@ -302,7 +302,7 @@ def _locked_unread(store: Path) -> apsw.VFSFile:
         file.xLock(apsw.SQLITE_LOCK_EXCLUSIVE)
     except apsw.Error as error:
         file.xClose()
-        raise _refused(error, store) from error
+        raise _lock_error(error, store) from error
     return file
 
 
@@ -313,13 +313,13 @@ def _check_ours(connection: apsw.Connection, store: Path) -> None:
         raise not_a_store(store, "another program's SQLite database")
 
 
-def _refused(error: apsw.Error, store: Path, system_errno: int = 0) -> EventctxError:
+def _lock_error(error: apsw.Error, store: Path, system_errno: int = 0) -> EventctxError:
     if isinstance(error, apsw.BusyError):
         return StoreUnavailable(
             f"{store}: expected that nobody uses the store, but a program has it open; end that "
             "program, and try again"
         )
-    return translated(error, store, system_errno)
+    return translate(error, store, system_errno)
 
 
 def _take_over_rights(store: Path, part: Path) -> None:

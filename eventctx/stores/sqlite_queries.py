@@ -272,7 +272,6 @@ class Queries:
         return f"SQLite {apsw.sqlite_lib_version()}", facts
 
     def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return Inspection(*inspect(self._connection))
 
     def data_version(self) -> int:
@@ -284,12 +283,12 @@ class Queries:
         return rows[0] if rows else None
 
     def _type(self, kind: int) -> str:
-        return self._interned(self._types, "SELECT id, name FROM types", kind)
+        return self._intern(self._types, "SELECT id, name FROM types", kind)
 
     def _name(self, stream: int) -> str:
-        return self._interned(self._names, "SELECT id, name FROM streams WHERE id >= ?", stream)
+        return self._intern(self._names, "SELECT id, name FROM streams WHERE id >= ?", stream)
 
-    def _interned(self, cache: dict[int, str], sql: str, key: int) -> str:
+    def _intern(self, cache: dict[int, str], sql: str, key: int) -> str:
         name = cache.get(key)
         if name is None:
             bindings = (key,) if "?" in sql else ()

@@ -50,7 +50,7 @@ def body_id(global_position: int, index: int) -> int:
     return (global_position << _BODY_BITS) + index
 
 
-def packed(text: str | None) -> str | bytes | None:
+def pack_id(text: str | None) -> str | bytes | None:
     """An id of 16 or 32 lowercase hex digits as bytes, half its size; other texts unchanged."""
     if text is None or len(text) not in _HEX_LENGTHS:
         return text
@@ -76,9 +76,9 @@ def record_row(
         draft.version,
         draft.time,
         draft.iteration,
-        packed(draft.turn_id),
-        packed(draft.span_id),
-        packed(draft.parent_span_id),
+        pack_id(draft.turn_id),
+        pack_id(draft.span_id),
+        pack_id(draft.parent_span_id),
         digest,
         draft.payload,
         len(bodies),
@@ -127,17 +127,21 @@ _known: set[tuple[bool, tuple[type, ...]]] = set()
 """Whether a row has a body, and its types, where that was found right: very few are met."""
 
 
-def _check_types(row: Row) -> None:
-    """Raise ValueError for a row that no release wrote."""
+def _check_types(row: Row, stream: str | None) -> None:
+    """Raise LogCorrupted for a row that no release wrote."""
     types = tuple(map(type, row))
     signature = bool(row[13]), types
     if signature in _known:
         return
+    problem = ""
     for name, found, allowed in zip(_COLUMNS, types, _EXPECTED, strict=True):
         if found not in allowed:
-            raise ValueError(f"the column {name} holds a {found.__name__}")
+            problem = problem or f"the column {name} holds a {found.__name__}"
     if row[13] and not (types[14] is bytes and types[15] is bytes):
-        raise ValueError("there is a body without a digest or facts")
+        problem = problem or "there is a body without a digest or facts"
+    if problem:
+        position = row[2] if type(row[2]) is int else -1
+        raise LogCorrupted(stream or "", position, f"the record's row is damaged: {problem}")
     _known.add(signature)
 
 
@@ -159,11 +163,7 @@ def records_from(
     fixed = name_of if isinstance(name_of, str) else None
     known: dict[int, str] = {}
     for row in rows:
-        try:
-            _check_types(row)
-        except ValueError as error:
-            at = row[2] if type(row[2]) is int else -1
-            raise LogCorrupted(fixed or "", at, f"the record's row is damaged: {error}") from error
+        _check_types(row, fixed)
         (
         pos, stream, position, event_id, kind, version, time, iteration, turn, span, parent,
         digest, payload, count, body_digest, facts, salt, data,

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import apsw
 
 from eventctx.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
-from eventctx.stores.sqlite_errors import not_a_store, translated
+from eventctx.stores.sqlite_errors import not_a_store, translate
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -145,7 +145,7 @@ def _opening(path: Path) -> Iterator[_Connect]:
     except apsw.Error as error:
         system_errno = connections[-1].system_errno if connections else 0
         _close(connections)
-        raise translated(error, path, system_errno) from error
+        raise translate(error, path, system_errno) from error
     except BaseException:
         _close(connections)
         raise

@@ -4,7 +4,7 @@ POSIX drops every lock that a process holds on a file as soon as the process clo
 of it. SQLite keeps its own descriptors from doing that, so nothing in this process may open the
 file of a store but SQLite, and a test reads the locks to see it.
 
-Invariants: a file that can be written is in ``_open`` under its identity while somebody uses it. An
+Invariants: a file that can be written is in ``_open`` under its identity while it has users. An
 object of a process is never used in a process that was forked from it.
 """
 
@@ -18,12 +18,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakSet
 
 import apsw
 
 from eventctx.errors import EventctxError, StoreUnavailable
 from eventctx.stores.ack import Bell, settle
-from eventctx.stores.sqlite_errors import read_only, translated
+from eventctx.stores.sqlite_errors import read_only, translate
 from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import (
     Durability,
@@ -34,7 +35,7 @@ from eventctx.stores.sqlite_schema import (
     open_for_reading,
 )
 from eventctx.stores.sqlite_writer import Writer
-from eventctx.stores.threads import Job, ReadWork, StoreThreads, closed, forked
+from eventctx.stores.threads import Job, ReadWork, StoreThreads, closed_error, forked_error
 
 
 class FileIdentity(NamedTuple):
@@ -81,7 +82,7 @@ class FileReader(ReadWork):
 
     @property
     def pause(self) -> float | None:
-        """While somebody watches, the time between two looks."""
+        """While there are watchers, the time between two looks."""
         return POLL_SECONDS if self._watchers else None
 
     def answer(self, job: Job) -> None:
@@ -89,13 +90,13 @@ class FileReader(ReadWork):
         try:
             outcome = (job.ack, job.function(self._queries, *job.args), None)
         except Exception as error:
-            failure = translated(error, self._path, self._connection.system_errno)
+            failure = translate(error, self._path, self._connection.system_errno)
             settle([(job.ack, None, failure)])
         else:
             settle([outcome])
 
     def idle(self) -> None:
-        """Look for commits, if it is time and somebody watches."""
+        """Look for commits, if it is time and there are watchers."""
         if not self._watchers or (now := time.monotonic()) < self._next_poll:
             return
         self._next_poll = now + POLL_SECONDS
@@ -188,6 +189,7 @@ class SharedFile:
             self.bell,
             partial(read_only, path),
         )
+        _made.add(self)
 
     @property
     def writable(self) -> bool:
@@ -236,10 +238,10 @@ class SharedFile:
         Raises StoreUnavailable in a forked process, and when the last user is gone.
         """
         if self.threads.forked:
-            raise forked(self.path)
+            raise forked_error(self.path)
         with _lock:
             if not self.users:
-                raise closed(self.path)
+                raise closed_error(self.path)
             self.users += 1
 
     @contextmanager
@@ -308,7 +310,7 @@ def acquire(
     """
     path = path.absolute()
     check_path(path, create)
-    known = _known(path)
+    known = _find_open(path)
     if read_only:
         return known or _for_reading(path, lock_timeout)
     if known is None:
@@ -316,7 +318,7 @@ def acquire(
             path, durability=durability, create=create, lock_timeout=lock_timeout
         )
         made = SharedFile(opened, place)
-        known = _registered(made)
+        known = _register(made)
         if known is not made:
             made.shut()
     known.strengthen(durability, lock_timeout)
@@ -341,13 +343,15 @@ def release(file: SharedFile) -> None:
 
 _lock = threading.Lock()
 _open: dict[FileIdentity, SharedFile] = {}
+_made: WeakSet[SharedFile] = WeakSet()
+"""All files of this process, those opened for reading alone included."""
 _inherited: set[FileIdentity] = set()
 
 
-def _known(path: Path) -> SharedFile | None:
+def _find_open(path: Path) -> SharedFile | None:
     identity = FileIdentity.of(path)
     if identity in _inherited:
-        raise forked(path)
+        raise forked_error(path)
     with _lock:
         found = None if identity is None else _open.get(identity)
         if found is not None:
@@ -355,7 +359,7 @@ def _known(path: Path) -> SharedFile | None:
         return found
 
 
-def _registered(made: SharedFile) -> SharedFile:
+def _register(made: SharedFile) -> SharedFile:
     """``made``, or the file that another thread opened meanwhile."""
     identity = made.identity
     # A file without write permission is not shared: rights may change, and the next user may write.
@@ -376,9 +380,9 @@ def _identities(path: Path) -> dict[str, FileIdentity | None]:
 def _renew() -> None:
     global _lock
     _lock = threading.Lock()
-    for identity, file in _open.items():
+    for file in list(_made):
         file.after_fork()
-        _inherited.add(identity)
+    _inherited.update(_open)
     _open.clear()
 
 

@@ -22,7 +22,7 @@ import apsw
 
 from eventctx.errors import EventctxError
 from eventctx.stores.ack import Outcome, settle
-from eventctx.stores.sqlite_errors import is_passing, translated
+from eventctx.stores.sqlite_errors import is_passing, translate
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
 from eventctx.stores.sqlite_schema import Durability, LockWait, tell_rights
@@ -142,7 +142,7 @@ class Writer(WriteWork):
             for job in jobs:
                 self._write([job])
             return
-        settle([(job.ack, None, translated(error, self._path, system_errno)) for job in jobs])
+        settle([(job.ack, None, translate(error, self._path, system_errno)) for job in jobs])
 
     def _scrub(self, *, wait: bool = True) -> None:
         """Empty the log: it still holds the pages as they were before an erasure.

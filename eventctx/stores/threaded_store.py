@@ -27,7 +27,7 @@ from eventctx.log.store import (
 )
 from eventctx.stores.ack import Ack
 from eventctx.stores.rules import sizes
-from eventctx.stores.threads import StoreThreads, closed
+from eventctx.stores.threads import StoreThreads, closed_error
 
 NO_LIMIT: Final = 2**62
 
@@ -87,13 +87,11 @@ class ThreadedStore:
                 return
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
         return cast(StreamInfo | None, await self._read(self._queries.head, stream))
 
     async def streams(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[StreamInfo]:
-        """See ``EventStore.streams``."""
         left = count(limit)
         key = -1 if after is None else await self._read(self._queries.stream_key, after)
         while left > 0:
@@ -105,12 +103,10 @@ class ThreadedStore:
                 return
 
     async def forks(self, stream: str) -> list[str]:
-        """See ``EventStore.forks``."""
         key = await self._read(self._queries.stream_key, stream)
         return cast(list[str], await self._read(self._queries.forks, key))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
         return cast(list[Body], await self._read(self._queries.bodies, stream, addresses))
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
@@ -179,7 +175,6 @@ class ThreadedStore:
         bodies: Mapping[str, Mapping[Address, bytes]],
         records: Mapping[str, Draft] = MappingProxyType({}),
     ) -> Erasure:
-        """See ``EventStore.erase``."""
         size = sizes(records.values())
         return cast(Erasure, await self._write(self._log.erase, bodies, records, size=size))
 
@@ -191,20 +186,16 @@ class ThreadedStore:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         given = (info, last, previous, records)
         return cast(Record, await self._write(self._log.set_tombstone, *given, size=sizes((last,))))
 
     async def scrubbed(self) -> bool:
-        """See ``EventStore.scrubbed``."""
         return cast(bool, await self._read(self._queries.scrubbed))
 
     async def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return cast(Inspection, await self._read(self._queries.inspect))
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         return cast(Snapshot | None, await self._read(self._queries.snapshot, stream, name))
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
@@ -213,15 +204,12 @@ class ThreadedStore:
         self._write(self._log.save_snapshot, stream, name, snapshot, size=size)
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         return cast(int | None, await self._read(self._queries.checkpoint, name))
 
     async def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         await self._write(self._log.save_checkpoint, name, position)
 
     async def close(self) -> None:
-        """See ``EventStore.close``."""
         if self._closed:
             return
         self._closed = True
@@ -240,14 +228,14 @@ class ThreadedStore:
         self, function: Callable[..., Any], *args: Any, size: int = _SMALL_JOB_BYTES
     ) -> Ack[Any]:
         if self._closed:
-            return Ack.failed(closed(self._threads.place))
+            return Ack.failed(closed_error(self._threads.place))
         if self.read_only:
             return Ack.failed(self._threads.read_only())
         return self._threads.write(function, args, size)
 
     def _read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
         if self._closed:
-            return Ack.failed(closed(self._threads.place))
+            return Ack.failed(closed_error(self._threads.place))
         return self._threads.read(function, args)
 
 

@@ -31,12 +31,12 @@ BATCH_JOBS: Final = 512
 BATCH_BYTES: Final = 4 * 2**20
 
 
-def closed(place: object) -> StoreUnavailable:
+def closed_error(place: object) -> StoreUnavailable:
     """The error for a use of the store after ``close``."""
     return StoreUnavailable(f"{place}: the store is closed; open it again")
 
 
-def forked(place: object) -> StoreUnavailable:
+def forked_error(place: object) -> StoreUnavailable:
     """The error for a use of the store in a forked process."""
     return StoreUnavailable(
         f"{place}: expected the process that opened the store, found one that was forked from it; "
@@ -205,18 +205,18 @@ class StoreThreads:
         Blocks while the queue is full; the ack fails with StoreUnavailable after ``stop``.
         """
         if self.forked:
-            return Ack.failed(forked(self.place))
+            return Ack.failed(forked_error(self.place))
         if self._writing is None:
             return Ack.failed(self.read_only())
         ack: Ack[Any] = Ack()
         if not self._queue.put(Job(ack, function, args, size)):
-            return Ack.failed(closed(self.place))
+            return Ack.failed(closed_error(self.place))
         return ack
 
     def read(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Ack[Any]:
         """Queue a read; the ack fails with StoreUnavailable after ``stop``."""
         if self.forked:
-            return Ack.failed(forked(self.place))
+            return Ack.failed(forked_error(self.place))
         if self._most_readers > 1:
             with self._lock:
                 self._unanswered += 1
@@ -224,7 +224,7 @@ class StoreThreads:
                     self._start_reader()
         ack: Ack[Any] = Ack()
         if not self._reads.put(Job(ack, function, args, 0)):
-            return Ack.failed(closed(self.place))
+            return Ack.failed(closed_error(self.place))
         return ack
 
     def stop(self) -> None:

@@ -30,13 +30,13 @@ class Proxy:
             raise AttributeError(name)
         found = getattr(self._target, name)
         if not callable(found) or isinstance(found, type):
-            return self._faced(found)
+            return self._face(found)
 
         @wraps(found)
         def called(*arguments: Any, **options: Any) -> Any:
             given = [_target_of(one) for one in arguments]
             named = {key: _target_of(one) for key, one in options.items()}
-            return self._faced(self._loop.call(lambda: found(*given, **named)))
+            return self._face(self._loop.call(lambda: found(*given, **named)))
 
         return called
 
@@ -50,12 +50,12 @@ class Proxy:
         return dir(self._target)
 
     def __enter__(self) -> Any:
-        return self._faced(self._loop.call(self._target.__aenter__))
+        return self._face(self._loop.call(self._target.__aenter__))
 
     def __exit__(self, *error: Any) -> None:
         self._loop.call(lambda: self._target.__aexit__(*error))
 
-    def _faced(self, found: Any) -> Any:
+    def _face(self, found: Any) -> Any:
         """``found``, or the face of an object of the async API."""
         if found is self._target:
             return self
@@ -71,7 +71,7 @@ class Proxy:
                     item = self._loop.call(found.__anext__)
                 except StopAsyncIteration:
                     return
-                yield self._faced(item)
+                yield self._face(item)
         finally:
             close: Callable[[], Any] | None = getattr(found, "aclose", None)
             if close is not None:

@@ -184,7 +184,7 @@ class Given:
             rules.check(self.visible, proposal)
         except EventctxError as error:
             raise AssertionError(
-                f"policy {chosen.name!r}: {error}\n{_listed(self, proposal)}"
+                f"policy {chosen.name!r}: {error}\n{_list_messages(self, proposal)}"
             ) from error
         return Outcome(self, chosen, proposal, fit(self.visible, proposal, self.budget))
 
@@ -309,11 +309,11 @@ class Outcome:
             f"policy {self.policy.name!r}: {self._start.visible.tokens} -> {self.tokens} tokens, "
             f"budget {budget.tokens}, threshold {budget.threshold}, target {budget.target}"
             f"{f'; the floor does not fit{over}' if over else ''}\n"
-            f"{_listed(self._start, self.proposal)}"
+            f"{_list_messages(self._start, self.proposal)}"
         )
 
 
-def _listed(start: Given, proposal: Proposal) -> str:
+def _list_messages(start: Given, proposal: Proposal) -> str:
     """A line for each message: number, role, tokens, disposition, reason, the first words."""
     lines = []
     for ref, row in zip(start.visible.messages, start.messages, strict=True):

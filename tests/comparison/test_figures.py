@@ -100,7 +100,7 @@ def test_a_failing_policy_leaves_the_decision_to_the_ladder_and_is_counted() -> 
     assert summed(recording, played).fallbacks == len(played.compactions) > 0
 
 
-def test_a_compaction_that_drops_the_start_leaves_no_prefix_behind_it() -> None:
+def test_a_compaction_that_drops_the_start_leaves_no_prefix_after_it() -> None:
     class DropsTheOldest:
         name, version, max_messages = "oldest", 1, None
 

@@ -101,7 +101,7 @@ async def test_without_receipts_the_end_of_the_log_goes_unnoticed(monkeypatch: P
 
 
 async def test_errors_of_the_driver_would_be_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(sqlite_writer, "translated", lambda error, *_: error)
+    monkeypatch.setattr(sqlite_writer, "translate", lambda error, *_: error)
     with pytest.raises(apsw.Error):
         await fail_often(6, 1)
 

@@ -12,6 +12,7 @@ from typing import Any
 from eventctx.engine import Engine
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.source.items import (
+    CallEnded,
     FileLine,
     Item,
     MessageItem,
@@ -217,3 +218,21 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
 
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
+    """Import a file of this content into a new store; the store and the session's name."""
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(data)
+    store = MemoryStore()
+    summary = await load(store, path, **options)
+    assert summary.session is not None
+    return store, summary.session
+
+
+def always() -> bool:
+    return True
+
+
+def ended_usages(found: list[Item]) -> list[Any]:
+    return [item.usage for item in of_type(found, CallEnded)]

@@ -133,7 +133,7 @@ def test_a_folder_of_events_can_be_named(tmp_path: Path) -> None:
     assert run(tmp_path, "--session", "mine").exit_code == 2
 
 
-def test_a_search_takes_folders_of_events_as_wholes_beside_files(tmp_path: Path) -> None:
+def test_a_search_takes_folders_of_events_as_wholes_with_files(tmp_path: Path) -> None:
     openhands_talk().folder(tmp_path / "agents" / "run-7" / "events")
     openhands_talk().folder(tmp_path / "agents" / "run-8" / "events")
     (tmp_path / "agents" / "run-7" / "base_state.json").write_text("{}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.importers.recording import spilled_view
-from eventctx.importers.recording.spilled_view import SpilledSequence, SpilledView
+from eventctx.importers.recording import spilled
+from eventctx.importers.recording.spilled import SpilledSequence, SpilledView
 from eventctx.importers.source.spill_file import SpillFile
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
@@ -62,7 +62,7 @@ async def test_an_import_is_the_same_with_its_view_on_disk(
     path.write_bytes(FILES[name])
     imports = []
     for chunk in (512, 3, 2):
-        monkeypatch.setattr(spilled_view, "CHUNK", chunk)
+        monkeypatch.setattr(spilled, "CHUNK", chunk)
         store = MemoryStore()
         summary = await load(store, path, complete=True)
         assert summary.session is not None
@@ -73,7 +73,7 @@ async def test_an_import_is_the_same_with_its_view_on_disk(
 async def test_a_state_on_disk_is_equal_to_the_one_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spilled_view, "CHUNK", 2)
+    monkeypatch.setattr(spilled, "CHUNK", 2)
     path = tmp_path / "file.jsonl"
     path.write_bytes(FILES["pi"])
     store = MemoryStore()
@@ -82,7 +82,7 @@ async def test_a_state_on_disk_is_equal_to_the_one_in_memory(
     plain = held = request_view.initial()
     for record in await records(store, summary.session or ""):
         plain = request_view.evolve(plain, record)
-        held = spill.kept(request_view.evolve(held, record))
+        held = spill.spill(request_view.evolve(held, record))
         assert _parts(held) == _parts(plain)
     assert held.layout.refs.is_backed
     spill.close()
@@ -93,7 +93,7 @@ def _parts(view: ViewState) -> tuple[object, ...]:
 
 
 def test_a_spilled_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spilled_view, "CHUNK", 3)
+    monkeypatch.setattr(spilled, "CHUNK", 3)
     spill = SpillFile()
     encode, decode = (lambda items: json.dumps(items).encode()), json.loads
     series: Series[int] = Series.backed_by(SpilledSequence(spill, encode, decode, range(7)))

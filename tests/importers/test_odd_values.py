@@ -157,7 +157,7 @@ async def test_a_key_twice_in_a_document_keeps_the_document(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", ["summary", "branch"])
-async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_stands(
+async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_is(
     form: str, tmp_path: Path
 ) -> None:
     deep: Any = "inside"
@@ -238,7 +238,7 @@ async def test_an_event_too_large_for_memory_is_refused(tmp_path: Path, small_li
         await load(MemoryStore(), folder)
 
 
-async def test_jsonl_longer_than_a_document_may_be_is_read_behind_a_broken_first_line(
+async def test_jsonl_longer_than_a_document_may_be_is_read_after_a_broken_first_line(
     tmp_path: Path, small_limit: int
 ) -> None:
     rows = [{"role": "user", "content": "x" * 1000}] * (small_limit // 1000 + 10)

@@ -81,7 +81,7 @@ def test_credentials_are_left_out_of_what_is_kept() -> None:
     assert b'"host":"x"' in kept
 
 
-def test_other_requests_are_kept_beside_the_conversation() -> None:
+def test_other_requests_are_kept_outside_the_conversation() -> None:
     tape = Tape().raw({}, {"body": "page"}, url="https://example.org/a.png", method="GET")
     tape.exchange(request(user("go")), message(text("hi")))
     tape.exchange(request(user("go")), {"input_tokens": 3}, url=f"{tape.url[:37]}/count_tokens")

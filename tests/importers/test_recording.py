@@ -22,6 +22,7 @@ from tests.importers.given import (
     Codex,
     call,
     events,
+    imported,
     jsonl,
     load,
     messages,
@@ -34,15 +35,6 @@ def tool_loop() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", call("t1"), call("t2", "Read"))
     log.result("t1", "a").result("t2", "b", is_error=True).answer("m2", text("done"))
     return log.user("again").answer("m3", text("sure")).system("turn_duration")
-
-
-async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(data)
-    store = MemoryStore()
-    summary = await load(store, path, **options)
-    assert summary.session is not None
-    return store, summary.session
 
 
 async def test_the_first_record_names_source_format_and_import_time(tmp_path: Path) -> None:
@@ -237,7 +229,7 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     *_, before, after = await events(store, session, "context:request_prepared")
     assert ended.tokens_recorded == 167_000
     assert 500 < ended.reserve <= before.reserve
-    # The first request behind a compaction has what the program sends again with its summary.
+    # The first request after a compaction has what the program sends again with its summary.
     assert after.reserve == before.reserve + RESENT
     assert ended.reserve < ended.tokens_after < ended.tokens_before
     assert ended.tokens_before <= before.tokens

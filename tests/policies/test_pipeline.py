@@ -38,10 +38,8 @@ from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.layout import build
 from tests.policies.given import (
     DUE,
-    ODD_VIEWS,
     ROOMY,
     Row,
-    accepted,
     asks,
     budget_of,
     budgets,
@@ -56,7 +54,7 @@ from tests.policies.given import (
     user,
     view,
 )
-from tests.transcripts import DIALECTS, Story, stories
+from tests.transcripts import Story, stories
 
 TIGHT = Budget(2_000, 1_800, 1_000)
 
@@ -372,16 +370,6 @@ reducing = st.one_of(
     st.just(policy_named("importance")),
     st.just(Custom(oldest_gone)),
 )
-asking = st.just(policy_named("summarize"))
-several = st.lists(reducing | asking, min_size=1, max_size=4)
-
-
-@examples
-@given(story=stories(), steps=several, tokens=budgets, pin=st.integers(0, 20))
-def test_every_proposal_keeps_the_rules(
-    story: Story, steps: list[Any], tokens: int, pin: int
-) -> None:
-    keeps_the_rules(Pipeline(tuple(steps)), seen(story, (pin,)), budget_of(tokens))
 
 
 @examples
@@ -405,22 +393,6 @@ def test_what_each_step_does_holds_in_the_end(
             now = proposal.limits[number]
             assert all(b <= a for a, b in zip(limit, now, strict=True) if a is not None)  # type: ignore[operator]
     assert WorkingSet(visible, proposal).total <= WorkingSet(visible, alone).total + 20
-
-
-@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
-def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
-    pipeline = Pipeline((Truncate(keep_recent=2), TokenBudgetPolicy(), Ladder()))
-    for budget in (Budget(1, 1, 1), Budget(300, 250, 150), ROOMY):
-        keeps_the_rules(pipeline, view(*rows), budget)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), steps=st.lists(reducing, min_size=1, max_size=4), tokens=budgets)
-def test_a_provider_accepts_every_view(
-    dialect: str, data: st.DataObject, steps: list[Any], tokens: int
-) -> None:
-    accepted(Pipeline(tuple(steps)), data.draw(stories(dialect)), tokens)
 
 
 # -- in a session --------------------------------------------------------------------------------

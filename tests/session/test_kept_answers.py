@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
-from eventctx.importers.recording import spilled_view
-from eventctx.importers.recording.spilled_view import SpilledView
+from eventctx.importers.recording import spilled
+from eventctx.importers.recording.spilled import SpilledView
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import UNANSWERED_TOKENS
@@ -256,7 +256,7 @@ async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
 async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(spilled_view, "CHUNK", 2)
+    monkeypatch.setattr(spilled, "CHUNK", 2)
     store = MemoryStore()
     await killed(store, answer="the text of a")
     async with process(store) as engine:
@@ -267,7 +267,7 @@ async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
     plain = held = request_view.initial()
     for record in await records_of(store):
         plain = request_view.evolve(plain, record)
-        held = spill.kept(request_view.evolve(held, record))
+        held = spill.spill(request_view.evolve(held, record))
     assert held.layout.refs.is_backed
     assert held.layout.entries() == plain.layout.entries()
     spill.close()

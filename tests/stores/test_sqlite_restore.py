@@ -21,7 +21,7 @@ from eventctx.log.store import ANY
 from eventctx.queries.verify import verify
 from eventctx.stores import sqlite_backup
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_backup import fetched, put_in_place
+from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 
 
 async def make(path: Path, draft, *texts: str) -> None:
@@ -42,7 +42,7 @@ async def count(path: Path) -> int:
 
 
 def restore(backup: Path, store: Path, *, replace: bool = True) -> Path | None:
-    with fetched(backup, store) as copy:
+    with fetch_copy(backup, store) as copy:
         return put_in_place(copy, store, replace=replace)
 
 

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import msgspec
 
 from eventctx.errors import InvalidMessage, InvalidSessionId
-from eventctx.importers.format_table import CLAUDE_CODE
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.log.codec import decode_event, encode_event, pack, raw_of
 from eventctx.log.events import Event, ImportRaw, SessionLinked, SessionStart
@@ -177,7 +176,7 @@ async def imported(
         return []
     with tempfile.TemporaryDirectory(prefix="eventctx-") as folder:
         path = await asyncio.to_thread(_laid_out, Path(folder), session, parts)
-        return await import_file(store, path, format=CLAUDE_CODE)
+        return await import_file(store, path, format="claude-code")
 
 
 def _laid_out(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:

@@ -270,6 +270,15 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
             f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
             "`view --position` shows what it added."
         )
+    names = {row.position: row.name for row in audit.requests}
+    losses = [one for one in audit.losses if one.position in names]
+    told = [one for one in losses if one.kind == "prompt"]
+    found += [one.describe(names[one.position]) for one in told[:_FEW]]
+    if missed := len(losses) - len(told):
+        found.append(
+            f"For {plural(missed, 'request')} the cache served less than before, without a "
+            "compaction (inferred); --json has each."
+        )
     known = session_in_words((row.figures for row in audit.requests), file)
     if known:
         found.append(known)

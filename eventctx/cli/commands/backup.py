@@ -105,9 +105,9 @@ def _place(file: Path, replace: bool, store: str | None) -> Path:
 def _restore(
     file: Path, place: Path, replace: bool, *, ask: bool
 ) -> tuple[StoreVerification, Path | None]:
-    from eventctx.stores.sqlite_backup import fetched, put_in_place
+    from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 
-    with fetched(file, place) as copy:
+    with fetch_copy(file, place) as copy:
         with progress("Verifying the backup"):
             checked = run(verify_file(copy, {}))
         if not checked.ok:

@@ -21,6 +21,7 @@ from eventctx.text import clip
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
+    from eventctx.projections.audit import AuditRow
     from eventctx.projections.figures import Figures
     from eventctx.queries.lost.answers import ItemKind, LeftBy, Lost, StateCounts
 
@@ -60,13 +61,18 @@ def lost_command(
     """
     if compaction is not None and turn is not None:
         raise click.UsageError("expected at most one of --compaction and --turn, found both.")
-    name, found, figures = run(_lost(session, compaction, turn, store))
+    name, found, figures, requests = run(_lost(session, compaction, turn, store))
     if as_json:
         put_document(found)
         return
     screen = Screen()
     screen.line((f"Lost in {name}. {answer(found)}", "bold"))
     show_items(screen, found, everything=everything, limit=limit)
+    if found.suspected:
+        screen.blank()
+        names = {row.position: row.name for row in requests}
+        for one in found.suspected[-limit:] if limit else ():
+            screen.line(one.describe(names[one.position]))
     if found.messages.left:
         screen.blank()
         where = opening.as_option(store)
@@ -77,11 +83,13 @@ def lost_command(
 
 async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
-) -> tuple[str, Lost, Figures]:
+) -> tuple[str, Lost, Figures, Sequence[AuditRow]]:
     async with opening.open_existing(store) as engine:
         info = await session_or_last(engine, session, "compacted")
         found = await engine.lost(info.stream, compaction=compaction, turn=turn)
-        return info.stream, found, await figures_of(engine.store, info.stream)
+        known = await figures_of(engine.store, info.stream)
+        requests = (await engine.audit(info.stream)).requests if found.suspected else ()
+        return info.stream, found, known, requests
 
 
 NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {

@@ -55,7 +55,7 @@ class AmplifierRow:
 
     @property
     def request_key(self) -> str | None:
-        """Where the data hold the request as it was sent; None where they are it, or have none."""
+        """The key of the request as it was sent; None where the data are it, or have none."""
         return next((key for key in _REQUEST_KEYS if isinstance(self.data.get(key), dict)), None)
 
     @property

@@ -3,8 +3,8 @@
 No byte is lost: a line that the model never sees is yielded as ``Raw``, and so is a line that
 became a message, with ``"message":null``. There the second copy of each result (``toolUseResult``)
 is kept. File order is the order of the transcript, but for a line that waited for the one that it
-follows (``claude/order.py``). The ``parentUuid`` graph says what was taken back, where it is sound
-(``claude/route.py``). A line whose ``uuid`` came before is kept, and is no second message.
+follows (``claude/waiting.py``). Where it is sound, the ``parentUuid`` graph says what was taken
+back (``claude/route.py``). A line whose ``uuid`` came before is kept, and is no second message.
 
 Subagents have files of their own. Releases 1.x wrote their lines into the file of the main session,
 marked ``isSidechain``; each of these is a further session of the file.
@@ -56,7 +56,7 @@ def _sidechain(agent: str) -> Parser:
         def row(line: int, data: bytes, one: ClaudeRow) -> Iterable[Item]:
             return conversation.row(line, data, one) if chains.agent_of(one) == agent else ()
 
-        return _items_of(_marked(lines), conversation, row, ended)
+        return _items_of(_select_marked(lines), conversation, row, ended)
 
     return parse_one
 
@@ -101,7 +101,7 @@ class _Sidechains:
         return agent
 
 
-def _marked(lines: Iterable[FileLine]) -> Iterator[FileLine]:
+def _select_marked(lines: Iterable[FileLine]) -> Iterator[FileLine]:
     """The lines of subagents."""
     return (line for line in lines if _MARKED.search(line.data))
 

@@ -139,7 +139,7 @@ class _Rollout:
         if row.type == "event_msg":
             return self._event(line, time, data, row)
         if row.type == "compacted":
-            return self._compacted(line, time, data, row)
+            return self._compaction(line, time, data, row)
         if row.type == "turn_context":
             payload, _ = value_of(row.payload)
             model = text_or_none(object_or_empty(payload).get("model"))
@@ -169,7 +169,7 @@ class _Rollout:
         if spoken or (item == "message" and facts.role == "assistant"):
             self.events.item(payload)
         if item != "reasoning":
-            yield from self._unrepeated(line)
+            yield from self._flush_events(line)
         if facts.kind == "assistant":
             yield from self._call(line)
         else:
@@ -183,9 +183,9 @@ class _Rollout:
             self.calling = True
             yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
 
-    def _unrepeated(self, line: int) -> Iterator[Item]:
+    def _flush_events(self, line: int) -> Iterator[Item]:
         """The messages that only events have, now that their items cannot follow."""
-        for one in self.events.taken():
+        for one in self.events.take():
             if one.role == "assistant":
                 yield from self._call(line)
             else:
@@ -214,10 +214,10 @@ class _Rollout:
             usage = self._count(object_or_empty(payload).get("info"))
             if usage is not None:
                 if self.events.answered:
-                    yield from self._unrepeated(line)
+                    yield from self._flush_events(line)
                 yield from self._close(line, time, usage)
         elif event == "thread_rolled_back":
-            yield from self._unrepeated(line)
+            yield from self._flush_events(line)
             self.events.end_turn()
             yield from self._close(line, time)
             payload, _ = value_of(row.payload)
@@ -228,7 +228,7 @@ class _Rollout:
             payload, _ = value_of(row.payload)
             self.window = count(object_or_empty(payload).get("model_context_window")) or self.window
         elif event in ("task_complete", "turn_aborted"):
-            yield from self._unrepeated(line)
+            yield from self._flush_events(line)
             self.events.end_turn()
             self.turns.end()
             yield from self._close(line, time)
@@ -241,10 +241,10 @@ class _Rollout:
         self.window = count(info.get("model_context_window")) or self.window
         return read_usage(info.get("last_token_usage"), CODEX)
 
-    def _compacted(
+    def _compaction(
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
-        yield from self._unrepeated(line)
+        yield from self._flush_events(line)
         yield from self._close(line, None)  # an answer ended before the compaction began
         payload, repaired = value_of(row.payload)
         history = object_or_empty(payload).get("replacement_history")
@@ -264,6 +264,6 @@ class _Rollout:
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
         elif ended():
-            yield from self._unrepeated(self.line)
+            yield from self._flush_events(self.line)
         elif first is not None:
             yield Waiting(first.line, "an item with the same words may follow")

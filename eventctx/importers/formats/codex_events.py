@@ -87,7 +87,7 @@ class EventMessages:
                 return
         self._items = [*self._items, (role, text)][-_MOST:]
 
-    def taken(self) -> list[EventMessage]:
+    def take(self) -> list[EventMessage]:
         """The messages that no item holds, now that none can follow."""
         taken, self._waiting = self._waiting, []
         return taken
@@ -109,7 +109,7 @@ def _repeats(event: EventMessage, role: str, text: str) -> bool:
 
 
 class _Point(NamedTuple):
-    """Where a turn begins: how many messages and compactions the file has before it."""
+    """The beginning of a turn: the number of messages and compactions before it in the file."""
 
     messages: int
     compactions: int

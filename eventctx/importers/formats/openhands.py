@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.formats import openhands_messages as made
-from eventctx.importers.formats.openhands_messages import Made, summary_of
+from eventctx.importers.formats import openhands_messages as build
+from eventctx.importers.formats.openhands_messages import BuiltMessage, summary_of
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -60,13 +60,13 @@ _KNOWN: Final = frozenset(
         "TokenEvent",
     )
 )
-_MESSAGES: Final[dict[str, Callable[[dict[str, Any]], Made | None]]] = {
-    "SystemPromptEvent": made.system_prompt,
-    "MessageEvent": made.spoken,
-    "ActionEvent": made.action,
-    "ObservationEvent": made.observation,
-    "AgentErrorEvent": made.failure,
-    "UserRejectObservation": made.failure,
+_MESSAGES: Final[dict[str, Callable[[dict[str, Any]], BuiltMessage | None]]] = {
+    "SystemPromptEvent": build.system_prompt,
+    "MessageEvent": build.spoken,
+    "ActionEvent": build.action,
+    "ObservationEvent": build.observation,
+    "AgentErrorEvent": build.failure,
+    "UserRejectObservation": build.failure,
 }
 
 
@@ -238,7 +238,7 @@ class _Conversation:
         self, line: int, time: int | None, response: object, message: dict[str, Any]
     ) -> Iterator[Item]:
         if self.open is not None and response is not None and self.open.response == response:
-            self.open.message = made.joined(self.open.message, message)
+            self.open.message = build.join(self.open.message, message)
             self.open.time = time if self.open.time is None else max(self.open.time, time or 0)
             return
         yield from self._close()

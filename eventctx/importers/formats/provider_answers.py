@@ -52,7 +52,7 @@ def first_choice(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def finish_of(body: dict[str, Any]) -> str | None:
-    """Why the answer ended, in the provider's word; the Responses API has a status."""
+    """The reason for the answer's end, in the provider's word; the Responses API has a status."""
     reasons = (
         first_choice(body).get("finish_reason"),
         body.get("stop_reason"),

@@ -39,7 +39,7 @@ class _Text(NamedTuple):
     text: str
 
 
-def carried(sent: dict[str, Any], messages: Sequence[dict[str, Any]]) -> Carried:
+def find_carried(sent: dict[str, Any], messages: Sequence[dict[str, Any]]) -> Carried:
     """Find ``messages``, which are in transcript order, in the sent one. Every text is found once.
 
     A text is found where it is the whole of a sent text, or else some whole lines of it. A message
@@ -118,7 +118,7 @@ def _in_order(span: TextSpan) -> tuple[tuple[tuple[int, str], ...], int]:
 
 
 def _nearest(one: _Text, end: int, waiting: list[tuple[int, _Text]]) -> tuple[int, int] | None:
-    """Where in ``one``, from ``end`` on, the first of the waiting texts begins, and its place."""
+    """The start in ``one``, from ``end`` on, of the first of the waiting texts, and its place."""
     best: tuple[int, int] | None = None
     for place, (_, piece) in enumerate(waiting):
         if piece.answers == one.answers:

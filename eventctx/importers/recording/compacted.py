@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import msgspec
 
 from eventctx.importers.recording.contents import Stored, TranscriptSlots
+from eventctx.importers.recording.spilled import PutIn
 from eventctx.importers.recording.track import Content
-from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
@@ -102,7 +102,7 @@ class Compacted:
         )
 
 
-def compacted(
+def plan_compaction(
     view: ViewState,
     item: CompactionItem,
     stored: Sequence[Stored],
@@ -125,13 +125,13 @@ def compacted(
         view,
         Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
         [one.content for one in stored],
-        _named(source_format, item.trigger),
+        _requester(source_format, item.trigger),
         recorded=item.tokens_before,
         took=item.took or 0,
     )
 
 
-def taken_back(
+def plan_undoing(
     view: ViewState,
     item: Undone,
     source_format: str,
@@ -154,7 +154,7 @@ def taken_back(
     return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 
 
-def cleared(
+def plan_clearing(
     view: ViewState,
     item: ResultsCleared,
     stored: Sequence[Stored],
@@ -172,7 +172,7 @@ def cleared(
         view,
         plan,
         [one.content for one in stored],
-        _named(source_format, item.trigger),
+        _requester(source_format, item.trigger),
         recorded=item.tokens_before,
     )
 
@@ -207,7 +207,7 @@ def _edited(
     )
 
 
-def _named(source_format: str, trigger: str | None) -> str:
+def _requester(source_format: str, trigger: str | None) -> str:
     return f"{source_format}:{trigger}" if trigger else source_format
 
 

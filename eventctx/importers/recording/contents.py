@@ -1,4 +1,4 @@
-"""What the contents of a file become: bodies of messages with their numbers, raw parts, counts.
+"""The contents of a file as they are stored: bodies with their numbers, raw parts, counts.
 
 A message that cannot be stored has a slot in the file but no number. Parts that became no message
 are written in batches: one ``import:raw`` record for many.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.importers.recording.carried import Carried, carried
+from eventctx.importers.recording.carried import Carried, find_carried
 from eventctx.importers.recording.track import Track
 from eventctx.importers.source.items import RecordedContent, RecordedRequest
 from eventctx.log.record import Record
@@ -100,13 +100,15 @@ class RecordedRequests:
 
     # -- what a file holds -----------------------------------------------------------------------
 
-    def said(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
+    def note_message(
+        self, number: int | None, record: Record, index: int, message: dict[str, Any]
+    ) -> None:
         """Note a message of the transcript; a compaction's own messages have no number."""
         if not self.records or not isinstance(message.get("role"), str):
             return
         # A message that is sent as it is here is stored nowhere else.
         self._known.setdefault(message_digest(message), []).append(
-            _packed(record, index, message, 0)
+            _pack_known(record, index, message, 0)
         )
         if message.get("role") == "assistant":
             return
@@ -126,11 +128,11 @@ class RecordedRequests:
         if item.kind != "message":
             return (), ()
         among = self._waiting
-        found: Carried = carried(item.value, [message for _, message in among])
+        found: Carried = find_carried(item.value, [message for _, message in among])
         if not found.messages and self._carried:
             # A client writes a message anew when its reminders change, as for another model.
             among = self._carried
-            found = carried(item.value, [message for _, message in among])
+            found = find_carried(item.value, [message for _, message in among])
         if not found.messages and self._gave_up:
             return (), ()  # it may carry one that was given up
         numbers = [among[index][0] for index in found.messages]
@@ -147,7 +149,7 @@ class RecordedRequests:
             self._stored.add(item.digest)
             # It is the message of the transcript that was said last, in the form that was sent.
             same = self._known.setdefault(item.digest, [])
-            same[-1:] = [_packed(record, 0, item.value, injected)]
+            same[-1:] = [_pack_known(record, 0, item.value, injected)]
         else:
             salted = record.bodies[0].digest
             size = len(canonical(item.value))
@@ -165,12 +167,12 @@ class RecordedRequests:
 
     @property
     def observed(self) -> int:
-        """How many requests have a wire form."""
+        """The number of requests that have a wire form."""
         return len(self._positions)
 
     @property
     def unanswered(self) -> int:
-        """How many requests no answer in the file names: failed attempts, most of them."""
+        """The number of requests that no answer in the file names, most of them failed attempts."""
         return len(self._requests) - len(self._positions) - self._unknown
 
     def time_of(self, request: str | None) -> int | None:
@@ -184,7 +186,7 @@ class RecordedRequests:
         """The form of the request recorded at ``position``; in words why there is none."""
         item = self._requests.get(request)
         if item is None:
-            return "it stands nowhere before its answer"
+            return "it is nowhere before its answer"
         if request in self._positions:
             return "an answer before this one names it, too"
         messages = self._messages(item, estimator)
@@ -264,8 +266,8 @@ class RecordedRequests:
         """The first messages of ``below``, and those of the item's tail."""
         kept = below.messages.first(item.keep)
         if below.estimator != estimator:
-            kept = Series(_summed(Series(), [one.last for one in kept], estimator))
-        return _Messages(kept.extend(_summed(kept, self._tail(item), estimator)), estimator)
+            kept = Series(_sum_up(Series(), [one.last for one in kept], estimator))
+        return _Messages(kept.extend(_sum_up(kept, self._tail(item), estimator)), estimator)
 
     def _tail(self, item: RecordedRequest) -> list[_Known]:
         """The messages of a tail. Of messages that are the same, the last ones are meant."""
@@ -278,7 +280,7 @@ class RecordedRequests:
         return found[::-1]
 
 
-def _packed(record: Record, index: int, message: dict[str, Any], injected: int) -> bytes:
+def _pack_known(record: Record, index: int, message: dict[str, Any], injected: int) -> bytes:
     salted = record.bodies[index].digest
     # An item of the Responses API has no role, and is read as it is.
     facts = read_facts(as_sent(message) if "role" in message else message)
@@ -293,7 +295,7 @@ def _sums(messages: Series[_Upto]) -> tuple[Hash, int, int]:
     return last.hash, last.tokens, last.injected
 
 
-def _summed(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator) -> list[_Upto]:
+def _sum_up(before: Series[_Upto], added: Iterable[_Known], estimator: Estimator) -> list[_Upto]:
     """The added messages, each with the sums over it and all before it."""
     hashed, tokens, injected = _sums(before)
     found = []
@@ -327,7 +329,7 @@ class NotedMessages:
     def add(self, number: int | None, record: Record, index: int, message: dict[str, Any]) -> None:
         """Take a message; one of a compaction has no number."""
         if self._notes is None:
-            self._requests.said(number, record, index, message)
+            self._requests.note_message(number, record, index, message)
         elif self._requests.records:
             place = (_NO_NUMBER if number is None else number, record.position, index)
             self._notes.extend(place)
@@ -343,5 +345,5 @@ class NotedMessages:
                 number, _, index = notes[at : at + _NOTE]
                 message = decode_body(record.bodies[index].data or b"")
                 known = None if number == _NO_NUMBER else number
-                self._requests.said(known, record, index, message)
+                self._requests.note_message(known, record, index, message)
                 at += _NOTE

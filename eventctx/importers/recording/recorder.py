@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from eventctx.importers.recording.compacted import Compacted, cleared, compacted, taken_back
+from eventctx.importers.recording.compacted import (
+    Compacted,
+    plan_clearing,
+    plan_compaction,
+    plan_undoing,
+)
 from eventctx.importers.recording.contents import (
     ImportCounts,
     RawParts,
@@ -21,10 +26,9 @@ from eventctx.importers.recording.contents import (
     contents_of,
 )
 from eventctx.importers.recording.recorded_requests import NotedMessages, RecordedRequests
-from eventctx.importers.recording.spilled_view import SpilledView
+from eventctx.importers.recording.spilled import SpilledView, UndoneCompactions, put_in
 from eventctx.importers.recording.track import NO_IDS, Content, LineIds, Track
 from eventctx.importers.recording.turns import FileTurns
-from eventctx.importers.recording.undone import UndoneCompactions, put_in
 from eventctx.importers.source.items import (
     Branched,
     CallEnded,
@@ -125,7 +129,7 @@ class Recorder:
         }
 
     def _observe(self, record: Record) -> None:
-        self._view = self._long.kept(request_view.evolve(self._view, record))
+        self._view = self._long.spill(request_view.evolve(self._view, record))
 
     async def feed(self, item: Item) -> None:
         """Record one item."""
@@ -315,7 +319,9 @@ class Recorder:
         self.counts.last_compaction = item.time or self.counts.last_compaction
         stored, unstorable = contents_of(item.line, item.messages)
         await self._not_stored(*unstorable)
-        step = compacted(self._view, item, stored, self._format, self._places, self._compactions)
+        step = plan_compaction(
+            self._view, item, stored, self._format, self._places, self._compactions
+        )
         self._resent = item.resent
         before = self._view.layout.refs
         record = await self._planned(step, item.time)
@@ -342,7 +348,7 @@ class Recorder:
         if back:
             # All return first, so that the plan says of each why it is not in view.
             await self._put(events.Restored(messages=tuple(back)), item.time)
-        step = taken_back(self._view, item, self._format, self._places, undone, again)
+        step = plan_undoing(self._view, item, self._format, self._places, undone, again)
         if step is not None:
             record = await self._planned(step, item.time)
             if undone:
@@ -354,7 +360,7 @@ class Recorder:
         stored, unstorable = contents_of(item.line, item.messages)
         await self._not_stored(*unstorable)
         if not unstorable:
-            step = cleared(self._view, item, stored, self._format, self._places)
+            step = plan_clearing(self._view, item, stored, self._format, self._places)
             await self._planned(step, item.time)
 
     async def _branched(self, item: Branched) -> None:

@@ -243,7 +243,7 @@ class Track:
     async def written(self) -> AsyncIterator[Record]:
         """The records so far of a stream that was empty, those that wait to be appended, too."""
         waiting, first = list(self._pending), self._position + 1 - len(self._pending)
-        await self._settled(0)
+        await self._settle(0)
         if first > 0:
             async for record in self._store.read(self.stream):
                 yield record
@@ -258,9 +258,9 @@ class Track:
             expected = before if before >= 0 else NO_STREAM
             self._in_flight.append(self._store.append(self.stream, drafts, expected))
             self.added += len(drafts)
-        await self._settled(in_flight)
+        await self._settle(in_flight)
 
-    async def _settled(self, in_flight: int) -> None:
+    async def _settle(self, in_flight: int) -> None:
         while len(self._in_flight) > in_flight:
             await self._in_flight.popleft()
 

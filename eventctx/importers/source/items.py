@@ -69,7 +69,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
 
 
 class TurnMeasured(msgspec.Struct, frozen=True):
-    """What the file's program measured for the turn so far, in nanoseconds."""
+    """The duration of the turn so far, as the file's program measured it, in nanoseconds."""
 
     line: int
     time: int | None

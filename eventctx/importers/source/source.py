@@ -1,4 +1,4 @@
-"""What an import reads: a file's lines, those of a file that grows, or the events of a folder."""
+"""The source of an import: a file's lines, those of a file that grows, or a folder's events."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Source:
     def lines(self) -> Iterator[FileLine]:
         """The lines, one by one. Raises UnreadableFile, and MalformedTranscript for a long one."""
         try:
-            yield from self._counted()
+            yield from self._count_lines()
         except OSError as error:
             raise unreadable(self.path, error) from error
 
-    def _counted(self) -> Iterator[FileLine]:
+    def _count_lines(self) -> Iterator[FileLine]:
         done = reported = 0
         lines = read_events(self.path) if self.is_folder else self.growing or read_lines(self.path)
         for line in lines:

@@ -6,8 +6,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from eventctx.log import notebook
 from eventctx.projections.presence import Presence
+from eventctx.projections.silent_loss import SuspectedLoss
+from eventctx.text import counted, html_table, summary_line
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 """- ``instruction``: a sentence of a person: the first one of a message, or one with a demand;
@@ -128,6 +129,9 @@ class Lost(msgspec.Struct, frozen=True):
     encrypted, so that nothing can be found in them. ``items`` are sorted: instructions first, in a
     kind those that are gone first, then by how often they were used again. For a compaction, items
     that were gone before it are left out.
+
+    ``suspected`` is inferred, not known: requests up to there whose prompt was smaller than the log
+    says, while no record tells why. No other field counts them.
     """
 
     session: str
@@ -142,18 +146,18 @@ class Lost(msgspec.Struct, frozen=True):
     sealed: int
     counts: tuple[StateCounts, ...]
     items: tuple[ViewItem, ...]
+    suspected: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
         about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"
         gone = [one for one in self.items if one.state is Presence.GONE]
-        return notebook.line(
+        return summary_line(
             f"Lost {self.session} {about}:",
-            f"{self.messages.left:,} of {notebook.counted(self.messages.total, 'message')} out of "
-            "view",
-            f"{len(gone):,} of {notebook.counted(len(self.items), 'item')} gone",
+            f"{self.messages.left:,} of {counted(self.messages.total, 'message')} out of view",
+            f"{len(gone):,} of {counted(len(self.items), 'item')} gone",
         )
 
     def _repr_html_(self) -> str:
         heads = ("what", "state", "text", "message", "used again")
         rows = [(one.kind, one.state, one.text, one.name, one.used_again) for one in self.items]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.demands import demands_in
 from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState
+from eventctx.projections.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explaining import NOW, RequestSelector
-from eventctx.queries.key_frames import key_frames
+from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
@@ -46,7 +49,17 @@ async def what_left(
         taken_back = await reader.taken_back(about.after)
         # Another question may have read messages meanwhile that came after this one was asked.
         if index.count == len(about.now.origins):
-            return Report(about, after, before, index, taken_back).make(stream)
+            found = Report(about, after, before, index, taken_back).make(stream)
+            return msgspec.structs.replace(found, suspected=await _suspected(store, found))
+
+
+async def _suspected(store: EventStore, found: Lost) -> tuple[SuspectedLoss, ...]:
+    state = await timeline_at(store, found.session)
+    return tuple(
+        one
+        for one in suspected_losses(state)
+        if one.kind == "prompt" and (found.position is None or one.position <= found.position)
+    )
 
 
 class _Reader:

@@ -50,7 +50,7 @@ class ServerAddress(NamedTuple):
     place: str
 
     def options(self) -> dict[str, Any]:
-        """The arguments of nats-py that prove who we are. Raises InvalidSetting."""
+        """The credentials, as arguments of nats-py. Raises InvalidSetting."""
         found: dict[str, Any] = {}
         if self.user is not None:
             found["user"], found["password"] = self.user, self.password or ""
@@ -136,7 +136,7 @@ def parse(url: str, environment: Mapping[str, str] | None = None) -> ServerAddre
 
 
 def _hosts(netloc: str) -> tuple[list[str], str | None, str | None]:
-    """The hosts, and the user and password that stand before any of them."""
+    """The hosts, and the user and password before any of them."""
     hosts, user, password = [], None, None
     for one in netloc.split(","):
         credentials, at, host = one.rpartition("@")
@@ -156,10 +156,10 @@ def _is_host(host: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """What a person gave, without what stands before the last @: a password may be cut anywhere."""
-    before, at, behind = text.rpartition("@")
+    """The given text without the part before the last @: a password may be cut anywhere."""
+    before, at, after = text.rpartition("@")
     scheme = next((one for one in ("nats://", "tls://") if before.startswith(one)), "")
-    return without_password(f"{scheme}[redacted:password]@{behind}" if at else text)
+    return without_password(f"{scheme}[redacted:password]@{after}" if at else text)
 
 
 def _shards(text: str | None) -> int | None:

@@ -47,7 +47,7 @@ from eventctx.stores.jetstream.layout import (
     encode,
     split_body,
     split_unit,
-    stored,
+    to_stored,
 )
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
 
@@ -153,7 +153,7 @@ def bodies_before(
             yield (number, index), StoredBody(body.digest, len(parts)), messages
 
 
-def registered(
+def registry_entry(
     names: Names, session: str, origin: SessionOrigin, *, deleted: bool = False, records: int = 0
 ) -> Outgoing:
     """The entry of the registry for a session that is created or deleted."""
@@ -202,7 +202,7 @@ def _unit(
     appending: UnitAppend, start: int, stop: int, bodies: Sequence[Sequence[StoredBody]]
 ) -> Unit:
     rows = [
-        stored(draft, digest, kept)
+        to_stored(draft, digest, kept)
         for draft, digest, kept in zip(
             appending.drafts[start:stop], appending.digests[start:stop], bodies, strict=True
         )
@@ -247,12 +247,12 @@ class AppendLog(Protocol):
 
 
 class Try(NamedTuple):
-    """A place where an append may be stored: its batch was to follow the position ``behind``.
+    """A place where an append may be stored: its batch was to follow the position ``end``.
 
     Its own first record is at ``first``; those between belong to appends of the same batch.
     """
 
-    behind: int
+    end: int
     first: int
 
 
@@ -294,7 +294,7 @@ def appending(append: QueuedAppend, tip: Tip) -> UnitAppend:
     return UnitAppend(append.session, tip.position + 1, append.drafts, digests, origin)
 
 
-def behind(appending: UnitAppend, sequence: int) -> Tip:
+def tip_after(appending: UnitAppend, sequence: int) -> Tip:
     """The end of the session after an append whose last unit ends at ``sequence``."""
     last = appending.first + len(appending.drafts) - 1
     return Tip(last, appending.digests[-1], appending.drafts[-1].id, sequence)
@@ -306,7 +306,7 @@ def may_come_yet(append: QueuedAppend, tip: Tip) -> bool:
     Only another record after the same end rules it out: the servers accept one message with that
     expectation.
     """
-    return any(tip.position <= one.behind for one in append.tried)
+    return any(tip.position <= one.end for one in append.tried)
 
 
 def ends_before(expected: Expected, tip: Tip) -> bool:
@@ -335,19 +335,19 @@ async def made_before(log: AppendLog, append: QueuedAppend, tip: Tip) -> Appende
     for first in places if count else ():
         found = await log.records(append.session, first, first + count - 1)
         if same_ids([record.id for record in found], append.drafts):
-            return appended(append.session, tuple(found))
+            return append_result(append.session, tuple(found))
     if accepted:
         return None
-    behind = f"its leader has it end at {tip.position}, and may be behind the others"
+    doubt = f"its leader has it end at {tip.position}, and may be behind the others"
     if may_come_yet(append, tip):
-        raise Undecided(behind)
+        raise Undecided(doubt)
     # The caller may have sent it before, or have seen an end that this leader does not know.
     if ends_before(append.expected, tip) and not await log.current(append.session):
-        raise Undecided(behind)
+        raise Undecided(doubt)
     raise conflict(append.session, append.expected, tip.position)
 
 
-def appended(session: str, records: tuple[Record, ...]) -> Appended:
+def append_result(session: str, records: tuple[Record, ...]) -> Appended:
     """The result of an append."""
     return Appended(records, Receipt(session, records[-1].position, records[-1].digest))
 
@@ -381,7 +381,7 @@ class EarlyBodies:
         most = self._link.client.max_payload
 
         async def flush() -> None:
-            first = await self._sent(messages, place.session)
+            first = await self._send(messages, place.session)
             for key, body, offset in waiting:
                 written[key] = replace(body, sequence=first + offset)
             waiting.clear()
@@ -401,7 +401,7 @@ class EarlyBodies:
             await flush()
         return written
 
-    async def _sent(self, messages: list[Outgoing], session: str) -> int:
+    async def _send(self, messages: list[Outgoing], session: str) -> int:
         tries = Tries(self._link, f"append to {session!r}")
         while True:
             try:
@@ -410,7 +410,7 @@ class EarlyBodies:
                 await tries.after(error)
             except ApiError as error:
                 if not error.passing:
-                    raise self._link.translated(error, f"append to {session!r}") from error
+                    raise self._link.translate(error, f"append to {session!r}") from error
                 await tries.after(error)
 
     def waste(self, session: str, written: Mapping[BodyKey, StoredBody]) -> None:

@@ -102,7 +102,7 @@ class Tries:
         if self._link.closed:
             raise self._link.gone() from error
         if time.monotonic() >= self._until:
-            raise self._link.translated(error, self._what) from error
+            raise self._link.translate(error, self._what) from error
         await asyncio.sleep(_PAUSES[min(self._number, len(_PAUSES) - 1)])
         self._number += 1
 
@@ -149,7 +149,7 @@ class ServerLink:
         return StoreUnavailable(f"{self.address.place}: the store is closed; open it again")
 
     def _begin(self, work: Coroutine[Any, Any, T], ack: Ack[T]) -> None:
-        self.keep(self._settled(work, ack))
+        self.keep(self._run_and_settle(work, ack))
 
     def keep(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Begin a task of the store's loop that lives until it ends."""
@@ -158,7 +158,7 @@ class ServerLink:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _settled(self, work: Coroutine[Any, Any, T], ack: Ack[T]) -> None:
+    async def _run_and_settle(self, work: Coroutine[Any, Any, T], ack: Ack[T]) -> None:
         try:
             settle([(ack, await work, None)])
         except EventctxError as error:
@@ -166,7 +166,7 @@ class ServerLink:
         except asyncio.CancelledError:
             settle([(ack, None, self.gone())])
         except Exception as error:
-            settle([(ack, None, self.translated(error))])
+            settle([(ack, None, self.translate(error))])
 
     async def connect(self) -> None:
         """Connect; afterwards a lost connection is made again for as long as the store is open.
@@ -222,7 +222,7 @@ class ServerLink:
         while True:
             try:
                 answer = await self.client.request(subject, body, timeout=ATTEMPT_SECONDS)
-                return checked(answer)
+                return check_answer(answer)
             except DOUBTS as error:
                 await tries.after(error)
             except ApiError as error:
@@ -241,12 +241,12 @@ class ServerLink:
                     timeout=ATTEMPT_SECONDS,
                     headers=dict(message.headers) or None,
                 )
-                return int(checked(answer)["seq"])
+                return int(check_answer(answer)["seq"])
             except DOUBTS as error:
                 await tries.after(error)
             except ApiError as error:
                 if not error.passing:
-                    raise self.translated(error) from error
+                    raise self.translate(error) from error
                 await tries.after(error)
 
     async def destroy(self, stream: str, sequence: int) -> None:
@@ -255,9 +255,9 @@ class ServerLink:
             await self.request(f"$JS.API.STREAM.MSG.DELETE.{stream}", {"seq": sequence})
         except ApiError as error:
             if error.number not in _NO_MESSAGE:
-                raise self.translated(error, f"deleting from {stream}") from error
+                raise self.translate(error, f"deleting from {stream}") from error
 
-    def translated(self, error: Exception, what: str = "") -> EventctxError:
+    def translate(self, error: Exception, what: str = "") -> EventctxError:
         """An error of nats-py or of the servers as one of ours. It names no credential."""
         if isinstance(error, EventctxError):
             return error
@@ -289,7 +289,7 @@ class ServerLink:
         self.loop.stop()
 
 
-def checked(answer: Msg) -> Any:
+def check_answer(answer: Msg) -> Any:
     """The decoded answer of the servers. Raises ApiError for a refusal."""
     decoded = msgspec.json.decode(answer.data)
     error = decoded.get("error")
@@ -299,7 +299,7 @@ def checked(answer: Msg) -> Any:
 
 
 def _in_words(error: BaseException | None) -> str:
-    """What an error means to a person. Never its own text: that may quote a URL."""
+    """The meaning of an error for people. Never its own text, which may quote a URL."""
     if error is None:
         return "no answer"
     if isinstance(error, ApiError):
@@ -357,7 +357,7 @@ async def send(link: ServerLink, messages: Sequence[Outgoing]) -> int:
         answer = await client.request(
             last.subject, last.payload, timeout=ATTEMPT_SECONDS, headers=last.headers or None
         )
-        return int(checked(answer)["seq"])
+        return int(check_answer(answer)["seq"])
     batch = uuid4().hex
     for number, message in enumerate(messages[:-1], 1):
         headers = {_BATCH: batch, _NUMBER: str(number), **message.headers}
@@ -366,4 +366,4 @@ async def send(link: ServerLink, messages: Sequence[Outgoing]) -> int:
     answer = await client.request(
         last.subject, last.payload, timeout=ATTEMPT_SECONDS, headers=headers
     )
-    return int(checked(answer)["seq"]) - len(messages) + 1
+    return int(check_answer(answer)["seq"]) - len(messages) + 1

@@ -64,7 +64,7 @@ _ALL: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": -1,
     "allow_direct": True,
     "allow_atomic": True,
-    # With a roll-up, whoever may append could take away what is there.
+    # With a roll-up, every client that may append could remove messages.
     "allow_rollup_hdrs": False,
     "deny_delete": False,
 }
@@ -98,9 +98,9 @@ async def find_or_make(link: ServerLink, *, create: bool) -> Meta:
         )
     link.names = Names(address.name, meta.shards)
     # At once: a server takes its time to make a stream, whatever else it makes meanwhile.
-    wanted = _wanted(link.names)
+    wanted = _stream_settings(link.names)
     found = await asyncio.gather(
-        *(_checked(link, name, settings, create) for name, settings in wanted),
+        *(_check_or_make(link, name, settings, create) for name, settings in wanted),
         return_exceptions=True,
     )
     for one in found:
@@ -109,7 +109,9 @@ async def find_or_make(link: ServerLink, *, create: bool) -> Meta:
     return meta
 
 
-async def _checked(link: ServerLink, name: str, settings: Mapping[str, Any], create: bool) -> None:
+async def _check_or_make(
+    link: ServerLink, name: str, settings: Mapping[str, Any], create: bool
+) -> None:
     """Find a stream or make it. Raises what ``find_or_make`` raises."""
     found = await _stream(link, name)
     if found is None:
@@ -122,7 +124,7 @@ async def _checked(link: ServerLink, name: str, settings: Mapping[str, Any], cre
     check_stream(link.address.place, found)
 
 
-def _wanted(names: Names) -> list[tuple[str, dict[str, Any]]]:
+def _stream_settings(names: Names) -> list[tuple[str, dict[str, Any]]]:
     found: list[tuple[str, dict[str, Any]]] = [
         (names.caches, {"subjects": [f"{names.prefix}.kv.>"]})
     ]
@@ -145,7 +147,7 @@ async def _stream(link: ServerLink, name: str) -> dict[str, Any] | None:
     except ApiError as error:
         if error.number == STREAM_NOT_FOUND:
             return None
-        raise link.translated(error, name) from error
+        raise link.translate(error, name) from error
     return dict(found["config"])
 
 
@@ -168,7 +170,7 @@ async def _make(link: ServerLink, name: str, settings: Mapping[str, Any]) -> dic
                     f"JetStream for the stream {name}, found: {error.description}"
                 ) from error
             if error.number != _NO_PEERS:
-                raise link.translated(error, name) from error
+                raise link.translate(error, name) from error
             await tries.after(error)
 
 
@@ -208,7 +210,7 @@ async def _make_meta(link: ServerLink) -> Meta:
                 if found is not None:
                     return found
             elif not error.passing:
-                raise link.translated(error, link.names.meta) from error
+                raise link.translate(error, link.names.meta) from error
             await tries.after(error)
         except DOUBTS as error:
             await tries.after(error)
@@ -225,18 +227,15 @@ class LeadersLog:
         self._reader = reader
 
     async def tip(self, session: str) -> Tip:
-        """See ``append.AppendLog``."""
         head = await self._reader.heads.head(session)
         if head is None:
             return NOTHING
         return Tip(head.position, head.digest, head.event, head.sequence)
 
     async def records(self, session: str, first: int, last: int) -> list[Record]:
-        """See ``append.AppendLog``."""
         return await self._reader.records(session, first, last)
 
     async def current(self, session: str) -> bool:
-        """See ``append.AppendLog``."""
         return await self._reader.heads.current(self._reader.names.shard(session))
 
 
@@ -264,7 +263,6 @@ class StoreParts:
         await self.writer.idle()
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         versions = sorted({server.version for server in self.checked})
         facts = {
             "servers": ", ".join(server.name for server in self.checked),
@@ -354,7 +352,7 @@ class Pusher:
         self._lock = asyncio.Lock()
 
     async def fill(self, shard: int, sequence: int) -> None:
-        """Store fillers until the last message of a shard is at ``sequence`` or behind it."""
+        """Store fillers until the last message of a shard is at ``sequence`` or later."""
         subject = self._link.names.of_shard("g", shard)
         tries = Tries(self._link, "filling")
         async with self._lock:
@@ -371,5 +369,5 @@ class Pusher:
                     last = first + count - 1
                 except (ApiError, *DOUBTS) as error:
                     if isinstance(error, ApiError) and not error.passing:
-                        raise self._link.translated(error, "filling") from error
+                        raise self._link.translate(error, "filling") from error
                     await tries.after(error)

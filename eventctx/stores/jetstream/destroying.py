@@ -134,7 +134,7 @@ class Destroyer:
                 await tries.after(error)  # an order that is stored twice does no harm
             except ApiError as error:
                 if not error.conflict and not error.passing:
-                    raise self._link.translated(error, "destroying") from error
+                    raise self._link.translate(error, "destroying") from error
                 await tries.after(error)
 
     async def carry_out(self, shard: int) -> bool:
@@ -150,7 +150,7 @@ class Destroyer:
     async def _attempt(self, shard: int) -> bool:
         async with self._lock:
             try:
-                done = await self._carried_out(shard)
+                done = await self._carry_out_orders(shard)
             except EventctxError as error:
                 _log.warning("%s: what was erased is not gone from every server's files yet: %s",
                              self._link.address.place, error)  # fmt: skip
@@ -166,7 +166,7 @@ class Destroyer:
             async with self._lock:
                 try:
                     shards = range(self._names.shards)
-                    left = not all([await self._carried_out(shard) for shard in shards])
+                    left = not all([await self._carry_out_orders(shard) for shard in shards])
                 except EventctxError:
                     continue
 
@@ -179,7 +179,7 @@ class Destroyer:
             sequence = message.sequence + 1
         return found
 
-    async def _carried_out(self, shard: int) -> bool:
+    async def _carry_out_orders(self, shard: int) -> bool:
         orders = await self.open_orders(shard)
         if not orders:
             return True
@@ -190,9 +190,9 @@ class Destroyer:
                 await self._delete_session(shard, order.session, sequence)
         snapshots = sorted({name for _, order in orders for name in order.snapshots})
         dropped = await self._drop_snapshots(snapshots) if snapshots else 0
-        if not await self._compacted(shard):
+        if not await self._compact_shard(shard):
             return False
-        if dropped and not await self._caches_compacted():
+        if dropped and not await self._compact_caches():
             return False
         for sequence, _ in orders:
             await self._delete(stream, (sequence,))
@@ -217,14 +217,14 @@ class Destroyer:
                 page = await self._reads.page(shard, subject, 1)
                 found = [one.sequence for one in page.messages if one.sequence < before]
                 if not found:
-                    # A replica may be behind; the leader is not.
+                    # A replica may lag; the leader does not.
                     left = await self._reads.next(shard, subject, 1)
                     if left is None or left.sequence >= before:
                         break
                     found = [left.sequence]
                 await self._delete(stream, found)
 
-    async def _compacted(self, shard: int) -> bool:
+    async def _compact_shard(self, shard: int) -> bool:
         """Make every replica drop its Raft log of the shard; true if all did."""
         stream, subject = self._names.stream(shard), self._names.of_shard("t", shard)
 
@@ -235,7 +235,7 @@ class Destroyer:
 
         return await self._compact(stream, fill)
 
-    async def _caches_compacted(self) -> bool:
+    async def _compact_caches(self) -> bool:
         subject = f"{self._names.prefix}.kv.t"
 
         async def fill() -> None:
@@ -257,7 +257,7 @@ class Destroyer:
                 stored = await self._link.request(subject, os.urandom(size))
                 await self._link.destroy(stream, stored["seq"])
             except ApiError as error:
-                raise self._link.translated(error, "compacting") from error
+                raise self._link.translate(error, "compacting") from error
 
     async def _compact(self, stream: str, fill: Callable[[], Awaitable[None]]) -> bool:
         """Fill the Raft logs of a stream until each begins after its former end; true if all do."""

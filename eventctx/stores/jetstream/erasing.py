@@ -90,7 +90,6 @@ class Eraser:
     async def erase(
         self, bodies: Mapping[str, Mapping[Address, bytes]], records: Mapping[str, Draft]
     ) -> Erasure:
-        """See ``EventStore.erase``."""
         async with self._writer.exclusive(records) as forget:
             notes = {
                 name: QueuedAppend(name, (draft,), ANY, sizes((draft,)))
@@ -99,7 +98,7 @@ class Eraser:
             made: dict[str, Record] = {}
             shards: set[int] = set()
             try:
-                count = await self._stored(bodies, notes, made, shards)
+                count = await self._store(bodies, notes, made, shards)
             finally:
                 for name in records:
                     forget(name)
@@ -107,7 +106,7 @@ class Eraser:
             await self._destroyer.carry_out(shard)
         return Erasure(count, tuple([made[name] for name in records]))
 
-    async def _stored(
+    async def _store(
         self,
         bodies: Mapping[str, Mapping[Address, bytes]],
         notes: Mapping[str, QueuedAppend],
@@ -127,7 +126,7 @@ class Eraser:
                 return most
             except ApiError as error:
                 if not error.conflict and not error.passing:
-                    raise self._link.translated(error, "erasing") from error
+                    raise self._link.translate(error, "erasing") from error
                 await tries.after(error)
             except DOUBTS as error:
                 for plan in plans.values():

@@ -13,7 +13,13 @@ from typing import Final, Protocol
 from eventctx.errors import InvalidSetting, StreamExists
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended, StreamInfo
-from eventctx.stores.jetstream.append import UnitAppend, appended, pack, records_of, registered
+from eventctx.stores.jetstream.append import (
+    UnitAppend,
+    append_result,
+    pack,
+    records_of,
+    registry_entry,
+)
 from eventctx.stores.jetstream.connection import (
     DOUBTS,
     EXPECTED,
@@ -63,7 +69,6 @@ class Families:
         self._forks = forks
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         async with self._writer.exclusive((stream, new)) as forget:
             tries = Tries(self._link, f"fork of {stream!r}")
             try:
@@ -101,7 +106,7 @@ class Families:
             )
         packed.messages[0].headers[EXPECTED] = "0"
         messages = packed.messages
-        messages.append(registered(self._names, new, place.origin or SessionOrigin(first.time)))
+        messages.append(registry_entry(self._names, new, place.origin or SessionOrigin(first.time)))
         relative = self._relative(stream, Relative(new, at), family)
         try:
             if self._names.shard(stream) == self._names.shard(new):
@@ -111,7 +116,7 @@ class Families:
             begins = await send(self._link, messages)
         except (ApiError, *DOUBTS) as error:
             return None, self._passing(error, f"fork of {stream!r}")
-        return appended(new, records_of(self._names, place, packed.units, begins)), Exception()
+        return append_result(new, records_of(self._names, place, packed.units, begins)), Exception()
 
     async def _made_before(
         self, stream: str, at: int, new: str, first: Draft, made: Verified
@@ -120,11 +125,10 @@ class Families:
         if (made.origin.parent, made.origin.forked_at) == (stream, at):
             found = await self._reader.records(new, at + 1, at + 1)
             if [record.id for record in found] == [first.id]:
-                return appended(new, tuple(found))
+                return append_result(new, tuple(found))
         raise StreamExists(new)
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         async with self._writer.exclusive((stream,)) as forget:
             tries = Tries(self._link, f"deletion of {stream!r}")
             try:
@@ -167,7 +171,7 @@ class Families:
             order,
             *packed.messages,
             *ledger,
-            registered(self._names, stream, origin, deleted=True, records=own),
+            registry_entry(self._names, stream, origin, deleted=True, records=own),
             self._relative(stream, Relative(None), family),
         ]
         # The batch fails if somebody adds an erasure or early bodies meanwhile: they would be
@@ -185,7 +189,6 @@ class Families:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         async with self._writer.exclusive((info.stream,)) as forget:
             tries = Tries(self._link, f"mark of the deletion of {info.stream!r}")
             try:
@@ -213,8 +216,8 @@ class Families:
         packed.messages[0].headers[EXPECTED] = "0"
         messages = [
             *packed.messages,
-            registered(self._names, info.stream, origin),
-            registered(self._names, info.stream, origin, deleted=True, records=records),
+            registry_entry(self._names, info.stream, origin),
+            registry_entry(self._names, info.stream, origin, deleted=True, records=records),
         ]
         try:
             begins = await send(self._link, messages)
@@ -257,5 +260,5 @@ class Families:
     def _passing(self, error: Exception, what: str) -> Exception:
         """The error, if it may be another at the next try; else it is raised as one of ours."""
         if isinstance(error, ApiError) and not (error.passing or error.conflict):
-            raise self._link.translated(error, what) from error
+            raise self._link.translate(error, what) from error
         return error

@@ -197,7 +197,7 @@ class _Shard:
                 of_session.add([message])
                 if len(of_session.units) > before and message.sequence <= self._upto:
                     units.append((whose, of_session.units[-1]))
-        hidden, erased = await self._hidden(), await self._erased(sessions)
+        hidden, erased = await self._hidden(), await self._read_erasures(sessions)
         gathered = Gathered()
         gathered.bodies, gathered.seen = bodies, seen
         ready: list[Record] = []
@@ -237,13 +237,13 @@ class _Shard:
             page = await reads.page(self._shard, self._prefix + ">", at)
             found, more = page.messages, page.pending > 0
         for message in found:
-            await self._accounted(at, message.sequence - 1)
+            await self._check_gap(at, message.sequence - 1)
             at = message.sequence + 1
         if not more:
-            await self._accounted(at, self._upto)
+            await self._check_gap(at, self._upto)
         return found
 
-    async def _accounted(self, first: int, last: int) -> None:
+    async def _check_gap(self, first: int, last: int) -> None:
         last = min(last, self._upto)
         if first <= last and not await self._scan.was_deleted(self._shard, first, last):
             raise Incomplete(-1, f"messages {first} to {last} of shard {self._shard} are missing")
@@ -263,7 +263,7 @@ class _Shard:
                 found[gone] = max(found.get(gone, 0), message.sequence)
         return found
 
-    async def _erased(self, sessions: dict[str, Gathered]) -> dict[str, Erased]:
+    async def _read_erasures(self, sessions: dict[str, Gathered]) -> dict[str, Erased]:
         """The erasures of these sessions' bodies."""
         found: dict[str, Erased] = {}
         owners = list(sessions)

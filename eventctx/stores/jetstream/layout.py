@@ -3,10 +3,10 @@
 ``<NAME>`` is the store's name, ``<shard>`` a number, ``<token>`` a session id. The messages of a
 session have these subjects, all in the stream ``<NAME>_<shard>``:
 
-- ``<NAME>.<shard>.r.<token>``: units. A unit is what one append, or a part of a long one, put
-  behind each other: up to 1,024 records without their bodies. Never deleted but with the session.
-- ``<NAME>.<shard>.b.<token>``: bodies. Those of a unit's records lie directly behind the unit, in
-  the order of the records. One message holds a body; a large one takes several.
+- ``<NAME>.<shard>.r.<token>``: units. A unit holds the records of one append, or of a part of
+  a long one: up to 1,024, without their bodies. Deleted only with the session.
+- ``<NAME>.<shard>.b.<token>``: bodies. Those of a unit's records directly follow the unit, in the
+  order of the records. One message holds a body; a large one takes several.
 - ``<NAME>.<shard>.p.<token>``: bodies of an append of more messages than one atomic batch takes.
   They are written before the unit, which names the places. Those that no unit names are waste.
 - ``<NAME>.<shard>.e.<token>``: erasures of bodies that the session owns. A body is erased from the
@@ -159,7 +159,7 @@ class SessionOrigin(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class StoredBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The place of a body: ``messages`` consecutive messages.
 
-    ``sequence`` is the first of them if it was written before its unit; None: behind the unit.
+    ``sequence`` is the first of them if it was written before its unit; None: it follows the unit.
     """
 
     digest: bytes
@@ -202,7 +202,7 @@ class Unit(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ErasedBody(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A body that was erased, and the facts that stand in its place."""
+    """An erased body, and the facts in its place."""
 
     position: int
     index: int
@@ -245,7 +245,7 @@ class ToDestroy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An order to destroy messages: those ``sequences``, or all of a deleted ``session``.
 
     Of a session it names all messages with a smaller sequence than its own; the unit that the
-    deletion left lies directly behind it. ``snapshots`` are the sessions whose snapshots must go,
+    deletion left follows it directly. ``snapshots`` are the sessions whose snapshots must go,
     and those of their forks.
     """
 
@@ -272,7 +272,7 @@ class WireMessage(NamedTuple):
     payload: bytes
 
 
-def stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredRecord:
+def to_stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredRecord:
     """The stored form of a draft."""
     return StoredRecord(
         draft.id,
@@ -289,7 +289,7 @@ def stored(draft: Draft, digest: bytes, bodies: Sequence[StoredBody]) -> StoredR
     )
 
 
-def restored(
+def to_record(
     record: StoredRecord,
     stream: str,
     position: int,

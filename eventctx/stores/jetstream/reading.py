@@ -72,7 +72,6 @@ class SessionReader:
         )
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
         found = await self.verified_head(stream)
         if found is None:
             return None
@@ -151,7 +150,6 @@ class SessionReader:
         return ReadTries(self.heads, shard, self.reads.patience)
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
         head = await existing(self.heads, stream)
         wanted = sorted({address.position for address in addresses})
         runs: list[tuple[int, int]] = []

@@ -151,7 +151,6 @@ class Registry:
             self._places.popitem(last=False)
 
     async def forks(self, session: str) -> list[str]:
-        """See ``EventStore.forks``."""
         await existing(self._reader.heads, session)
         shard, subject = self._names.shard(session), self._names.of_session("f", session)
         last = await self._reader.heads.last(shard, subject)
@@ -182,7 +181,7 @@ _HEADER_BYTES: Final = 4096
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
-    """A stored snapshot, and a unit near it: where to begin to read what came behind it."""
+    """A stored snapshot, and a unit near it, from which to read the later records."""
 
     position: int
     digest: bytes
@@ -207,7 +206,6 @@ class Caches:
         self._saves: dict[str, asyncio.Lock] = {}
 
     async def load_snapshot(self, session: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         subject = self._names.snapshot(session, name)
         async with self._lock(subject):
             found = await self._reader.reads.last_of(self._names.caches, subject)
@@ -224,7 +222,7 @@ class Caches:
     async def save_snapshot(self, session: str, name: str, snapshot: Snapshot) -> None:
         """Put a snapshot in the place of the last of its name; that of no session is not kept."""
         subject = self._names.snapshot(session, name)
-        async with self._lock(subject):  # at once: who loads it later waits
+        async with self._lock(subject):  # at once, so that a later load waits
             near = self._reader.positions.before(session, snapshot.position)
             kept = _Kept(
                 snapshot.position,
@@ -254,7 +252,6 @@ class Caches:
         return gone
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         subject = self._names.checkpoint(name)
         found = await self._reader.reads.last_of(self._names.caches, subject)
         if found is None:
@@ -265,7 +262,6 @@ class Caches:
             return None
 
     async def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         subject = self._names.checkpoint(name)
         async with self._lock(subject):
             await self._replace(subject, _encode(position))
@@ -341,7 +337,7 @@ async def inspect(reader: SessionReader) -> Inspection:
 
 
 async def _end(reader: SessionReader, session: str) -> str | None:
-    """What is wrong with the end of a session that is in the registry."""
+    """The problem with the end of a registered session, in words."""
     try:
         head = await reader.heads.head(session)
     except LogCorrupted as damage:
@@ -352,7 +348,7 @@ async def _end(reader: SessionReader, session: str) -> str | None:
 
 
 async def _unlisted(reader: SessionReader, shard: int, listed: set[str]) -> list[str]:
-    """Subjects of the shard's stream that no store writes, and sessions nobody registered."""
+    """Subjects of the shard's stream that no store writes, and unregistered sessions."""
     findings: list[str] = []
     stream = reader.names.stream(shard)
     prefix = f"{reader.names.prefix}.{shard}."

@@ -129,7 +129,7 @@ class Servers:
         if not seen or not known:
             raise StoreUnsafe(
                 f"{place}: expected a cluster of {REPLICAS} or more servers whose monitoring "
-                f"answers, found {_found(seen, list(clusters.values()))}: {_HOW}"
+                f"answers, found {_describe_found(seen, list(clusters.values()))}: {_HOW}"
             )
         servers = tuple(_server(name, seen[name]) for name in sorted(seen))
         for server in servers:
@@ -231,7 +231,7 @@ def _check(place: str, server: Server) -> None:
         )
 
 
-def _found(seen: Mapping[str, Any], clusters: list[Any]) -> str:
+def _describe_found(seen: Mapping[str, Any], clusters: list[Any]) -> str:
     if not seen:
         return "no answer"
     return "a cluster without a leader" if any(clusters) else "a server that stands alone"

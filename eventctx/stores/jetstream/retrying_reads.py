@@ -2,7 +2,7 @@
 
 Two kinds. The *leader* of a stream answers one message at a time; it has all that was ever
 acknowledged, unless its own files were damaged. Any *replica* answers a direct get, of many
-messages at once; it may lag behind by some milliseconds, or have lost a part of its files, and then
+messages at once; it may lag by some milliseconds, or have lost a part of its files, and then
 its answer is short, without an error.
 
 nats-py gives every message that arrives a dict of headers, an object, and a place in a queue that
@@ -59,12 +59,12 @@ class StoredMessage(NamedTuple):
         return found
 
 
-def as_stored(headers: bytes, data: bytes) -> StoredMessage:
+def parse_stored(headers: bytes, data: bytes) -> StoredMessage:
     """A message of a direct get: the server tells of its place in headers.
 
     Raises ValueError for a message without them.
     """
-    # It puts its own behind those of the publisher, so nobody can forge them.
+    # The server's headers follow those of the publisher, so no publisher can forge them.
     start = headers.rfind(_SUBJECT)
     end = headers.index(b"\r", start + 2) if start >= 0 else 0
     if start < 0 or not headers.startswith(_SEQUENCE, end):
@@ -126,7 +126,7 @@ class CollectingClient(Client):
         finally:
             del self._collections[key]
         if status.startswith(_COMPLETE):
-            messages = [as_stored(*message) for message in collection.messages]
+            messages = [parse_stored(*message) for message in collection.messages]
             return Collected(messages, _number(status, _PENDING), _number(status, _UP_TO))
         if status.startswith(_NOT_FOUND):
             return Collected([], 0)
@@ -288,7 +288,7 @@ class RetryingReads:
         return await self._from_leader(stream, {"next_by_subj": subject, "seq": max(sequence, 1)})
 
     async def status(self, shard: int, *, deleted: bool = False) -> StreamStatus:
-        """What the leader says of the stream; with ``deleted`` the sequences of what is gone."""
+        """The leader's report of the stream; with ``deleted`` the sequences of deleted messages."""
         stream = self.names.stream(shard)
         request = {"deleted_details": True} if deleted else {}
 

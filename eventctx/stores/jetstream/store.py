@@ -122,7 +122,6 @@ class JetStreamStore:
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read_all``."""
         log = self._parts.global_scan
         scan = await self._run(log.scan(after=after, limit=limit, bodies=bodies))
         while page := await self._run(scan.page()):
@@ -130,13 +129,11 @@ class JetStreamStore:
                 yield record
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
         return await self._run(self._parts.reader.head(stream))
 
     async def streams(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[StreamInfo]:
-        """See ``EventStore.streams``."""
         left = limit
         while left is None or left > 0:
             page = await self._run(self._parts.registry.page(after, left))
@@ -148,11 +145,9 @@ class JetStreamStore:
             left = None if left is None else left - len(page)
 
     async def forks(self, stream: str) -> list[str]:
-        """See ``EventStore.forks``."""
         return await self._run(self._parts.registry.forks(stream))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
         return await self._run(self._parts.reader.bodies(stream, addresses))
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
@@ -185,7 +180,6 @@ class JetStreamStore:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         families = self._parts.families
         return await self._write(lambda: families.set_tombstone(info, last, previous, records))
 
@@ -194,15 +188,12 @@ class JetStreamStore:
         return await self._run(self._parts.destroyer.scrubbed())
 
     async def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return await self._run(inspect(self._parts.reader))
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         return await self._run(self._parts.describe())
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         return await self._run(self._parts.caches.load_snapshot(stream, name))
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
@@ -211,15 +202,12 @@ class JetStreamStore:
             self._link.run(self._parts.caches.save_snapshot(stream, name, snapshot))
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         return await self._run(self._parts.caches.load_checkpoint(name))
 
     async def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         await self._write(lambda: self._parts.caches.save_checkpoint(name, position))
 
     async def close(self) -> None:
-        """See ``EventStore.close``."""
         if self._closed:
             return
         self._closed = True

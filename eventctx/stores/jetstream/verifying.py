@@ -41,7 +41,7 @@ from eventctx.stores.jetstream.layout import (
     name_of,
     part_of,
     places,
-    restored,
+    to_record,
 )
 from eventctx.stores.jetstream.retrying_reads import (
     RetryingReads,
@@ -162,7 +162,7 @@ def records_of(
     base = names.global_position(shard, unit.sequence, 0) - first
     records = unit.unit.records
     return [
-        restored(
+        to_record(
             records[position - first],
             stream,
             position,
@@ -327,7 +327,7 @@ class SessionEnds:
     async def state(self, shard: int) -> StreamState:
         """The state of a shard's leader, after the check that nothing is missing.
 
-        Raises LogCorrupted, and StoreUnavailable when every leader is behind what one had before.
+        Raises LogCorrupted, and StoreUnavailable when every leader lags behind an earlier one.
         """
         return (await self.status(shard)).state
 

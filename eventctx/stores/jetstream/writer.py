@@ -35,15 +35,15 @@ from eventctx.stores.jetstream.append import (
     Try,
     Undecided,
     UnitAppend,
-    appended,
+    append_result,
     appending,
-    behind,
     made_before,
     maybe_made_before,
     pack,
     pack_without_bodies,
     records_of,
-    registered,
+    registry_entry,
+    tip_after,
 )
 from eventctx.stores.jetstream.connection import (
     DOUBTS,
@@ -232,9 +232,9 @@ class JetStreamWriter:
             staged.append(Staged(pending, place, packed, len(messages)))
             messages += packed.messages
             if place.origin is not None:
-                messages.append(registered(self._names, queue.session, place.origin))
+                messages.append(registry_entry(self._names, queue.session, place.origin))
             room -= packed.size
-            tip = behind(place, 0)
+            tip = tip_after(place, 0)
         settle(failed)
         return staged
 
@@ -251,9 +251,9 @@ class JetStreamWriter:
             ends: dict[str, int] = {}
             for one in batch:
                 first = one.appending.first
-                behind = ends.setdefault(one.append.session, first - 1)
+                end = ends.setdefault(one.append.session, first - 1)
                 if not definite:
-                    one.append.tried.append(Try(behind, first))
+                    one.append.tried.append(Try(end, first))
             for queue in queues:
                 queue.alone = True
                 self._tips.pop(queue.session, None)
@@ -274,9 +274,9 @@ class JetStreamWriter:
         for pending, place, packed, offset in batch:
             begins = first + offset
             records = records_of(self._names, place, packed.units, begins)
-            outcomes.append((pending.ack, appended(place.session, records), None))
+            outcomes.append((pending.ack, append_result(place.session, records), None))
             self._queues[place.session].waiting.popleft()
-            self.know(place.session, behind(place, begins + packed.units[-1].offset))
+            self.know(place.session, tip_after(place, begins + packed.units[-1].offset))
             freed += pending.size
         settle(outcomes)
         self._free(freed)
@@ -305,7 +305,7 @@ class JetStreamWriter:
         """Make one append after the leader's end of the session, until its fate is known."""
         queue.alone = False
         try:
-            done = await self._made(queue.session, pending)
+            done = await self._append_alone(queue.session, pending)
             settle([(pending.ack, done, None)])
             queue.waiting.popleft()
             self._free(pending.size)
@@ -324,7 +324,7 @@ class JetStreamWriter:
             self._next(shard, queue)
             self._pump()
 
-    async def _made(self, session: str, pending: QueuedAppend) -> Appended:
+    async def _append_alone(self, session: str, pending: QueuedAppend) -> Appended:
         until = pending.since + self._link.patience
         try:
             while True:
@@ -341,12 +341,12 @@ class JetStreamWriter:
                     if done is not None:
                         return done
                 place = appending(pending, tip)
-                packed = await self._packed(pending, place)
+                packed = await self._pack(pending, place)
                 try:
-                    return await self._sent(session, place, packed, tip)
+                    return await self._send_packed(session, place, packed, tip)
                 except ApiError as error:
                     if not (error.conflict or error.passing):
-                        raise self._link.translated(error, f"append to {session!r}") from error
+                        raise self._link.translate(error, f"append to {session!r}") from error
                     lost: Exception = error
                 except DOUBTS as error:
                     lost = error
@@ -356,14 +356,14 @@ class JetStreamWriter:
                     continue
                 pending.tried.append(Try(tip.position, place.first))
                 if time.monotonic() > until:
-                    raise self._link.translated(lost, f"append to {session!r}") from lost
+                    raise self._link.translate(lost, f"append to {session!r}") from lost
                 await asyncio.sleep(_PAUSE_SECONDS)
         except BaseException:
             if pending.written:
                 self._early.waste(session, pending.written)
             raise
 
-    async def _packed(self, pending: QueuedAppend, place: UnitAppend) -> Packed:
+    async def _pack(self, pending: QueuedAppend, place: UnitAppend) -> Packed:
         most = self._link.client.max_payload
         if pending.written is None:
             packed = pack(self._names, place, most)
@@ -372,14 +372,16 @@ class JetStreamWriter:
             pending.written = await self._early.write(place)
         return pack_without_bodies(self._names, place, most, pending.written)
 
-    async def _sent(self, session: str, place: UnitAppend, packed: Packed, tip: Tip) -> Appended:
+    async def _send_packed(
+        self, session: str, place: UnitAppend, packed: Packed, tip: Tip
+    ) -> Appended:
         messages = packed.messages
         messages[0].headers[EXPECTED] = str(tip.sequence)
         if place.origin is not None:
-            messages.append(registered(self._names, session, place.origin))
+            messages.append(registry_entry(self._names, session, place.origin))
         first = await send(self._link, messages)
-        self.know(session, behind(place, first + packed.units[-1].offset))
-        return appended(session, records_of(self._names, place, packed.units, first))
+        self.know(session, tip_after(place, first + packed.units[-1].offset))
+        return append_result(session, records_of(self._names, place, packed.units, first))
 
     def _next(self, shard: int, queue: SessionQueue) -> None:
         """Make the next of a queue ready, or drop an empty queue."""

@@ -298,7 +298,7 @@ class AppendRounds:
                 place(draft, stream, position + n, first + ordinal + n, digest)
                 for n, (draft, digest) in enumerate(zip(one.drafts, digests, strict=True))
             ]
-            outcomes.append((one.ack, appended(records), None))
+            outcomes.append((one.ack, append_result(records), None))
         if run.sent and run.head is not None:
             made = run.head if found is None else run.head._replace(stream=found.stream)
             self._heads.remember(stream, made)
@@ -334,10 +334,10 @@ def stored(
         if not page or not same_ids([r.id for r in page], drafts[start - first :][: len(page)]):
             return None
         found += page
-    return appended(found)
+    return append_result(found)
 
 
-def appended(records: Sequence[Record]) -> Appended:
+def append_result(records: Sequence[Record]) -> Appended:
     """The result of an append of ``records``."""
     last = records[-1]
     return Appended(tuple(records), Receipt(last.stream, last.position, last.digest))

@@ -59,7 +59,7 @@ _UNLOGGED: Final = (
     " AND relkind = 'r' AND relpersistence <> 'p' ORDER BY relname"
 )
 
-# The function behind pg_stat_replication; the view joins it with users and activity.
+# The function of pg_stat_replication; the view joins it with users and activity.
 _REPLICATED: Final = (
     "SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),"
     " current_setting('fsync'), current_setting('full_page_writes'), log_end,"

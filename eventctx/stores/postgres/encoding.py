@@ -71,22 +71,22 @@ def optional_text(value: str | None) -> bytes | None:
 def int8s(values: Iterable[int | None]) -> bytes:
     """An array of bigint."""
     pack = _SIZED_INT8.pack
-    return _joined(INT8S, [_NULL if value is None else pack(8, value) for value in values])
+    return _join(INT8S, [_NULL if value is None else pack(8, value) for value in values])
 
 
 def int4s(values: Iterable[int]) -> bytes:
     """An array of integer."""
     pack = _SIZED_INT4.pack
-    return _joined(INT4S, [pack(4, value) for value in values])
+    return _join(INT4S, [pack(4, value) for value in values])
 
 
 def blobs(kind: int, values: Sequence[bytes | None]) -> bytes:
     """An array of bytea, text or uuid, whose elements are in their own format already."""
     pack = _LENGTH.pack
-    return _joined(kind, [_NULL if value is None else pack(len(value)) + value for value in values])
+    return _join(kind, [_NULL if value is None else pack(len(value)) + value for value in values])
 
 
-def _joined(kind: int, parts: list[bytes]) -> bytes:
+def _join(kind: int, parts: list[bytes]) -> bytes:
     if not parts:
         return _EMPTY.pack(0, 0, _ELEMENT[kind])
     return _HEADER.pack(1, 1, _ELEMENT[kind], len(parts), 1) + b"".join(parts)

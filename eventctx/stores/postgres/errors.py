@@ -48,7 +48,7 @@ def _one_line(message: str) -> str:
 
 
 READ_ONLY: Final = "25006"
-"""A transaction of a standby, or of a user who may only read."""
+"""A transaction on a standby, or of a read-only user."""
 
 DISORDER: Final = "40001"
 """Another transaction wrote first: the same work succeeds in a new one."""
@@ -68,7 +68,7 @@ _GONE: Final = frozenset(
         "53300",  # too many connections
         "53200",  # out of memory
         "0A000",  # a prepared statement whose tables were changed: a new connection has none
-        "26000",  # a prepared statement that a pooler gave to somebody else
+        "26000",  # a prepared statement that a pooler gave to another client
     }
 )
 _DAMAGE: Final = ("XX001", "XX002", "58P01")
@@ -141,13 +141,13 @@ def naming_damage(
             return read(self, stream, *args, **options)
         except Refused as error:
             if error.code in _DAMAGE:
-                raise _damaged(error, stream) from error
+                raise _damage_error(error, stream) from error
             raise
 
     return named
 
 
-def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
+def translate(error: Exception, place: str, stream: str = "") -> EventctxError:
     """The eventctx error for ``error``, with ``error`` as its cause.
 
     ``stream`` is the one that was used, if it was one alone.
@@ -155,14 +155,14 @@ def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
     if isinstance(error, EventctxError):
         return error
     if isinstance(error, Refused) and error.code in _DAMAGE:
-        found: EventctxError = _damaged(error, stream)
+        found: EventctxError = _damage_error(error, stream)
     else:
-        found = _named(error, place)
+        found = _error_for(error, place)
     found.__cause__ = error
     return found
 
 
-def _named(error: Exception, place: str) -> EventctxError:
+def _error_for(error: Exception, place: str) -> EventctxError:
     if isinstance(error, ConnectionLost):
         return StoreUnavailable(f"{place}: the server cannot be reached: {error}")
     if not isinstance(error, Refused):
@@ -188,7 +188,7 @@ def _named(error: Exception, place: str) -> EventctxError:
     return StoreError(f"{place}: the server refused: {error}")
 
 
-def _damaged(error: Refused, stream: str) -> LogCorrupted:
+def _damage_error(error: Refused, stream: str) -> LogCorrupted:
     return LogCorrupted(stream, -1, f"the server finds its files damaged: {error.message}")
 
 

@@ -135,7 +135,7 @@ def holders(connection: ServerConnection) -> list[Holder]:
 
 
 def fence_facts(connection: ServerConnection) -> dict[str, str]:
-    """How far the fence is behind and which transaction holds it; nothing while all is well."""
+    """The lag of the fence and the transaction that holds it; nothing while all is well."""
     found = holders(connection)
     seconds = found[0].seconds if found else None
     name = found[0].name if found else "a transaction that is not visible here"

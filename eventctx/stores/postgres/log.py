@@ -17,7 +17,7 @@ from eventctx.stores.postgres.append import (
     KnownHead,
     KnownHeads,
     Types,
-    appended,
+    append_result,
     read_heads,
     stored,
 )
@@ -74,7 +74,6 @@ class ServerLog:
         """Whether something was erased or deleted since the writer last set this to false."""
 
     def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         self._prepare(new, first)
         with self.connection.transaction():
             # A deletion of the parent has ended, or waits for this.
@@ -100,7 +99,7 @@ class ServerLog:
                 return self._retried_fork(stream, at, new, first)
             head = KnownHead(made[0][0], at, origin.digest, b"")
             (record,) = self._insert([(new, head, first)], [head.stream])
-        return appended([record])
+        return append_result([record])
 
     def _retried_fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
         info = self._queries.head(new)
@@ -123,7 +122,7 @@ class ServerLog:
                 if head is None:
                     raise StreamNotFound(name)
             located = [
-                (*self._located(stream, segments, address), address.index, facts)
+                (*self._locate(stream, segments, address), address.index, facts)
                 for stream, addresses in bodies.items()
                 for segments in (self._queries.lineage(stream),)
                 for address, facts in (
@@ -156,7 +155,7 @@ class ServerLog:
         again = [record for one in done if one is not None for record in one.records]
         return [*again, *new]
 
-    def _located(
+    def _locate(
         self, stream: str, segments: Sequence[RowRange], address: Address
     ) -> tuple[int, int]:
         """The owner of the record at an address, and its global position. Raises LogCorrupted."""
@@ -189,7 +188,6 @@ class ServerLog:
         )
 
     def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         self._heads.forget(stream)
         self._prepare(stream, last)
         with self.connection.transaction():
@@ -226,7 +224,6 @@ class ServerLog:
         return record
 
     def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         self._prepare(info.stream, last)
         with self.connection.transaction():
             self._lock("ROW EXCLUSIVE")
@@ -300,7 +297,6 @@ class ServerLog:
         )  # fmt: skip
 
     def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         self.connection.rows(
             "INSERT INTO eventctx.checkpoints(name, position) VALUES($1, $2) "
             "ON CONFLICT (tenant, name) DO UPDATE SET position = excluded.position",

@@ -346,7 +346,6 @@ class ServerQueries:
         return not unscrubbed(self._connection)
 
     def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return Inspection(*inspect(self._connection))
 
     def _learn_types(self) -> None:

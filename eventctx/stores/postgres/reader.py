@@ -22,7 +22,7 @@ from eventctx.stores.postgres.errors import (
     Refused,
     begins_again,
     loses_connection,
-    translated,
+    translate,
 )
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.threads import Job, ReadWork
@@ -68,7 +68,7 @@ class ServerReader(ReadWork):
                 if again and time.monotonic() < end and not self._stopped:
                     time.sleep(_PAUSE)
                     continue
-                settle([(job.ack, None, translated(error, self._place))])
+                settle([(job.ack, None, translate(error, self._place))])
                 return
             settle([(job.ack, found, None)])
             return
@@ -99,7 +99,7 @@ _LISTEN: Final = (
 
 
 class NewsListener:
-    """A thread that calls ``changed`` after commits of any process, while somebody watches."""
+    """A thread that calls ``changed`` after commits of any process, while there are watchers."""
 
     def __init__(
         self, connect: Callable[[], ServerConnection], changed: Callable[[], None]
@@ -152,7 +152,7 @@ class NewsListener:
         while self._wanted():
             try:
                 connection = self._connect()
-            except Exception:  # whoever reads is told why
+            except Exception:  # the next read reports why
                 self._pause(LOOK_SECONDS)
                 continue
             try:
@@ -171,7 +171,7 @@ class NewsListener:
             self._woken.recv(4096)
 
     def _listen(self, connection: ServerConnection) -> None:
-        """Listen on one connection while somebody watches. Raises ConnectionLost, Refused."""
+        """Listen on one connection while there are watchers. Raises ConnectionLost, Refused."""
         seconds = LOOK_SECONDS
         standby = bool(connection.rows("SELECT pg_is_in_recovery()")[0][0])
         if standby:

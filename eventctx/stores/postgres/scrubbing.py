@@ -25,7 +25,7 @@ MOST_BYTES: Final = 2**30
 """The largest table, with its contents, that is written anew without being asked."""
 
 LOCK_SECONDS: Final = 2
-"""Longest wait for the lock on a table; whoever wants the table meanwhile waits as long."""
+"""Longest wait for the lock on a table; other users of the table wait as long meanwhile."""
 
 TABLES: Final = ("records", "bodies", "snapshots")
 

@@ -24,7 +24,7 @@ from eventctx.stores.postgres.errors import (
     Refused,
     loses_connection,
     read_only,
-    translated,
+    translate,
 )
 from eventctx.stores.postgres.inspection import fence_facts
 from eventctx.stores.postgres.log import ServerLog
@@ -140,7 +140,7 @@ class PostgresStore(ThreadedStore):
         except EventctxError:
             raise
         except Exception as error:
-            raise translated(error, target.shown) from error
+            raise translate(error, target.shown) from error
         return cls(target, opened, PATIENCE if patience is None else patience)
 
     @property

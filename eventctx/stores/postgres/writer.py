@@ -27,7 +27,7 @@ from eventctx.stores.postgres.errors import (
     Refused,
     begins_again,
     loses_connection,
-    translated,
+    translate,
     unknown_fate,
 )
 from eventctx.stores.postgres.log import EarlierTries, ServerLog
@@ -205,7 +205,7 @@ class GroupWriter(WriteWork):
     def _failure(self, error: Exception, stream: str = "") -> EventctxError:
         if isinstance(error, ConnectionLost):
             return unknown_fate(self._place, error, self._patience)
-        return translated(error, self._place, stream)
+        return translate(error, self._place, stream)
 
     def _scrub(self) -> None:
         self._unscrubbed = not scrub(self._connection)

@@ -186,7 +186,7 @@ SEEN: Final = {
     "left.": "a-wall",
     "right.": "a-frame",
 }
-"""What is seen at a place; no text of it is within another."""
+"""A place's view; no text of it is within another."""
 
 
 def looks(*places: str) -> Reply:
@@ -218,7 +218,7 @@ async def interrupt(asking: asyncio.Future[str]) -> None:
 
 
 class ResumingContract(HostTraits):
-    """A session goes on in another engine, and in another process behind one that was killed."""
+    """A session goes on in another engine, and in another process after one that was killed."""
 
     pytestmark = pytest.mark.asyncio
 

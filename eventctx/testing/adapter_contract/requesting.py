@@ -89,7 +89,7 @@ class RequestingContract(HostTraits):
             unseen = [place for place in places if f"seen-{place}." not in shown]
             assert not unseen, (
                 f"the model did not receive the results of {unseen}: results need the ids of their "
-                f"calls, and stand behind them; it received {shown}"
+                f"calls, and come after them; it received {shown}"
             )
 
     async def test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded(
@@ -123,7 +123,7 @@ class RequestingContract(HostTraits):
 
 
 class RecordingContract(HostTraits):
-    """What is recorded beside the messages: turns, calls, usage and tools."""
+    """Turns, calls, usage and tools are recorded with the messages."""
 
     pytestmark = pytest.mark.asyncio
 

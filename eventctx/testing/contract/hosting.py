@@ -95,7 +95,7 @@ def _declared(config: object) -> list[Path]:
 
 
 def _is_declared(file: Path, declared: list[Path]) -> bool:
-    # SQLite writes PATH-wal and PATH-shm beside PATH.
+    # SQLite writes PATH-wal and PATH-shm next to PATH.
     return any(
         file == path or path in file.parents or str(file).startswith(f"{path}-")
         for path in declared

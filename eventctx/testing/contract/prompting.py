@@ -29,7 +29,7 @@ OTHERS: Final = (
     "Notes of the project: it is written in Python.",
     "The user decided to use PostgreSQL.",
 )
-"""Two more system messages: one behind the prompt, and one in the middle of the conversation."""
+"""Two more system messages: one after the prompt, and one in the middle of the conversation."""
 
 
 def _with_rules() -> list[Row]:
@@ -147,7 +147,7 @@ async def latest_stays(subject: Subject) -> None:
         for budget in BUDGETS:
             view = await one.request(budget)
             there = any(payload_of(row) == latest for row in view)
-            seen = f"a request of {budget:,} tokens, with results behind it, lacks it"
+            seen = f"a request of {budget:,} tokens, with results after it, lacks it"
             sees(there, f"{seen}: {short(latest)}")
 
 

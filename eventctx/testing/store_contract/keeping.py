@@ -16,7 +16,7 @@ from eventctx.testing.store_contract.drafts import check_chain, gather, make_dra
 
 
 class KeepingContract:
-    """Erased bodies, and the data kept beside the records: snapshots and checkpoints."""
+    """Erased bodies, and the data kept with the records: snapshots and checkpoints."""
 
     pytestmark = pytest.mark.asyncio
 
@@ -113,7 +113,7 @@ class KeepingContract:
 
 
 class DestroyingContract:
-    """What is erased or deleted is gone, a record in the chain says so, and all else stays."""
+    """Erased and deleted contents are gone, a record in the chain says so, and all else stays."""
 
     pytestmark = pytest.mark.asyncio
 

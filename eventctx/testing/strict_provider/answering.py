@@ -1,4 +1,4 @@
-"""What a server is asked and answers: the answers of Anthropic, Gemini and Bedrock.
+"""A server's requests and answers: those of Anthropic, Gemini and Bedrock.
 
 Signatures in them say what they were made for. OpenAI's answers are in ``openai_answers.py``.
 """
@@ -138,7 +138,7 @@ def answer_claude(reply: Reply, request: ApiRequest) -> ApiAnswer:
 
 
 def _compaction(summary: str, request: ApiRequest) -> Json:
-    """The block that stands for all of the request's messages."""
+    """The block that replaces all of the request's messages."""
     parsed = read_claude_request(request.body)
     seal = Seal(request.model, begin_digest(parsed), prefix_digest(parsed) or "")
     return {"type": "compaction", "content": summary, "signature": seal_signature(seal)}

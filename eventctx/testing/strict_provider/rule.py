@@ -10,7 +10,7 @@ import msgspec
 Api = Literal["anthropic", "openai-chat", "openai-responses", "gemini", "bedrock"]
 
 Found = tuple[str, str]
-"""Where a request breaks a rule (``messages.2.content.0``), and the provider's words."""
+"""The place in a request that breaks a rule (``messages.2.content.0``), and the refusal."""
 
 
 class Rule(msgspec.Struct, frozen=True):

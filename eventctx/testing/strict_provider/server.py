@@ -117,7 +117,7 @@ class StrictServer:
         request = msgspec.structs.replace(request, number=self._answered)
         try:
             reply = await self._next(request)
-            return _rendered(request, _ANSWER[request.api](reply, request))
+            return _render(request, _ANSWER[request.api](reply, request))
         except Exception as error:
             status = getattr(error, "status", None)
             if not isinstance(status, int):
@@ -174,7 +174,7 @@ def _read(sent: HttpRequest) -> ApiRequest | None:
     return None
 
 
-def _rendered(request: ApiRequest, answer: ApiAnswer) -> HttpAnswer:
+def _render(request: ApiRequest, answer: ApiAnswer) -> HttpAnswer:
     if not request.streams:
         return _json(200, answer.body)
     encoded = [msgspec.json.encode(event) for event in answer.events]

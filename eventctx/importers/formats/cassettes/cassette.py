@@ -66,7 +66,7 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
     for exchange in exchanges:
         request = model_request(exchange)
         if request is None:
-            (before if last is None else last.items).append(_kept(exchange))
+            (before if last is None else last.items).append(_raw_of(exchange))
             continue
         last = next((one for one in reversed(conversations) if one.continued_by(request)), None)
         if last is None:
@@ -106,7 +106,7 @@ def model_request(exchange: Exchange) -> CassetteRequest | None:
     return CassetteRequest(exchange, path, sent, object_or_empty(answered), provider)
 
 
-def _kept(exchange: Exchange) -> Raw:
+def _raw_of(exchange: Exchange) -> Raw:
     """A request that is none to a model, as it was recorded."""
     whole: dict[str, Any] = {
         **exchange.rest,

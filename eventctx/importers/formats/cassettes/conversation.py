@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rewriting import Continuation, Shown, aligned, rewriting
-from eventctx.importers.formats.cassettes.rows import Row
-from eventctx.importers.formats.cassettes.sent import SentRequests
+from eventctx.importers.formats.cassettes.rows import Row, SentRequests
 from eventctx.importers.formats.provider_answers import answers, finish_of
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import (
@@ -216,7 +215,7 @@ class RecordedConversation:
         return found.new
 
     def _shown(self, step: Continuation) -> Shown:
-        """What a step shows: system prompts, what a compaction put in, and all else."""
+        """The messages of a step: system prompts, those of a compaction, and all others."""
         if not step.compacted:
             return step.shown
         inserted = [Row(one, None) for one in step.compacted]
@@ -298,7 +297,7 @@ class RecordedConversation:
         found = [] if compacts or exchange.status >= _FAILED else answers(answer)
         for message in found:
             self._add(line, message, answer=True)
-            self._sent.said(message)
+            self._sent.note_spoken(message)
         self._failed = not found
         if compacts:
             output = list_or_empty(answer.get("output"))

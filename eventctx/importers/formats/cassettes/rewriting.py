@@ -1,4 +1,4 @@
-"""What became of a conversation that its client wrote anew: what it kept, put in, and says next.
+"""A conversation that its client wrote anew: the messages it kept, put in, and says next.
 
 A client sends no word of its compaction: the next request has other messages. Those that say the
 same as before, in the same order, were kept. All others before what the person says next were put
@@ -71,7 +71,7 @@ def rewriting(known: Sequence[Row], sent: list[dict[str, Any]]) -> Rewriting:
             now.append(known[place])
             before = known[place].place
             continue
-        repeated = _repeated(sent[at], free) if place is None else known[place].place
+        repeated = _place_of_repetition(sent[at], free) if place is None else known[place].place
         stands_for: tuple[int, ...] | None = None if repeated is None else (repeated,)
         if stands_for is None and rows.is_system(sent[at]):
             stands_for = ()
@@ -117,7 +117,7 @@ def _behind_summary(sent: list[dict[str, Any]], start: int) -> int:
     return said[-1] if said else len(sent)
 
 
-def _repeated(message: dict[str, Any], free: list[Row]) -> int | None:
+def _place_of_repetition(message: dict[str, Any], free: list[Row]) -> int | None:
     """The place of a message that another one repeats, or whose call's result it is."""
     mark = _mark(message)
     for row in free:
@@ -146,7 +146,7 @@ Shown = list[tuple[Row | None, dict[str, Any]]]
 
 
 class Continuation(NamedTuple):
-    """What a request has: of the conversation, in order, and after that.
+    """The content of a request: of the conversation, in order, and after that.
 
     ``shown`` pairs a row of the conversation, or None, with the message that replaces it now.
     ``compacted`` are the messages that a compaction left; None without one. ``kept_from`` is the

@@ -49,7 +49,7 @@ KEPT_HEADERS: Final = (
 """The headers of a request that a tape holds."""
 
 _OF_CONVERSATION: Final = frozenset(("turn", "compact", "compaction"))
-"""What Codex calls the requests of its conversation."""
+"""Codex's names for the requests of its conversation."""
 
 
 def header_line(session: str, agent: str | None, parent: str | None) -> dict[str, Any]:
@@ -109,9 +109,9 @@ class _Reader:
         request = model_request(self._exchange(line, row))
         if request is None:
             return not_understood(line, "call", data, "no request to a model that is known")
-        return self._taken(request)
+        return self._take(request)
 
-    def _taken(self, request: CassetteRequest) -> list[Item]:
+    def _take(self, request: CassetteRequest) -> list[Item]:
         tools = _tool_names(request.sent)
         beside = _is_beside(request, tools)
         main = self._main

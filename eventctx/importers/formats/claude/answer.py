@@ -117,7 +117,7 @@ def _blocks(content: object) -> list[Any]:
 
 
 INSTEAD: Final = "[Old tool result content cleared]"
-"""What Claude Code sends in place of a result."""
+"""Claude Code sends this in place of a result."""
 
 _CLEARS_RESULTS: Final = "clear_tool_uses"
 
@@ -148,7 +148,7 @@ class ResultPlaces:
         if ids and len(blocks) > 1:
             self._spilled[place] = self._spill.put(encode(message))
 
-    def cleared(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
+    def clear(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
         """The messages that hold the results of these calls, by place, as they are sent now."""
         fresh = [
             one
@@ -174,7 +174,7 @@ class ResultPlaces:
 
 
 def cleared_by_provider(message: dict[str, Any]) -> int:
-    """How many results the provider cleared in the request of this answer."""
+    """The number of results that the provider cleared in the request of this answer."""
     edits = object_or_empty(message.get("context_management")).get("applied_edits")
     found = [
         count(one.get("cleared_tool_uses"))

@@ -14,8 +14,6 @@ from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
-from eventctx.importers.formats.claude.order import LineOrder, WaitingRow
-from eventctx.importers.formats.claude.queue import QUEUED_COMMAND, MessageQueue
 from eventctx.importers.formats.claude.route import Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
@@ -29,6 +27,12 @@ from eventctx.importers.formats.claude.rows import (
     source_of,
     time_of,
     value_of,
+)
+from eventctx.importers.formats.claude.waiting import (
+    QUEUED_COMMAND,
+    LineOrder,
+    MessageQueue,
+    WaitingRow,
 )
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -97,10 +101,10 @@ class ClaudeConversation:
 
     def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """The items of one line, and of those that waited for it."""
-        for one in self.order.taken(WaitingRow(line, data, row)):
-            yield from self._placed(self._row(*one))
+        for one in self.order.take(WaitingRow(line, data, row)):
+            yield from self._place(self._row(*one))
 
-    def _placed(self, items: Iterable[Item]) -> Iterator[Item]:
+    def _place(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, whose messages the route takes in their order."""
         for item in items:
             if isinstance(item, MessageItem):
@@ -148,9 +152,9 @@ class ClaudeConversation:
             return (Raw(line, "sidechain", data),)
         if kind in _NAMED and row.subtype != "compact_boundary" and self.route.knows(row.uuid):
             # The program may name two boundaries alike, but no two other lines.
-            return self._repeated(line, data, row)
+            return self._repetition(line, data, row)
         if kind in ("user", "assistant"):
-            return self._spoken(line, data, row)
+            return self._speech(line, data, row)
         self.route.enter(
             row.uuid,
             row.parentUuid,
@@ -159,21 +163,21 @@ class ClaudeConversation:
             root=row.subtype == "compact_boundary",
         )
         if kind in requests.KINDS:
-            return self._sent(line, data, row)
+            return self._request(line, data, row)
         if kind in ("queue-operation", "attachment"):
-            return self._queued(line, data, row)
+            return self._queue_line(line, data, row)
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
 
-    def _repeated(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+    def _repetition(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """A line that was written again; while its answer is open, its usage may have grown."""
         message = object_or_empty(value_of(bytes(row.message)))
         if row.type == "assistant" and self.open is not None and self.open.id == message.get("id"):
             self.open.count_again(message)
         return (Raw(line, f"{row.type}.repeated", data),)
 
-    def _sent(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+    def _request(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         (whole, value), items = requests.request_items(line, time_of(row), row.type, data)
         if not whole:
             return items
@@ -181,7 +185,7 @@ class ClaudeConversation:
         kind = row.type if envelope is None else f"{row.type}.envelope"
         raw = Raw(line, kind, whole if envelope is None else envelope)
         # What a request sends was in the conversation before it.
-        items = [*self._delivered(line), *items]
+        items = [*self._deliver(line), *items]
         if self.open is None:
             return (raw, *items)
         self.open.held += items
@@ -196,7 +200,7 @@ class ClaudeConversation:
         linked = Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
         return (raw, linked)
 
-    def _queued(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+    def _queue_line(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         if row.type == "queue-operation":
             self.queue.operation(line, time_of(row), object_or_empty(value_of(data)))
             return (Raw(line, row.type, data),)
@@ -206,9 +210,9 @@ class ClaudeConversation:
             self.queue.attachment(line, time_of(row), attachment)
         return (Raw(line, f"attachment/{kind}", data, understood=kind is not None),)
 
-    def _delivered(self, line: int) -> Iterator[Item]:
+    def _deliver(self, line: int) -> Iterator[Item]:
         """The queued messages that the model sees from here on, after what was open."""
-        for one in self.queue.taken():
+        for one in self.queue.take():
             yield MessageItem(line, one.time, one.message, by_harness=one.by_harness)
 
     def _system(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -220,39 +224,39 @@ class ClaudeConversation:
             took = in_nanoseconds(row.durationMs)
             # The program may go on by itself, after a background task for one, so no turn ends.
             measured = () if took is None else (TurnMeasured(line, time_of(row), took),)
-            return (raw, *self._close(), *self._delivered(line), *measured)
+            return (raw, *self._close(), *self._deliver(line), *measured)
         if row.subtype in _ENDS_TURN:
-            return (raw, *self._close(), *self._delivered(line))
+            return (raw, *self._close(), *self._deliver(line))
         if row.subtype == "microcompact_boundary":
-            return chain((raw,), self._microcompacted(line, row))
+            return chain((raw,), self._microcompact(line, row))
         if row.retractedMessageUuids:
-            return chain((raw,), self._retracted(line, row))
+            return chain((raw,), self._retract(line, row))
         return (raw,)
 
-    def _microcompacted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
+    def _microcompact(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         yield from self._close()
-        yield from self._delivered(line)
+        yield from self._deliver(line)
         facts = object_or_empty(row.microcompactMetadata)
         how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
         calls = list_or_empty(facts.get("compactedToolIds"))
-        yield from self._cleared(line, time_of(row), how, calls, count(facts.get("preTokens")))
+        yield from self._clear(line, time_of(row), how, calls, count(facts.get("preTokens")))
 
-    def _cleared(
+    def _clear(
         self, line: int, time: int | None, how: str, calls: list[Any], tokens: int = 0
     ) -> Iterator[Item]:
         """The step that clears the results of ``calls``, as far as the conversation has them."""
-        if found := self.results.cleared(calls):
+        if found := self.results.clear(calls):
             places = tuple(sorted(found))
             messages = tuple([found[place] for place in places])
             yield ResultsCleared(line, time, how, places, messages, tokens or None)
 
-    def _retracted(self, line: int, row: ClaudeRow) -> Iterator[Item]:
+    def _retract(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
         yield from self._close()
         named = list_or_empty(row.retractedMessageUuids)
         yield from self._taken_back(line, time_of(row), self.route.of(named))
 
-    def _spoken(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
+    def _speech(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
         message, encoded, repaired = read_message(sliced)
         if not isinstance(message, dict) or message.get("role") != row.type:
@@ -278,7 +282,7 @@ class ClaudeConversation:
         if row.type == "assistant":
             return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
-            self.route.compacted(line)
+            self.route.note_summary(line)
             self.route.enter(row.uuid, row.parentUuid, line, message=True)
             told, self.boundary = self.boundary, Boundary()
             compaction = CompactionItem(
@@ -290,10 +294,10 @@ class ClaudeConversation:
                 resent=RESENT,
                 took=told.took,
             )
-            return (*self._close(), *self._delivered(line), compaction)
-        return self._said(line, time, row, message, data)
+            return (*self._close(), *self._deliver(line), compaction)
+        return self._user_line(line, time, row, message, data)
 
-    def _said(
+    def _user_line(
         self,
         line: int,
         time: int | None,
@@ -302,7 +306,7 @@ class ClaudeConversation:
         data: bytes | None,
     ) -> Iterator[Item]:
         """The items of a ``user`` line: a person's, a harness's, or results of tools."""
-        self.queue.said(message)
+        self.queue.note_spoken(message)
         facts = None if row.by_harness else read_facts(message)
         item = MessageItem(line, time, message, by_harness=row.by_harness, facts=facts, data=data)
         answers = any(part.kind == "result" for part in read_parts(message))
@@ -311,7 +315,7 @@ class ClaudeConversation:
         human = facts is not None and facts.human
         if human or (prompt and self.route.leaves_turn(row.parentUuid)):
             yield from self._close()
-            yield from self._delivered(line)
+            yield from self._deliver(line)
         if human and not answers:
             # Results belong to the turn of their calls.
             self.queue.begin_turn()
@@ -353,7 +357,7 @@ class ClaudeConversation:
             # More lines of a message that looked complete are kept, but are no second call.
             yield MessageItem(line, time, message)
             return
-        yield from self._delivered(line)
+        yield from self._deliver(line)
         self.open = AnswerLines(line, time, message, text_or_none(row.requestRef), data)
         known = isinstance(answer_id, str) and hash(answer_id) in self.ids
         self.open.copied = known or source_of(row) is not None
@@ -366,7 +370,7 @@ class ClaudeConversation:
             return
         if number := cleared_by_provider(answer.message):
             calls = self.results.oldest(number)
-            yield from self._cleared(answer.line, None, "clear_tool_uses", calls)
+            yield from self._clear(answer.line, None, "clear_tool_uses", calls)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))
@@ -386,7 +390,7 @@ class ClaudeConversation:
             yield Waiting(waits.line, "the line that it follows is not written yet")
             return
         for one in self.order.rest():
-            yield from self._placed(self._row(*one))
+            yield from self._place(self._row(*one))
         first = self.queue.first
         if self.open is not None and not ended():
             yield Waiting(self.open.line, "the last answer may still grow")
@@ -394,4 +398,4 @@ class ClaudeConversation:
             yield Waiting(first.line, "the model has not answered a queued message yet")
         else:
             yield from self._close()
-            yield from self._delivered(self.line)
+            yield from self._deliver(self.line)

@@ -88,7 +88,7 @@ class Route:
         if prompt:
             self._prompts = [*self._prompts[: bisect_right(self._prompts, before)], node]
 
-    def compacted(self, line: int) -> None:
+    def note_summary(self, line: int) -> None:
         """A summary replaces all messages so far."""
         self._compacted = line
         self._prompts = []

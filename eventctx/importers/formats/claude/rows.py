@@ -113,7 +113,7 @@ def in_nanoseconds(milliseconds: object) -> int | None:
 
 
 class Boundary(NamedTuple):
-    """What the line before a compaction's summary says of it; ``took`` is in nanoseconds."""
+    """Facts of a compaction, from the line before its summary; ``took`` is in nanoseconds."""
 
     trigger: str | None = None
     tokens: int | None = None
@@ -121,7 +121,7 @@ class Boundary(NamedTuple):
 
 
 def boundary_of(row: ClaudeRow) -> Boundary:
-    """What a ``compact_boundary`` line says; a field without a sound value is None."""
+    """The facts in a ``compact_boundary`` line; a field without a sound value is None."""
     facts = object_or_empty(row.compactMetadata)
     return Boundary(
         text_or_none(facts.get("trigger")),

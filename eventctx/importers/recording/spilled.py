@@ -1,4 +1,4 @@
-"""A request view of any length in little memory: its older references are in a temporary file.
+"""Set aside on disk: older references of the view, and compactions that may be undone.
 
 The recorder folds the view of a file's whole conversation. A session that was never compacted has a
 reference and an entry for each of its messages in it, 700 bytes together, which is half the size of
@@ -8,12 +8,16 @@ a short message. Only the newest are needed to go on; the older ones are read at
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeVar, overload
 
 import msgspec
 
+from eventctx.importers.recording.track import Content
 from eventctx.importers.source.spill_file import SpillFile
+from eventctx.log.events import Located
+from eventctx.log.plan import Insertion
+from eventctx.messages.facts import encode_facts
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -130,7 +134,7 @@ class SpilledView:
     def __init__(self) -> None:
         self._spill = SpillFile()
 
-    def kept(self, view: ViewState) -> ViewState:
+    def spill(self, view: ViewState) -> ViewState:
         """An equal state, whose long parts are on disk; most often the very same one."""
         refs, sealed = view.layout.refs, view.layout.sealed
         if len(refs) < 2 * CHUNK or refs.is_backed:
@@ -144,3 +148,80 @@ class SpilledView:
     def close(self) -> None:
         """Give up what was set aside; the state must not be read any more."""
         self._spill.close()
+
+
+class PutIn(msgspec.Struct, frozen=True):
+    """Insertions of a plan and the bodies that they name."""
+
+    insertions: tuple[Insertion, ...] = ()
+    contents: tuple[Content, ...] = ()
+
+
+class _Step(msgspec.Struct, frozen=True):
+    left: list[Located]
+    put_in: PutIn
+
+
+_pack: Final = msgspec.msgpack.Encoder().encode
+_unpack: Final = msgspec.msgpack.Decoder(_Step).decode
+
+
+class UndoneCompactions:
+    """The compactions in force, by their number in the file, set aside on disk."""
+
+    def __init__(self) -> None:
+        self._spill = SpillFile()
+        self._places: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+
+    def keep(
+        self,
+        number: int,
+        position: int,
+        before: Iterable[MessageRef],
+        after: Collection[int],
+        put_in: PutIn,
+    ) -> None:
+        """Keep a compaction: what was in view ``before`` it, and is not among ``after``."""
+        left = [_locate(ref) for ref in before if ref.number not in after]
+        self._places[number] = self._spill.put(_pack(_Step(left, put_in)))
+        self._positions[number] = position
+
+    def undo(self, numbers: Collection[int]) -> tuple[list[Located], set[int], PutIn]:
+        """The messages that return, the positions of the plans that hold no longer, and the text
+        of the newest one that still holds."""
+        known = sorted(self._places.keys() & set(numbers))
+        if not known:
+            return [], set(), PutIn()
+        steps = [self._read(number) for number in known]
+        positions = {self._positions[number] for number in known}
+        for number in known:
+            del self._places[number]
+        left = {one.number: one for step in steps for one in step.left}
+        standing = self._read(max(self._places)).put_in if self._places else PutIn()
+        return (
+            [left[number] for number in sorted(left)],
+            positions,
+            standing,
+        )
+
+    def stands_at(self, position: int) -> None:
+        """Note that the plan at ``position`` has put in the text of the newest one in force."""
+        if self._places:
+            self._positions[max(self._places)] = position
+
+    def _read(self, number: int) -> _Step:
+        return _unpack(self._spill.get(self._places[number]))
+
+    def close(self) -> None:
+        """Give up what was set aside."""
+        self._spill.close()
+
+
+def put_in(insertions: Sequence[Insertion], contents: Sequence[Content]) -> PutIn:
+    """The insertions of a plan whose text it carries itself."""
+    return PutIn(tuple([one for one in insertions if one.at is None]), tuple(contents))
+
+
+def _locate(ref: MessageRef) -> Located:
+    return Located(ref.number, ref.position, ref.index, ref.digest, encode_facts(ref.facts))

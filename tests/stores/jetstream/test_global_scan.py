@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 
 async def read_all(
-    whole: GlobalScan, after: int = -1, limit: int | None = None, bodies: bool = True
+    log: GlobalScan, after: int = -1, limit: int | None = None, bodies: bool = True
 ) -> list[Record]:
-    scan = await whole.scan(after=after, limit=limit, bodies=bodies)
+    scan = await log.scan(after=after, limit=limit, bodies=bodies)
     found: list[Record] = []
     while page := await scan.page():
         found += page
@@ -32,39 +32,39 @@ async def read_all(
 async def test_all_sessions_are_read_in_the_order_in_which_they_were_stored(
     bare: Bare, reader: SessionReader
 ) -> None:
-    whole = GlobalScan(reader, None)
-    assert await read_all(whole) == []
+    log = GlobalScan(reader, None)
+    assert await read_all(log) == []
     await bare.append("a", [make_draft("0", "1"), make_draft()])
     await bare.append("b", [make_draft("2")])
     await bare.append("a", [make_draft(b"x" * 2_000_000, payload=b"y" * 1_500_000)])
     for number in range(400):
         await bare.append(f"s{number}", [make_draft(str(number))])
-    found = await read_all(whole)
+    found = await read_all(log)
     assert [(r.stream, r.position) for r in found[:4]] == [("a", 0), ("a", 1), ("b", 0), ("a", 2)]
     assert [r.stream for r in found[4:]] == [f"s{number}" for number in range(400)]
     places = [r.global_position for r in found]
     assert places == sorted(set(places))
     for at in (0, 1, 2, 3, 4, 200):
-        assert await read_all(whole, after=places[at]) == found[at + 1 :]
-        assert await read_all(whole, after=places[at], limit=2) == found[at + 1 : at + 3]
+        assert await read_all(log, after=places[at]) == found[at + 1 :]
+        assert await read_all(log, after=places[at], limit=2) == found[at + 1 : at + 3]
     await bare.erase("b", [ErasedBody(0, 0, b"less")])
-    (second,) = await read_all(whole, after=places[1], limit=1, bodies=False)
+    (second,) = await read_all(log, after=places[1], limit=1, bodies=False)
     assert (second.bodies[0].erased, second.bodies[0].facts) == (True, b"less")
 
 
 async def test_a_message_that_is_gone_and_was_not_deleted_is_an_error(
     bare: Bare, reader: SessionReader
 ) -> None:
-    whole = GlobalScan(reader, None)
+    log = GlobalScan(reader, None)
     for number in range(10):
         await bare.append(f"s{number}", [make_draft(str(number))])
-    before = await read_all(whole)
+    before = await read_all(log)
     lost = before[6].global_position // 1024
     await bare.remove(0, lost)
     with pytest.raises(LogCorrupted, match="lacks 1"):
-        await read_all(whole)
+        await read_all(log)
     await bare.allow(0, 1)
-    left = await read_all(whole)
+    left = await read_all(log)
     assert [r.stream for r in left] == [f"s{n}" for n in range(10) if n != 6]
     found = await inspect(reader)
     assert found.findings == ("'s6' is in the registry, and has no record",)

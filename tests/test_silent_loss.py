@@ -13,14 +13,14 @@ import eventctx
 from eventctx.hooks.log import level_of, line
 from eventctx.importers.load import import_file
 from eventctx.log.record import Record
-from eventctx.projections.silent_loss import (
+from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.silent_loss import (
     LEARNT,
     ReportedRequest,
     ShownMessages,
     suspect,
     suspected_losses,
 )
-from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.view.series import Series
 from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore

@@ -11,8 +11,8 @@ from eventctx.log.store import EventStore
 from eventctx.projections import audit, figures, numbering, usage
 from eventctx.projections.audit import EstimateErrors
 from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
-from eventctx.projections.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.text import counted, html_table, summary_line

@@ -15,7 +15,7 @@ from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
 from eventctx.log.record import Body, Draft
 from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
-from eventctx.projections.silent_loss import ShownMessages, shown_in
+from eventctx.projections.timeline.silent_loss import ShownMessages, shown_in
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.state import presumed_end
 from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession

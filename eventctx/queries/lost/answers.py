@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.projections.presence import Presence
-from eventctx.projections.silent_loss import SuspectedLoss
+from eventctx.projections.timeline.silent_loss import SuspectedLoss
 from eventctx.text import counted, html_table, summary_line
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]

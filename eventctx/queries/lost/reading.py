@@ -13,7 +13,7 @@ from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState
-from eventctx.projections.silent_loss import SuspectedLoss, suspected_losses
+from eventctx.projections.timeline.silent_loss import SuspectedLoss, suspected_losses
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.queries.explaining import NOW, RequestSelector
 from eventctx.queries.key_frames import key_frames, timeline_at

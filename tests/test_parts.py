@@ -25,7 +25,7 @@ from eventctx.messages.parts import PartKind, read_parts, words_of
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.speaker import is_of_harness
-from eventctx.orchestrators.providers.amplifier_rows import converted
+from eventctx.orchestrators.providers.amplifier import converted
 from eventctx.projections.trace.texts import genai_message
 from eventctx.stores.memory import MemoryStore
 

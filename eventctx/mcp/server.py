@@ -5,7 +5,7 @@ server = mcp_server(lambda: eventctx.open("agent.db", create=False), project=Pat
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,9 +14,10 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
-from eventctx.errors import EventctxError, InvalidSetting
+from eventctx.errors import EventctxError, InvalidSessionId, InvalidSetting
 from eventctx.hooks.result_redactor import ResultRedactor
-from eventctx.mcp.answers import AgentAnswers
+from eventctx.log.ids import check_session_id
+from eventctx.mcp.answers import AgentAnswers, KeptSearch
 from eventctx.mcp.arguments import (
     LostCall,
     RecallCall,
@@ -25,8 +26,6 @@ from eventctx.mcp.arguments import (
     read,
     schema_of,
 )
-from eventctx.mcp.asking import asking_session
-from eventctx.mcp.searching import KeptSearch
 from eventctx.queries.encoding import encode
 from eventctx.text import without_password
 from eventctx.version import __version__
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
 
     from eventctx.reader import Reader
+
 
 MOST: Final = 20_000
 """Characters of an answer: about 6,000 tokens, and below what hosts take of a tool."""
@@ -54,7 +54,7 @@ Opened = Callable[[], "AbstractAsyncContextManager[Reader]"]
 
 
 class _Tool(NamedTuple):
-    """A tool: what a model is told of it, and its answer."""
+    """A tool: its description for a model, and its answer."""
 
     description: str
     arguments: type[Any]
@@ -163,3 +163,22 @@ def _definitions() -> list[types.Tool]:
 def _result(document: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
     text = types.TextContent(type="text", text=encode(document).decode())
     return types.CallToolResult(content=[text], is_error=is_error)
+
+
+_THREAD: Final = "threadId"
+"""Codex 0.169 names the thread of a call in its ``_meta``; its rollout has the same id.
+
+Claude Code 2.1.330 names none in a call. It starts the server with ``CLAUDE_CODE_SESSION_ID``, but
+the server stays when the person goes on with another session, and then that id is an old one.
+"""
+
+
+def asking_session(meta: Mapping[str, Any] | None) -> str | None:
+    """The id of the session that a call comes from; None where its program does not say."""
+    found = None if meta is None else meta.get(_THREAD)
+    if not isinstance(found, str):
+        return None
+    try:
+        return check_session_id(found)
+    except InvalidSessionId:
+        return None

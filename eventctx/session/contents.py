@@ -271,14 +271,14 @@ class TranscriptLines:
         if state.position > head:
             state = transcript.initial()
         if state.position < head:
-            state, erased = await self._folded(state, times, head)
+            state, erased = await self._fold(state, times, head)
             with self._lock:
                 if times is self._times and state.position > self._state.position:
                     self._state = state
                     self._rows = None if erased else self._rows
         return TimedTranscript(state, times)
 
-    async def _folded(
+    async def _fold(
         self, state: TranscriptState, times: dict[int, int], head: int
     ) -> tuple[TranscriptState, bool]:
         """The transcript at ``head``, and whether a record on the way there erased something.
@@ -342,7 +342,7 @@ class TranscriptLines:
 
     # -- following this process's appends --------------------------------------------------------
 
-    def appended(self, drafts: Sequence[Draft], head: int) -> None:
+    def note_appended(self, drafts: Sequence[Draft], head: int) -> None:
         """Follow drafts that were handed to the store, the last of which gets position ``head``.
 
         Only while rows are held: all others wait for the next question.
@@ -369,7 +369,7 @@ class TranscriptLines:
             if not rows.wanted or any(draft.type == "context:erased" for draft in drafts):
                 self._rows = None
 
-    def failed(self) -> None:
+    def forget(self) -> None:
         """Forget what was folded ahead of the disk: some of it was not written."""
         if self._ahead:
             self.evict()

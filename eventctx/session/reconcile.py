@@ -152,7 +152,7 @@ def _key_among(row: dict[str, Any], known: Container[bytes | None]) -> bytes:
     """The key of a host's row; without the time in its metadata, where only that key is known.
 
     A time that the message itself had is a part of it. One that it had not was put there for the
-    host (``adapters/amplifier/timestamps.py``), and is nothing new.
+    host (``adapters/amplifier/rows.py``), and is nothing new.
     """
     key = _key(row)
     metadata = row.get("metadata")

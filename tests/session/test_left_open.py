@@ -237,7 +237,7 @@ async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
         assert not live.status.is_ok and live.attributes == span.attributes
 
 
-async def test_a_session_that_was_let_go_before_its_first_turn_still_knows_what_is_lost() -> None:
+async def test_a_session_that_was_evicted_before_its_first_turn_still_knows_what_is_lost() -> None:
     store = MemoryStore()
     await killed(store)
     engine = Engine(store, most_open_sessions=1)

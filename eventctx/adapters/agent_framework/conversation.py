@@ -1,7 +1,7 @@
-"""The session of one conversation: what an agent's calls hold is held against its transcript.
+"""The session of one conversation: the list of each call is compared with its transcript.
 
 The framework hands over a list for each call. Usually that is the conversation, and the session's
-view is sent in its place. A list that somebody cut is sent as it is, and what is missing in it is
+view is sent in its place. A list that was cut on the way is sent as it is, and the missing part is
 recorded. Where a server keeps the conversation, a list holds what is new: it is observed.
 """
 
@@ -22,7 +22,7 @@ from eventctx.session.context import Context
 from eventctx.session.host_requests import ObservedRequest
 
 _RULE: Final = "anthropic-messages-1"
-"""The API whose form rows have: blocks, and the instructions beside them."""
+"""The API whose form rows have: blocks, and the instructions apart from them."""
 
 
 class ChatCall(NamedTuple):
@@ -30,7 +30,7 @@ class ChatCall(NamedTuple):
 
     ``passing`` are the messages among ``messages`` that a context provider adds to each call. With
     ``only_new`` the messages are those that no call before held; ``on_server``: a server keeps the
-    conversation. ``others_decide``: the framework will change the list behind us.
+    conversation. ``others_decide``: the framework will change the list afterwards.
     """
 
     messages: Sequence[Message]
@@ -181,7 +181,7 @@ class AgentConversation(HostSession):
         return found.whole
 
     def _went_back(self, rows: Sequence[Row]) -> bool:
-        """Whether the list goes on from before the transcript's end, as behind a run that failed.
+        """Whether the list goes on from before the transcript's end, as after a run that failed.
 
         A list that was cut at its beginning or in its middle ends as the transcript does.
         """
@@ -212,7 +212,7 @@ class AgentConversation(HostSession):
 
 
 def _overlap(transcript: Sequence[Row], rows: Sequence[Row]) -> int:
-    """How many of these rows end the transcript already, as those of a call that is repeated."""
+    """The number of these rows that end the transcript already, as those of a repeated call."""
     known = [identity(one) for one in transcript[-len(rows) :]] if rows else []
     given = [identity(one) for one in rows]
     return next((size for size in range(len(known), 0, -1) if known[-size:] == given[:size]), 0)

@@ -93,7 +93,7 @@ class ChatCalls(ChatMiddleware):
         if run is None:  # a call that no agent makes
             await call_next()
             return
-        asked = _asked(run, context)
+        asked = _read_call(run, context)
         given = handed = made = context.messages
 
         async def answered(found: AgentConversation, response: ChatResponse[Any] | None) -> None:
@@ -143,7 +143,7 @@ class FunctionCalls(FunctionMiddleware):
             tool.ends_with(ToolEnd(_text_of(context.result)))
 
 
-def _asked(run: AgentRun, context: ChatContext) -> ChatCall:
+def _read_call(run: AgentRun, context: ChatContext) -> ChatCall:
     """A call as its context says it."""
     options = context.options or {}
     histories = {one.source_id for one in run.histories}
@@ -172,8 +172,8 @@ def _asked(run: AgentRun, context: ChatContext) -> ChatCall:
 
 def _passes(message: Message, histories: set[str]) -> bool:
     """Whether a message is one that a context provider adds to each call anew."""
-    told = message.additional_properties.get("_attribution")
-    source = told.get("source_id") if isinstance(told, dict) else None
+    attribution = message.additional_properties.get("_attribution")
+    source = attribution.get("source_id") if isinstance(attribution, dict) else None
     return source is not None and source not in histories
 
 

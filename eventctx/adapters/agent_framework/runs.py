@@ -50,7 +50,7 @@ class AgentRun(NamedTuple):
 
     @property
     def per_call(self) -> bool:
-        """Whether histories are loaded for each call, behind the chat middleware."""
+        """Whether histories are loaded for each call, after the chat middleware."""
         asks = getattr(self.agent, "require_per_service_call_history_persistence", False)
         return bool(asks and self.histories)
 
@@ -128,7 +128,7 @@ class Conversations:
         """The sessions of the runs inside tools that are under way."""
 
     def reports(self, name: str) -> HostRun[AgentConversation]:
-        """What takes the reports of a run in this session."""
+        """The driver that a run in this session reports to."""
 
         async def opened() -> AgentConversation:
             context = await self.given.engine.session(name, **self._settings)

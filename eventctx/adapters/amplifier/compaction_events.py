@@ -1,4 +1,4 @@
-"""The compactions of one session, told on the host's registry; its hooks may veto one.
+"""The compactions of one session, emitted on the host's registry; its hooks may veto one.
 
 The payloads are those that Amplifier's hooks and logs expect: counts and ids, no contents. The
 counts are under every name that the host's modules use (``orchestrators/host/compaction_counts``).

@@ -100,7 +100,7 @@ class LateEmitter:
 
     @property
     def current_span(self) -> CurrentSpan | None:
-        """How to make a span the host's current one; None before the session is open."""
+        """Makes a span the host's current one; None before the session is open."""
         return None if self._emitter is None else self._emitter.current_span
 
     def new_span_id(self) -> str:

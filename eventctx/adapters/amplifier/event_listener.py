@@ -251,7 +251,7 @@ class EventListener:
 
     async def _tool_ended(self, following: HostReporter, data: Data) -> None:
         result, name = data.get("result"), _text(data.get("tool_name")) or "unknown"
-        # Only calls beside each other need it: to be told apart, and if one of them never ends.
+        # Only parallel calls need it: to be told apart, and if one of them never ends.
         answer = answer_of_copy(result) if following.tools_beside_each_other else None
         failure = failure_of_copy(result)
         if failure is None:
@@ -277,9 +277,9 @@ class EventListener:
         for part in read_parts(row):
             if part.kind == "result" and part.ids:
                 text = text_of_result(part)
-                told = failure_of_row(text)
+                found = failure_of_row(text)
                 failure = (
-                    None if told is None else (fit_for_log(told.kind), fit_for_log(told.message))
+                    None if found is None else (fit_for_log(found.kind), fit_for_log(found.message))
                 )
                 await following.tool_result_added(part.ids[0], text, failure)
 

@@ -3,7 +3,7 @@
 Those modules pass nearly any value on, and a strange one fails in the first request or means
 nothing. A profile that mounts there must mount here, so such a value is converted, cut to the
 nearest one that works, or replaced by the default. A warning says what was given, what is used, and
-why. The settings of our own stay strict: nobody has a profile with a wrong one yet.
+why. The settings of our own stay strict: no profile has a wrong one yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOWEST_THRESHOLD: Final = 0.001
 """The smallest share of a budget at which a compaction can begin."""
 
 _THEIR_STRATEGIES: Final = {"progressive": "ladder", "summary": "ladder"}
-"""Strategies of context-simple by the policy that stands for them."""
+"""The policy for each strategy of context-simple."""
 
 _NEEDED: Final = {"custom": "function", "pipeline": "policies"}
 """The setting that a strategy cannot do without."""
@@ -51,7 +51,7 @@ Coerced = Any
 def coerced(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with values that work, under one name for each setting; logs the changes.
 
-    What is missing in it has its default.
+    A missing setting has its default.
     """
     named = _under_one_name(config)
     for name, convert in CONVERTED.items():

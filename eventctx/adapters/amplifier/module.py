@@ -55,7 +55,7 @@ _log = logging.getLogger("eventctx.adapters.amplifier")
 class AmplifierContext:
     """Context manager of one Amplifier session, made by ``mount``.
 
-    It has the five methods of the contract and those that hosts look for besides. The first call
+    It has the five methods of the contract and others that hosts look for. The first call
     that needs the store opens it. Raises the errors of ``eventctx.Context``, and StoreUnavailable
     after the session's cleanup.
     """
@@ -251,7 +251,7 @@ class AmplifierContext:
         additions: Sequence[tuple[int, dict[str, Any]]],
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None:
-        """Record what our orchestrator sent besides the request; see ``Context.record_sent``."""
+        """Record how a sent request differs from the prepared one: ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
         self._last.recorded(prepared, additions)
 
@@ -388,7 +388,7 @@ class AmplifierContext:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
-        """Record what the provider sent besides the prepared request."""
+        """Record how the provider's request differs from the prepared one."""
         found = self._last.compared(data)
         if found is not None:
             context = await self._open_once()  # it is called while events are recorded

@@ -18,7 +18,7 @@ from eventctx.messages.parts import SEALED, parts_of_result, read_parts
 
 
 class Sent(NamedTuple):
-    """What was sent of a request: the arguments of ``Context.record_sent``."""
+    """The difference of what was sent from a request, as ``Context.record_sent`` takes it."""
 
     prepared: int
     messages: int
@@ -51,7 +51,7 @@ class LastRequest:
         return prepared.budget
 
     def returned(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what is about to be returned to the host, to be held against its report."""
+        """Keep what is about to be returned to the host, to be compared with its report."""
         if self._prepared is not None:
             compares = self._reports or self._returned is None
             rows = kept(messages) if compares else None
@@ -64,7 +64,7 @@ class LastRequest:
             rows.extend([message for _, message in additions])
 
     def compared(self, data: Mapping[str, Any]) -> Sent | None:
-        """What a provider's report holds besides the request, or lacks; None if it is the same."""
+        """The difference of a provider's report from the request; None if there is none."""
         messages = messages_of(data)
         if messages is None or self._returned is None:
             return None

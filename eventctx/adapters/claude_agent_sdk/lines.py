@@ -71,14 +71,14 @@ class TranscriptKey(NamedTuple):
 
 
 class KeyFound(NamedTuple):
-    """The transcript that a stream holds; its lines begin behind ``position``."""
+    """The transcript that a stream holds; its lines begin after ``position``."""
 
     transcript: TranscriptKey
     position: int
 
 
 def streams_of(project: str) -> str:
-    """What the names of all streams of a project begin with."""
+    """The prefix of the names of all streams of a project."""
     return f"{_PREFIX}{_hash(project)}-"
 
 
@@ -175,12 +175,12 @@ async def imported(
     if not parts.get(None):
         return []
     with tempfile.TemporaryDirectory(prefix="eventctx-") as folder:
-        path = await asyncio.to_thread(_laid_out, Path(folder), session, parts)
+        path = await asyncio.to_thread(_write_files, Path(folder), session, parts)
         return await import_file(store, path, format="claude-code")
 
 
-def _laid_out(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:
-    """Write the files, and return the main one. What is no agent's file has no place there."""
+def _write_files(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:
+    """Write the files of agents, and return the main one; other files have no place there."""
     for subpath, lines in parts.items():
         agent = None if subpath is None else _AGENT.fullmatch(subpath)
         if subpath is None:

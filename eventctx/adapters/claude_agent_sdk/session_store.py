@@ -71,7 +71,7 @@ class EventctxSessionStore:
         the SDK then tries again, and reports it.
         """
         transcript = TranscriptKey.of(key)
-        # Of a cancelled append nobody would know the ids, and the SDK's retry would double it.
+        # The ids of a cancelled append would be unknown, and the SDK's retry would double it.
         await finish(self._append(transcript, entries))
 
     async def _append(self, transcript: TranscriptKey, entries: list[SessionStoreEntry]) -> None:
@@ -156,7 +156,7 @@ class EventctxSessionStore:
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
         """Hooks that import a session before a compaction and after each turn.
 
-        The last lines of a turn come behind its end, and are imported with their append. After a
+        The last lines of a turn come after its end, and are imported with their append. After a
         compaction the model is told the demands of the person that hold, redacted. What fails is
         logged, and changes nothing for the agent.
         """

@@ -228,7 +228,7 @@ def _error_in(event: Row) -> Row:
 
 
 def identity(row: Any) -> bytes:
-    """What a message says, whether as an API answered it or as its client sends it back."""
+    """The identity of a message, as an API answered it or as its client sends it back."""
     return digest_of(plain_form(dict(row)))
 
 

@@ -43,7 +43,7 @@ class CallUnderWay:
         self.rows: list[Row] = []
         self.content: bytes | None = None
         self.received: Callable[[], bytes] | None = None
-        """What came of the answer's body so far; None before there is one."""
+        """The received part of the answer's body; None before there is an answer."""
         self.overflow: ContextOverflow | None = None
         self.background = False
         self.streamed = False

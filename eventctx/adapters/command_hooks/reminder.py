@@ -40,7 +40,7 @@ async def words_that_hold(engine: Engine, session: str) -> list[Words]:
 
 
 async def lost_words(engine: Engine, session: str) -> list[Words]:
-    """Of ``words_that_hold`` those that the view has in none of its messages and summaries.
+    """Those of ``words_that_hold`` that are in none of the view's messages and summaries.
 
     Raises StreamNotFound.
     """
@@ -70,7 +70,7 @@ async def _task(engine: Engine, session: str, demands: tuple[Instruction, ...]) 
 
 
 async def _is_in_view(engine: Engine, session: str, words: Words) -> bool:
-    """Whether the message's form in the view, or what stands there for it, has the sentence."""
+    """Whether the view has the sentence: in the message, or in the text that replaces it."""
     answer = await engine.why(session, words.number)
     shown = [answer.shows, *[one.message for one in answer.stands_in]]
     return any(words.text in _line(text_of(one)) for one in shown if one is not None)

@@ -1,7 +1,7 @@
 """The plugin of an ADK runner: a session is a session, an invocation a turn.
 
 ADK derives what it sends from the session's events, for each agent anew, so the list of each agent
-is held against its transcript. What is new in it is added; a list that another plugin or a
+is compared with its transcript. New contents are added; a list that another plugin or a
 compaction of ADK's own cut is sent as it is, and what is missing in it is recorded.
 """
 
@@ -238,7 +238,7 @@ class AdkSession(HostSession):
         """Record a call's request, and return the contents to send."""
         await self._take_out_unstored(context)
         sends = rows_of(request.contents)
-        # With the log's ids most rows are equal, which is told without their identities.
+        # With the log's ids most rows are equal, which needs no identities.
         whole = named(sends)
         found = await self.held(whole)
         await self.add(await self._named(found.new), with_request=True)

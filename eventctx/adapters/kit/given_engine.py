@@ -1,4 +1,4 @@
-"""What an adapter holds: the engine that it was given, or opens itself, and its open sessions."""
+"""The engine that an adapter was given, or opens itself, and the sessions that it holds open."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GivenEngine(EngineLoop):
 
 
 class Closes(Protocol):
-    """What is held of a session: a ``HostSession``, or an object of the adapter with one."""
+    """An adapter's object for a session: a ``HostSession``, or one that has it."""
 
     def close(self) -> None:
         """Stop observing the session."""
@@ -51,7 +51,7 @@ S = TypeVar("S", bound=Closes)
 
 
 class OpenSessions(Generic[S]):
-    """What an adapter holds of each session, by name, made when it is first asked for.
+    """An adapter's objects for its sessions, by name, each made when it is first asked for.
 
     It is used in the loop of the engine. Of more than ``MAX_SESSIONS`` the least recently used is
     closed; its session stays in the log, and is opened again when it is asked for.
@@ -61,11 +61,11 @@ class OpenSessions(Generic[S]):
         self._open: OrderedDict[str, S] = OrderedDict()
 
     def get(self, name: str) -> S | None:
-        """What is held of the session ``name``; None if it is not open."""
+        """The object for the session ``name``; None if it is not open."""
         return self._open.get(name)
 
     async def of(self, name: str, opened: Callable[[], Awaitable[S]]) -> S:
-        """What is held of the session ``name``; ``opened`` makes it. Raises what that raises."""
+        """The object for the session ``name``; ``opened`` makes it. Raises what that raises."""
         if name not in self._open:
             made = await opened()
             if name in self._open:  # opened by another call in the meantime

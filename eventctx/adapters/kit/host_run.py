@@ -2,10 +2,10 @@
 
 Invariant: each step that began in the log gets one end, whatever ends it in the host. It is the
 result that the host gives, else the error that leaves the step: a failure, or a cancellation where
-somebody gave up. A step without either is ended by the next report (``session/host_turns.py``).
+the caller gave up. A step without either is ended by the next report (``session/host_turns.py``).
 
-Seams are called in any loop or thread. What they report is done in the event loop of the engine,
-with what the adapter holds of the session there.
+Seams are called in any loop or thread. Their reports are recorded in the event loop of the engine,
+with the session that the adapter holds there.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class RunStep(Generic[Begun, Result]):
     ) -> None:
         self.begin, self.end, self.fail = begin, end, fail
         self.begun: Begun
-        """What the beginning returned; set in a block."""
+        """The value that the beginning returned; set in a block."""
         self._loop = loop
         self._inside = inside
         self._results: list[Result] = []
@@ -186,7 +186,7 @@ class RunStep(Generic[Begun, Result]):
 
 
 def is_cancellation(error: BaseException) -> bool:
-    """Whether an error says that somebody gave up, and not that something failed."""
+    """Whether an error is a cancellation, and no failure."""
     return isinstance(error, asyncio.CancelledError | GeneratorExit | KeyboardInterrupt)
 
 

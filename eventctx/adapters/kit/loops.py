@@ -86,7 +86,7 @@ class EngineLoop:
 async def run_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Await ``work`` in ``loop``, which may be another one. It is finished when cancelled, too.
 
-    Raises InvalidSetting where that loop does not run, so that nobody would do the work.
+    Raises InvalidSetting where that loop does not run, and would never do the work.
     """
     if asyncio.get_running_loop() is loop:
         return await work

@@ -32,13 +32,13 @@ _NOT_SENT: Final = frozenset(("artifact", "response_metadata", "usage_metadata")
 
 
 def row_of(message: BaseMessage) -> Row:
-    """A message as a row. What is no JSON in it, such as an argument of NaN, stands as a text."""
+    """A message as a row. A text replaces a value that is no JSON, such as an argument of NaN."""
     fields = message.model_dump(exclude=set(_NOT_SENT))
     return recordable({"role": _ROLES.get(message.type, message.type), **fields})
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a message says: an edited message keeps the id that it has in the graph."""
+    """The identity of a message: an edited message keeps the id that it has in the graph."""
     return plain_identity({name: row[name] for name in row if name != "additional_kwargs"})
 
 
@@ -74,7 +74,7 @@ class KnownRows:
                 if places is None:
                     places = self._places([one for _, one in known])
                 place = places.get(identity(row))
-            found.append(_made(row) if place is None else known[place][0])
+            found.append(_new_message(row) if place is None else known[place][0])
             start = start if place is None else place + 1
         return found
 
@@ -95,7 +95,7 @@ def _changed(message: BaseMessage, row: Row) -> bool:
     return row["content"] != message.content or (row.get("tool_calls") or []) != (calls or [])
 
 
-def _made(row: Row) -> AnyMessage:
+def _new_message(row: Row) -> AnyMessage:
     """A message for a row that the view shortened or inserted."""
     if "type" in row:
         fields = {name: value for name, value in row.items() if name != "role"}

@@ -79,7 +79,7 @@ class ReportingRunner(AgentRunner):
         input: Any,  # noqa: A002 - the SDK's name
         **kwargs: Any,
     ) -> RunResultStreaming:
-        """As the SDK's; the failure is told before the reader of the events gets it."""
+        """As the SDK's; a failure is reported before the reader of the events gets it."""
         result = super().run_streamed(starting_agent, input, **kwargs)
         events = result.stream_events
 
@@ -101,7 +101,7 @@ class ReportingRunner(AgentRunner):
 def install_runner() -> None:
     """Make ours the default runner of this process, in the place of the SDK's own.
 
-    A runner that somebody else has set stays: failures of its runs are not told.
+    A runner that the program has set stays: failures of its runs are not reported.
     """
     if type(get_default_agent_runner()) is AgentRunner:
         set_default_agent_runner(ReportingRunner())

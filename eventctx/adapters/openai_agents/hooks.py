@@ -39,7 +39,7 @@ class RecordingHooks(RunHooks[Any]):
         self.first_call = True
         """Whether the run has made no model call yet."""
 
-    def beside(self, inner: RunHooks[Any] | None) -> RecordingHooks:
+    def also_calling(self, inner: RunHooks[Any] | None) -> RecordingHooks:
         """These hooks, which also call the caller's ``inner`` ones from now on."""
         self._inner = RunHooks[Any]() if inner is None else inner
         return self
@@ -50,7 +50,7 @@ class RecordingHooks(RunHooks[Any]):
         await self._reports.do(lambda host: host.turns.iteration_began(None, model))
 
     async def stored(self) -> None:
-        """The SDK stored items: behind the last answer of a run, its turn is over."""
+        """The SDK stored items: after the last answer of a run, its turn is over."""
         if self._over:
             self._over = False
             await self._reports.do(lambda host: host.turns.turn_ended())
@@ -171,7 +171,7 @@ class RecordingHooks(RunHooks[Any]):
 
 
 def _error_told(tool: Tool, answer: str | None) -> Exception | None:
-    """The error of which this is the SDK's own text, where it hands nobody the exception."""
+    """The error of which this is the SDK's own text, for an exception that no hook gets."""
     seconds = tool.timeout_seconds if isinstance(tool, FunctionTool) else None
     error = None if seconds is None else ToolTimeoutError(tool.name, seconds)
     return error if str(error) == answer else None

@@ -1,4 +1,4 @@
-"""What the SDK holds, as the log takes it: items as rows, tools as definitions, a model's name.
+"""Objects of the SDK as the log takes them: items as rows, tools as definitions, a model's name.
 
 A row is the item, but for what the Responses API does not know: ``EncryptedSession`` stores
 ``{"__enc__": 1, …}``, which has no role and no type. A row of the log needs one of them.

@@ -108,7 +108,7 @@ class AgentsSession:
         await self._hooks.stored()
 
     def _is_prompt(self, rows: list[Row]) -> bool:
-        """Whether a run begins with these; a streamed one stores them behind its first call."""
+        """Whether a run begins with these; a streamed one stores them after its first call."""
         asked = any(isinstance(row, dict) and row.get("role") == "user" for row in rows)
         return asked and not self._host.expects(rows[0])
 
@@ -133,7 +133,7 @@ class AgentsSession:
         """Keyword arguments for ``Runner.run``, ``run_sync`` and ``run_streamed``.
 
         The SDK stores the prompt of a run that is not streamed before it says which agent runs. If
-        the ``agent`` is known from here, the prompt is in its turn; else it stands before it.
+        the ``agent`` is known from here, the prompt is in its turn; else it is before it.
         Your own ``run_config`` and ``hooks`` are kept. Where your ``call_model_input_filter`` or
         ``session_input_callback`` changes what is sent, your list is sent, and the difference
         from the view is recorded.
@@ -145,7 +145,7 @@ class AgentsSession:
 
         async def decide(data: CallModelData[Any]) -> ModelInputData:
             given, model = data.model_data, model_name(data.agent, config)
-            host, whole = await self._taken(data, model)
+            host, whole = await self._take(data, model)
             chosen = given if own is None else await _awaited(own(data))
             if host is None:
                 return chosen
@@ -166,7 +166,7 @@ class AgentsSession:
 
         return {
             "session": self,
-            "hooks": self._hooks.beside(hooks),
+            "hooks": self._hooks.also_calling(hooks),
             "run_config": replace(
                 config,
                 call_model_input_filter=decide,
@@ -174,7 +174,7 @@ class AgentsSession:
             ),
         }
 
-    async def _taken(
+    async def _take(
         self, data: CallModelData[Any], model: str | None
     ) -> tuple[HostSession | None, bool]:
         """The session whose request this is, None if it is not recorded; whether it is whole."""

@@ -45,7 +45,7 @@ class AgentSession(HostSession):
         self._rows = AgentRows()
         self._stateful = stateful
         self._prompted = True
-        """Whether the person's words of the invocation were told; others are the program's."""
+        """Whether the person's words of the invocation were added; others are the program's."""
 
     # -- an invocation ---------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class AgentSession(HostSession):
         )
         if not self._stateful and context.messages == held:
             return sendable(messages_of(view, context.messages, rows))
-        added = None if self._stateful else _blocks_put_behind(context, held)
+        added = None if self._stateful else _appended_blocks(context, held)
         if added is None:
             await self.sent(view, [row_of(one) for one in context.messages])
             return list(context.messages)
@@ -128,8 +128,8 @@ def tool_end(event: ToolResultEvent) -> ToolEnd:
     return ToolEnd(_text_of(event.tool_result), failure)
 
 
-def _blocks_put_behind(context: InvokeModelContext, held: list[Message]) -> list[Any] | None:
-    """What a memory or an injector put behind the last message for this call, and changed no more.
+def _appended_blocks(context: InvokeModelContext, held: list[Message]) -> list[Any] | None:
+    """The blocks that a memory or an injector appended to the last message for this call.
 
     None where the request differs from the agent's messages in any other way.
     """

@@ -52,7 +52,7 @@ class EngineOfPlugin(GivenEngine):
         self._thread = BlockableThread() if isinstance(engine, Engine) else None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """As of any given engine. Raises InvalidSetting where its loop is blocked."""
+        """As ``GivenEngine.run``. Raises InvalidSetting where the loop is blocked."""
         if self._thread is not None:
             self._thread.expect_free(work)
         return await super().run(work)
@@ -193,7 +193,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         return self._session is not None and agent.name != self._first
 
     async def _of(self, agent: Agent) -> AgentSession:
-        """What is held of an agent's session, which is linked to the one that called it."""
+        """An agent's session, which is linked to the one that called it."""
         name = self._name(agent)
 
         async def opened() -> AgentSession:

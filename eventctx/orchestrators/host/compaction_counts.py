@@ -26,7 +26,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class CompactionCounts(msgspec.Struct, frozen=True):
-    """Tokens and messages of a view, before and after; None for what nobody told."""
+    """Tokens and messages of a view, before and after; None for an unknown count."""
 
     tokens_before: int | None = None
     messages_before: int | None = None
@@ -54,7 +54,7 @@ class CompactionCounts(msgspec.Struct, frozen=True):
 
     def before(self) -> dict[str, int]:
         """The counts for a compaction that begins."""
-        return _told(
+        return _without_none(
             {
                 "message_count": self.messages_before,
                 "token_count": self.tokens_before,
@@ -66,7 +66,7 @@ class CompactionCounts(msgspec.Struct, frozen=True):
         """The counts for a compaction that ended."""
         tokens = _difference(self.tokens_before, self.tokens_after)
         messages = _difference(self.messages_before, self.messages_after)
-        return _told(
+        return _without_none(
             {
                 "message_count": self.messages_after,
                 "token_count": self.tokens_after,
@@ -91,5 +91,5 @@ def _difference(before: int | None, after: int | None) -> int | None:
     return None if before is None or after is None else before - after
 
 
-def _told(counts: Mapping[str, int | None]) -> dict[str, int]:
+def _without_none(counts: Mapping[str, int | None]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count is not None}

@@ -41,7 +41,7 @@ Break = Literal[
 
 CountedPart = Literal["prompt", "cache"]
 LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
-"""Likely causes of a suspected loss; ``projections.silent_loss`` says how they are inferred."""
+"""Likely causes of a suspected loss, inferred by ``projections.timeline.silent_loss``."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):

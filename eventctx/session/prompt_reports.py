@@ -18,7 +18,8 @@ class PromptReports:
     """Compares each reported prompt with the estimate of its request, in the order of reports.
 
     It begins anew with the process: the first report after a start is only what the next ones are
-    compared with. ``projections.silent_loss`` finds the same in the log afterwards, and says why.
+    compared with. ``projections.timeline.silent_loss`` finds the same in the log afterwards, and
+    says why.
     """
 
     def __init__(self) -> None:

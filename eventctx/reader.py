@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from eventctx.queries.records import Message
     from eventctx.queries.requests import RequestView
     from eventctx.queries.verification import Verification
-    from eventctx.queries.verify_store import StoreVerification
+    from eventctx.queries.verify import StoreVerification
     from eventctx.search.recall import Recall, Recalled
     from eventctx.session.erasure.destruction import ExpiredSession
     from eventctx.session.result import CompactionResult
@@ -380,7 +380,7 @@ class Reader:
 
         ``began`` is called with each session's name, the number of those done, and that of all.
         """
-        from eventctx.queries.verify_store import verify_store
+        from eventctx.queries.verify import verify_store
 
         await self._send()
         receipts = await self._receipts.receipts()
@@ -396,7 +396,7 @@ class Reader:
 
         Any number of sessions takes the same memory, but for their receipts.
         """
-        from eventctx.queries.verify_store import verifications
+        from eventctx.queries.verify import verifications
 
         await self._send()
         receipts = await self._receipts.receipts()
@@ -415,7 +415,7 @@ class Reader:
         it stays where it is when something is found. Raises InvalidSetting (there is something at
         ``path``, or the store is no file), StoreFull, StoreReadOnly, StoreUnavailable.
         """
-        from eventctx.queries.verify_store import back_up
+        from eventctx.queries.verify import back_up
 
         await self._send()
         # Read first: the copy holds every record that has a receipt by now.

@@ -9,7 +9,7 @@ import pytest
 
 import eventctx
 from eventctx.log.store import Receipt
-from eventctx.queries.verify_store import verify_file
+from eventctx.queries.verify import verify_file
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 

@@ -16,7 +16,7 @@ import pytest
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.integrity import Signer
-from eventctx.queries.verify_store import StoreVerification
+from eventctx.queries.verify import StoreVerification
 from eventctx.stores.receipt_book import ReceiptBook
 
 Edit = Callable[[apsw.Connection], Any]

@@ -1,7 +1,7 @@
 """The public names, one a line; ``eventctx.lazy_names`` reads them."""
 
-from eventctx.orchestrators.loops.basic import BasicOrchestrator as BasicOrchestrator
-from eventctx.orchestrators.loops.events import EventsOrchestrator as EventsOrchestrator
+from eventctx.orchestrators.loops.kinds import BasicOrchestrator as BasicOrchestrator
+from eventctx.orchestrators.loops.kinds import EventsOrchestrator as EventsOrchestrator
 from eventctx.orchestrators.loops.recording import current_ids as current_ids
 from eventctx.orchestrators.loops.settings import OrchestratorSettings as OrchestratorSettings
 from eventctx.orchestrators.loops.streaming import StreamingOrchestrator as StreamingOrchestrator

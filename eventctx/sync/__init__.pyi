@@ -32,7 +32,7 @@ from eventctx.queries.lost.answers import Lost
 from eventctx.queries.records import Message
 from eventctx.queries.requests import RequestView
 from eventctx.queries.verification import Verification
-from eventctx.queries.verify_store import StoreVerification
+from eventctx.queries.verify import StoreVerification
 from eventctx.search.index import Mark
 from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter

@@ -29,7 +29,7 @@ from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
 from eventctx.queries.session_list import row_of, sum_session
 from eventctx.queries.stats import Stats, stats_of
-from eventctx.queries.verify_store import StoreVerification, verification_answers
+from eventctx.queries.verify import StoreVerification, verification_answers
 from eventctx.queries.view import view_answer, view_of
 from eventctx.reader import Reader
 from eventctx.search.found import find_messages, found_answers

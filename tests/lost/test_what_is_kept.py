@@ -31,7 +31,7 @@ from eventctx.queries.key_frames import KeyFrames
 from eventctx.queries.lost.answers import Lost
 from eventctx.queries.lost.reading import what_left
 from eventctx.queries.lost.session_index import SessionIndex
-from eventctx.queries.requests import request_at
+from eventctx.queries.requests import address_of, request_at
 from eventctx.stores.memory import MemoryStore
 from tests.lost.given import AFTER, BEFORE, user
 from tests.lost.test_any_session import STEP, check_against_view, check_report, play
@@ -62,6 +62,10 @@ async def same(store: EventStore, **asked: Any) -> Lost:
         key_frames._of_stores[store] = kept
     assert msgspec.json.encode(found) == msgspec.json.encode(fresh)
     check_report(found)
+    if found.about != "compaction":  # else messages are those in view before it
+        known = (await key_frames.timeline_at(store, "s")).changes.origins[: found.messages.total]
+        bodies = await store.bodies("s", [address_of(one.ref) for one in known])
+        assert found.messages.erased == sum(body.data is None for body in bodies)
     return found
 
 

@@ -14,13 +14,13 @@ from eventctx.cli.output.plain import plural, size
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
 from eventctx.errors import InvalidSetting
-from eventctx.queries.verify_store import verification_answers, verify_file
+from eventctx.queries.verify import verification_answers, verify_file
 from eventctx.stores.location import default_book, default_path
 from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 if TYPE_CHECKING:
-    from eventctx.queries.verify_store import StoreVerification
+    from eventctx.queries.verify import StoreVerification
 
 
 @click.command("backup", short_help="A verified copy of the store, while it is in use.")

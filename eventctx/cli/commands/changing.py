@@ -74,7 +74,7 @@ async def _restore(
         if fork is not None:
             await _check_numbers(engine, info.stream, messages)  # a fork that fails would stay
         name = await opening.choose_written(engine, info, fork)
-        context = await opening.open_unbound_session(engine, name)
+        context = await opening.open_session(engine, name)
         back = await context.restore(*messages)
         if pin:
             await context.pin(*dict.fromkeys(messages))

@@ -169,7 +169,7 @@ async def _withdrawn(
         if fork is not None:
             await _check(engine, info.stream, which, by)  # a fork that fails would stay
         name = await opening.choose_written(engine, info, fork)
-        context = await opening.open_unbound_session(engine, name)
+        context = await opening.open_session(engine, name)
         receipt = await context.withdraw_instruction(*which, by=by)
         return name, receipt.position
 

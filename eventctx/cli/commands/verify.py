@@ -26,7 +26,7 @@ from eventctx.queries.verification import (
 )
 
 if TYPE_CHECKING:
-    from eventctx.queries.verify_store import StoreVerification
+    from eventctx.queries.verify import StoreVerification
     from eventctx.reader import Reader
 
 _LISTED = 20

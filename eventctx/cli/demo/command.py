@@ -37,7 +37,7 @@ from eventctx.log.record import Record
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import CompactionFigures
 from eventctx.queries.audit import Audit
-from eventctx.queries.verify_store import StoreVerification
+from eventctx.queries.verify import StoreVerification
 from eventctx.text import without_password
 
 SAMPLE: Final = Path(__file__).parent / "session.jsonl"

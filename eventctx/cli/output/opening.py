@@ -157,7 +157,7 @@ def on_fork(command: F) -> F:
     return click.option("--fork", metavar="NAME", help=words)(command)
 
 
-async def open_unbound_session(engine: Engine, name: str) -> Context:
+async def open_session(engine: Engine, name: str) -> Context:
     """A session for a command that compacts nothing, so that it needs no policy's function."""
     from eventctx.session.settings import SettingsForgotten
 

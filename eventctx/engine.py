@@ -1,11 +1,9 @@
 """The engine: a reader with sessions, on one store.
 
-The composition root of the write side: the one module that knows sessions, hooks, sinks and
-receipts together. Invariants: a session has one context manager in an engine, however often it is
-asked for; whoever hears of a record hears of it after the store has it; ``close`` returns when all
-that was begun is on the disk, or raises the first error that kept it from there.
-
-Questions are those of ``Reader``.
+It answers every question of a ``Reader`` and composes the write side: the one module that knows
+sessions, hooks, sinks and receipts together. Invariants: an engine has one context manager for a
+session, however often it is asked for; hooks and sinks get a record only after the store has it;
+``close`` returns when all that was begun is on the disk, or raises the first error.
 """
 
 from __future__ import annotations
@@ -105,10 +103,10 @@ class Engine(Reader):
                 self._clock,
                 random,
                 current_span or self._sinks.current_span,
-                self._intercepted,
+                self._ask_interceptors,
                 self.hooks.on,
                 self.recaller,
-                lambda session: partial(self._remembered, session),
+                lambda session: partial(self._recall_snippets, session),
                 self._catch_up,
             ),
             SessionCache(most_open_sessions, open_session_bytes),
@@ -177,14 +175,14 @@ class Engine(Reader):
             return await super()._chosen_for(session, unset)
         return opening.settings, opening.policy
 
-    async def _remembered(
+    async def _recall_snippets(
         self, session: str, query: str, limit: int, besides: frozenset[int]
     ) -> list[str]:
         """Snippets of a session's messages that are out of view and match ``query``."""
         found = await self.recaller().search(query, session, limit, every=False, besides=besides)
         return [f"(message {one.number}) {one.snippet}" for one in found]
 
-    async def _intercepted(self, compaction: CompactionAsked) -> Verdict:
+    async def _ask_interceptors(self, compaction: CompactionAsked) -> Verdict:
         return await self.interceptors.ask(compaction) if self.interceptors else NO_OBJECTION
 
     async def fork(self, session: str, at: int, new_session: str) -> Receipt:
@@ -366,10 +364,10 @@ def open_engine(
     }
     if durability is not None:
         options["durability"] = durability
-    return Opening(partial(_opened, url, receipts, options, parts), NotOpened)
+    return Opening(partial(_open, url, receipts, options, parts), NotOpened)
 
 
-async def _opened(
+async def _open(
     url: str | os.PathLike[str],
     receipts: bool | str | os.PathLike[str],
     options: dict[str, Any],

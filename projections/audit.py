@@ -157,8 +157,8 @@ def rows(state: AuditState) -> AuditRows:
     """The rows with their figures, each request with the model that was called."""
     known = figures.read(state.sizes)
     made = known.requests.all()
-    filled = filling(state)
-    requests = [filled(row, made[row.position]) for row in state.requests]
+    complete = row_completer(state)
+    requests = [complete(row, made[row.position]) for row in state.requests]
     compactions = [
         msgspec.structs.replace(row, figures=known.compactions.get(row.position))
         for row in state.compactions
@@ -167,11 +167,11 @@ def rows(state: AuditState) -> AuditRows:
     return AuditRows(tuple(requests), tuple(compactions), errors)
 
 
-def filling(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]:
-    """A function that gives a row of this state what later records say of its request."""
+def row_completer(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]:
+    """A function that completes a row of this state by what later records say of its request."""
     models, sent = dict(state.models), dict(state.sent)
 
-    def filled(row: AuditRow, figures: RequestFigures) -> AuditRow:
+    def complete(row: AuditRow, figures: RequestFigures) -> AuditRow:
         additions, missing = sent.get(row.position, (0, 0))
         return msgspec.structs.replace(
             row,
@@ -182,7 +182,7 @@ def filling(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]
             missing=missing,
         )
 
-    return filled
+    return complete
 
 
 def _request(view: request_view.ViewState, time: numbering.Numbering, record: Record) -> AuditRow:
@@ -246,7 +246,7 @@ class EstimateErrors(msgspec.Struct, frozen=True):
 
     ``before`` is of requests made before any prompt was reported, ``after`` of later ones, whose
     estimates had learnt from earlier reports. ``without_beside`` is the number of those in
-    ``before`` that could not count what was sent beside the messages, since the log does not say.
+    ``before`` that could not count all that was sent, since the log holds the messages alone.
     """
 
     before: Spread | None

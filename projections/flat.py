@@ -54,7 +54,8 @@ def _decoded(kind: str, version: int, payload: bytes) -> Event | Unknown:
 
 def clip_field(text: str) -> str:
     """Return ``text``, cut to ``MAX_TEXT`` characters with an ellipsis."""
-    return clip(text, MAX_TEXT)
+    # This runs for every text of every line and span, and nearly all are short.
+    return text if len(text) <= MAX_TEXT else clip(text, MAX_TEXT)
 
 
 def as_it_is(_type: str, field: str) -> str:

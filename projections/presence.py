@@ -18,7 +18,7 @@ class Presence(StrEnum):
     """How much of a message, or of something in it, is in a view; the values are those of JSON.
 
     ``why`` answers for a message: a view shows it ``WHOLE`` or ``SHORTENED``, or one of the other
-    values names what took it out. ``lost`` answers for an item of messages: it is ``GONE`` where
+    values says why it does not. ``lost`` answers for an item of messages: it is ``GONE`` where
     neither a message nor a ``SUMMARY`` in view has it.
     """
 
@@ -53,7 +53,7 @@ class Presence(StrEnum):
 
     @property
     def restorable(self) -> bool:
-        """Whether ``restore`` gives back what a compaction took."""
+        """Whether a compaction took it or a part of it, so that ``restore`` brings it back."""
         return self in _RESTORABLE
 
     @property

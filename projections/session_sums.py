@@ -64,7 +64,7 @@ def initial() -> SessionSums:
     return SessionSums()
 
 
-def counted(sums: SessionSums, record: Record) -> SessionSums:
+def count_record(sums: SessionSums, record: Record) -> SessionSums:
     """The sums with the place, the time and the type of ``record``, which need no decoding."""
     changes: dict[str, Any] = {"position": record.position, "digest": record.digest}
     kind, time = record.type, record.time
@@ -95,9 +95,11 @@ _DECODED: Final = frozenset(
 )
 
 
-def told(sums: SessionSums, record: Record) -> SessionSums:
-    """The sums with what the payload of ``record`` says. Raises DecodeError for one of a later
-    release, or a damaged one."""
+def read_payload(sums: SessionSums, record: Record) -> SessionSums:
+    """The sums with the facts in the payload of ``record``.
+
+    Raises DecodeError for a payload of a later release, or a damaged one.
+    """
     if sums.spoken is None and record.type in _WITH_MESSAGES:
         sums = msgspec.structs.replace(sums, spoken=_spoken(record))
     if record.type not in _DECODED:
@@ -138,7 +140,7 @@ def told(sums: SessionSums, record: Record) -> SessionSums:
 
 def evolve(sums: SessionSums, record: Record) -> SessionSums:
     """The sums after ``record``."""
-    return told(counted(sums, record), record)
+    return read_payload(count_record(sums, record), record)
 
 
 def _spoken(record: Record) -> Address | None:

@@ -149,7 +149,7 @@ def test_a_view_that_shows_all_messages_has_the_lines_of_the_transcript(
         # A set may name a message that a clear took away; no view tells what became of that one.
         missing = one.type == "context:messages_set" and view.messages > len(view.layout.refs)
         broken = broken or missing
-        assert broken or transcript.shown_whole(view) == folded
+        assert broken or transcript.whole_transcript(view) == folded
 
 
 @examples

@@ -333,7 +333,7 @@ def test_the_same_log_gives_the_same_view_from_zero_and_from_a_snapshot(
         restored = view_snapshot.load(view_snapshot.dump(state))
         assert restored.layout.entries() == state.layout.entries()
         assert restored.layout.measure() == state.layout.measure()
-        assert request_view.prepared(restored) == request_view.prepared(state)
+        assert request_view.prepare_request(restored) == request_view.prepare_request(state)
         again = await Engine(engine.store).session(
             "s", policy="simple", keep_recent=4, max_tokens=budget
         )

@@ -21,7 +21,7 @@ from eventctx.projections.evidence import (
     Need,
     ReusedSpan,
     demand_recall,
-    judged,
+    judge,
 )
 from eventctx.projections.evidence.judging import STARVED
 from eventctx.projections.presence import describe_reason
@@ -137,7 +137,7 @@ def figures(
 def judgements_of(played: Played, needs: Iterable[Need]) -> list[Judged]:
     """The needs of each request, compared with its view."""
     shown = {request.before: request.shown for request in played.requests}
-    return [judged(need, shown[need.before]) for need in needs if need.before in shown]
+    return [judge(need, shown[need.before]) for need in needs if need.before in shown]
 
 
 def _share(part: float, whole: int) -> float | None:

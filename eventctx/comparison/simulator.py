@@ -48,7 +48,7 @@ from eventctx.policies.policy import (
     Policy,
 )
 from eventctx.policies.trigger import Frame, due_for, make_budget
-from eventctx.projections.evidence import HeldTexts, normalised
+from eventctx.projections.evidence import HeldTexts, normalise
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.entries import Entry
@@ -201,7 +201,7 @@ class _Run:
         if results and abandoned and not abandoned.keys().isdisjoint(results):
             # A late result invalidates the thinking after its place; the record says whose.
             generation = generation_of(self._view.calibration.model)
-            unbound = planned.stripped_by(self._view.layout, view.layout, generation)
+            unbound = planned.refused_thinking(self._view.layout, view.layout, generation)
             record = record_of(events.MessageAdded(unbound=unbound), number, record.bodies)
             view = request_view.evolve(self._view, record)
         self._view = view
@@ -316,12 +316,12 @@ class _Run:
         assert ref is not None  # noqa: S101 - a message or an insertion has one
         place = ref.position, ref.index
         if entry.omit:
-            return normalised(render([entry], {place: self._data(place)})[0])
+            return normalise(render([entry], {place: self._data(place)})[0])
         found = self._normal.get(place)
         if found is None:
             data = self._data(place)
             assert data is not None  # noqa: S101 - nothing is erased in a run
-            found = self._normal[place] = normalised(decode_body(data))
+            found = self._normal[place] = normalise(decode_body(data))
         return found
 
 

@@ -141,7 +141,9 @@ class Deciding:
                 break
             # ``fit`` estimated too low (arguments of very many parts): try again with less room.
             aim = msgspec.structs.replace(aim, tokens=max(1, aim.tokens - surplus))
-        stripped = planned.stripped_by(view.layout, after.layout, situation.thinking.generation)
+        stripped = planned.refused_thinking(
+            view.layout, after.layout, situation.thinking.generation
+        )
         if stripped:
             made = made._replace(plan=msgspec.structs.replace(made.plan, unbound=stripped))
             after = planned.with_stripped(after, stripped)

@@ -137,9 +137,9 @@ async def _lines_alone(
         if record.type == "context:message_added":
             positions.append(record.position)
         elif record.type in ("context:messages_set", "context:cleared"):
-            state = transcript.evolve(transcript.added(state, positions), record)
+            state = transcript.evolve(transcript.add_messages(state, positions), record)
             positions = []
-    return list(transcript.added(state, positions).lines), found
+    return list(transcript.add_messages(state, positions).lines), found
 
 
 MOST_RAW: Final = 16 * 1024 * 1024

@@ -133,8 +133,8 @@ async def sum_session(
                     return await sum_session(store, info, errors)
                 sums = known
                 continue
-            sums = session_sums.counted(sums, record)
-            sums = errors.fold(session_sums.told, sums, record)
+            sums = session_sums.count_record(sums, record)
+            sums = errors.fold(session_sums.read_payload, sums, record)
     except Exception as error:
         errors.session(info.stream, error)
     return sums

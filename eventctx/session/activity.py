@@ -17,7 +17,7 @@ from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
 from eventctx.projections.silent_loss import ShownMessages, shown_in
 from eventctx.projections.view.request_view import ViewState
-from eventctx.projections.view.unended import presumed_end
+from eventctx.projections.view.state import presumed_end
 from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
@@ -140,7 +140,7 @@ class SessionEmitter:
         between, in this process or another.
         """
         while True:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             number = view.turns + 1
             began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
             drafts = [*await self._presumed_ends(view, version), (began, scope)]
@@ -210,7 +210,7 @@ class SessionEmitter:
 
         True for an answer without an id.
         """
-        return response_id is None or _noted(self._session.memory.usage_of, response_id)
+        return response_id is None or _note_new(self._session.memory.usage_of, response_id)
 
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event in its place without waiting for the disk.
@@ -246,14 +246,14 @@ class SessionEmitter:
     ) -> Draft:
         _check(event)
         if isinstance(event, UsageReported) and event.prepared is not None:
-            _noted(self._session.memory.usage_of, event.prepared)
-        return self._session.drafts.make(event, self._kept(event, answer), scope, time)
+            _note_new(self._session.memory.usage_of, event.prepared)
+        return self._session.drafts.make(event, self._answer_bodies(event, answer), scope, time)
 
     def send(self) -> None:
         """Let what was emitted go to the store now, without waiting for it."""
         self._session.appends.send()
 
-    def _kept(self, event: Event, answer: str | None) -> tuple[Body, ...]:
+    def _answer_bodies(self, event: Event, answer: str | None) -> tuple[Body, ...]:
         # Without the call's id no view could tell which call it answers.
         call_id = getattr(event, "call_id", None)
         if answer is None or call_id is None:
@@ -264,7 +264,7 @@ class SessionEmitter:
         return (body_of(self._session, row),)
 
 
-def _noted(known: dict[int | str, None], key: int | str) -> bool:
+def _note_new(known: dict[int | str, None], key: int | str) -> bool:
     """Note a key among the last ``MAX_NOTED``; return whether it is new."""
     new = key not in known
     known[key] = None

@@ -112,7 +112,7 @@ class Aggregate:
         """The view, where it is known to be held. Raises LookupError after an eviction."""
         view = self.read()
         if view is None:
-            raise LookupError(f"the view of {self.stream!r} was evicted: await AppendQueue.settled")
+            raise LookupError(f"the view of {self.stream!r} was evicted: await AppendQueue.settle")
         return view
 
     @property
@@ -129,12 +129,12 @@ class Aggregate:
 
     def _present(self) -> ViewState | None:
         if self._view is not None and self._unfolded:
-            self._folded(preview(self._view, self.stream, self._unfolded))
+            self._take_fold(preview(self._view, self.stream, self._unfolded))
         return self._view
 
     # -- folding ---------------------------------------------------------------------------------
 
-    def appended(self, drafts: Sequence[Draft], after: ViewState | None = None) -> None:
+    def note_appended(self, drafts: Sequence[Draft], after: ViewState | None = None) -> None:
         """Note drafts that got their positions; ``after`` is the view after them, if known.
 
         They are folded when the view is read: folding now would keep the store's thread from
@@ -148,13 +148,13 @@ class Aggregate:
         self._unfolded_bytes += sum([len(one.data or b"") for d in drafts for one in d.bodies])
         self._unread += len(drafts)
         if after is not None and len(self._unfolded) == len(drafts):
-            self._folded(after)
+            self._take_fold(after)
         elif self._unread > MAX_UNREAD and not self.open_compactions:
             self.evict()
         elif len(self._unfolded) > MAX_UNFOLDED or self._unfolded_bytes > MAX_UNFOLDED_BYTES:
             self._present()
 
-    def _folded(self, view: ViewState) -> None:
+    def _take_fold(self, view: ViewState) -> None:
         first = view.position + 1 - len(self._unfolded)
         for position, draft in enumerate(self._unfolded, start=first):
             if draft.bodies:
@@ -166,7 +166,7 @@ class Aggregate:
         self._unfolded.clear()
         self._unfolded_bytes = 0
 
-    def written(self, records: Sequence[Record]) -> None:
+    def note_written(self, records: Sequence[Record]) -> None:
         """Note records that are on disk now: compactions that began, and those that ended."""
         for record in records:
             if record.type == "context:pre_compact":

@@ -17,7 +17,7 @@ drafts that hold whatever others wrote, after the new records. It drops drafts f
 version; their caller gets the conflict.
 
 The queue does not need the view. An append to an evicted session goes to the store as ever, and
-``settled`` loads the view again. So eviction never breaks a command that is under way.
+``settle`` loads the view again. So eviction never breaks a command that is under way.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MAX_IN_FLIGHT: Final = 16
 """Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""
 
 
-def _nobody_counts() -> None:
+def _ignore_use() -> None:
     """No-op usage callback, for a session that no engine keeps."""
 
 
@@ -97,7 +97,7 @@ class AppendQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self.head = -1
         self._last_id = b""
-        self.used: Callable[[], None] = _nobody_counts
+        self.used: Callable[[], None] = _ignore_use
         if loaded is not None:
             self._install(loaded)
 
@@ -123,7 +123,7 @@ class AppendQueue:
         """Raise ImportedSession, with what was ``asked``, if the session mirrors a file."""
         await self.ready()
         if self._aggregate.mirror is not None:
-            await self.synchronised()  # another process may have taken it over since
+            await self.synchronise()  # another process may have taken it over since
         if self._aggregate.mirror is not None:
             raise ImportedSession(self._stream, self._aggregate.mirror, asked)
 
@@ -141,11 +141,11 @@ class AppendQueue:
 
         Raises ImportedSession for a mirror, as all ways to append do.
         """
-        appended = await self.delivered(*drafts)
+        appended = await self.deliver(*drafts)
         own = {draft.id for draft in drafts}
         return tuple([record for record in appended.records or () if record.id in own])
 
-    async def delivered(self, *drafts: Draft) -> PendingAppend:
+    async def deliver(self, *drafts: Draft) -> PendingAppend:
         """As ``append``; returns the append that brought the drafts to the disk, with others."""
         await self.ready()
         await self._check(drafts)
@@ -200,7 +200,7 @@ class AppendQueue:
             return (await self._settle(pending))[-len(drafts) :]
         except asyncio.CancelledError:
             if then is not None:
-                await finish(self.drained())
+                await finish(self.drain())
             raise
 
     async def emit(self, draft: Draft) -> None:
@@ -246,7 +246,7 @@ class AppendQueue:
         one = one._replace(draft=self._drafts.placed(one.draft))
         self._unsent.append(one)
         self.head += 1
-        self._aggregate.appended((one.draft,))
+        self._aggregate.note_appended((one.draft,))
 
     def _submit(
         self, drafts: Sequence[Draft], exact: int, after: ViewState | None = None
@@ -261,8 +261,8 @@ class AppendQueue:
         ack = self._store.append(self._stream, sent, expected)
         self.head += len(own)
         self._last_id = sent[-1].id
-        self._aggregate.appended(own, after)
-        self._lines.appended(sent, self.head)
+        self._aggregate.note_appended(own, after)
+        self._lines.note_appended(sent, self.head)
         self._appends += 1
         next_number = self._aggregate.next_number
         pending = PendingAppend(self._appends, ack, sent, exact, after, next_number)
@@ -276,11 +276,11 @@ class AppendQueue:
 
     def _idle_timeout(self) -> None:
         if self._unsent:
-            self._keep(self._flushed_unwatched())
+            self._keep(self._flush_unwatched())
 
-    async def _flushed_unwatched(self) -> None:
+    async def _flush_unwatched(self) -> None:
         with contextlib.suppress(EventctxError):
-            await self.flushed()
+            await self.flush()
 
     def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
         """As ``DeferringQueue.appends_to``."""
@@ -298,7 +298,7 @@ class AppendQueue:
     async def _settle(self, pending: PendingAppend) -> tuple[Record, ...]:
         self.used()
         try:
-            return await self._ended(pending)
+            return await self._await_end(pending)
         except asyncio.CancelledError:
             # The append continues without its caller, and its outcome still has to be handled. A
             # task of the queue itself is cancelled by a loop that ends, and runs no more tasks.
@@ -323,14 +323,14 @@ class AppendQueue:
 
     async def _settle_unwatched(self, pending: PendingAppend) -> None:
         with contextlib.suppress(EventctxError):
-            await self._ended(pending)
+            await self._await_end(pending)
 
-    async def _ended(self, pending: PendingAppend) -> tuple[Record, ...]:
+    async def _await_end(self, pending: PendingAppend) -> tuple[Record, ...]:
         try:
             appended = await pending.ack
         except EventctxError as error:
             with self._lock:
-                self._failed(pending, error)
+                self._take_back(pending, error)
             raise
         publish, timed, lend = self._listener
         with self._lock:
@@ -344,7 +344,7 @@ class AppendQueue:
             while self._in_flight and self._in_flight[0].records is not None:
                 done.append(self._in_flight.popleft())
             ready = [record for one in done for record in one.records or ()]
-            self._aggregate.written(ready)
+            self._aggregate.note_written(ready)
             for one in done:
                 if lend is not None and one.after is not None:
                     lend(self._stream, one.after)
@@ -356,7 +356,7 @@ class AppendQueue:
                     self._store.save_snapshot(self._stream, view_snapshot.NAME, snapshot)
         return appended.records
 
-    def _failed(self, pending: PendingAppend, error: EventctxError) -> None:
+    def _take_back(self, pending: PendingAppend, error: EventctxError) -> None:
         """Remove a failed append and keep the drafts to send again. Later calls do nothing.
 
         Every task that awaits the append sees it fail; the first one handles it.
@@ -366,7 +366,7 @@ class AppendQueue:
         pending.failed = True
         self._stale = True
         self._reload_until = None
-        self._lines.failed()
+        self._lines.forget()
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
             return  # a draft that no store accepts is not tried again
@@ -385,7 +385,7 @@ class AppendQueue:
     async def ready(self) -> None:
         """Wait until the queue is not stale: read the session again if another process wrote."""
         while self._stale:
-            await self.drained()
+            await self.drain()
             until = self._reload_until
             loaded = await self._reload(until)
             if loaded is None:
@@ -396,7 +396,7 @@ class AppendQueue:
                     self._install(loaded)
             self.used()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until no append is under way. Errors are raised to the callers of the appends."""
         while self._in_flight:
             await self._oldest()
@@ -406,17 +406,17 @@ class AppendQueue:
             pending = self._in_flight[0] if self._in_flight else None
         if pending is not None:
             try:
-                await self._ended(pending)
+                await self._await_end(pending)
             except EventctxError:
                 return
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Wait until all appends of this process are on disk.
 
         Raises the error that kept an earlier activity event from being written.
         """
         while True:
-            await self.drained()
+            await self.drain()
             with self._lock:
                 if self._in_flight:
                     continue
@@ -431,11 +431,11 @@ class AppendQueue:
             with contextlib.suppress(WrongExpectedVersion):
                 await self._settle(pending)
 
-    async def settled(self) -> tuple[ViewState, int]:
+    async def settle(self) -> tuple[ViewState, int]:
         """The view and its version, with deferred events, after all other appends are on disk."""
         while True:
             await self.ready()
-            await self.drained()
+            await self.drain()
             with self._lock:
                 if self._stale or self._in_flight:
                     continue
@@ -445,26 +445,26 @@ class AppendQueue:
                 # Up to the known head only: the caller has not seen what another process wrote.
                 self._stale, self._reload_until = True, self._last_sent
 
-    async def synchronised(self) -> tuple[ViewState, int]:
-        """As ``settled``, and after all that other processes have written until now."""
+    async def synchronise(self) -> tuple[ViewState, int]:
+        """As ``settle``, and after all that other processes have written until now."""
         while True:
-            view, head = await self.settled()
+            view, head = await self.settle()
             if not self._behind(await last_position(self._store, self._stream)):
                 self.used()
                 return view, head
 
-    async def caught_up(self) -> int:
+    async def catch_up(self) -> int:
         """The last position in the store, after all that was written until now.
 
-        As ``synchronised`` without the view. It waits for appends under way, since another process
+        As ``synchronise`` without the view. It waits for appends under way, since another process
         may have their place, but does not send deferred events: an answer from memory costs no
         write.
         """
         while True:
             if self._stale:
-                await self.settled()
+                await self.settle()
             if self._in_flight:
-                await self.drained()
+                await self.drain()
             last = await last_position(self._store, self._stream)
             with self._lock:
                 if not (self._stale or self._in_flight or self._behind(last)):

@@ -139,7 +139,7 @@ class CompactionRun:
                 ended = self._ended_without(frame, "skipped", self._deciding.error)
                 return ended._replace(overflow=decision.overflow)
             return Decided((), None, view, decision.overflow)
-        return self._ended(frame, decision.after, decision.plan, decision.overflow)
+        return self._make_end(frame, decision.after, decision.plan, decision.overflow)
 
     def _aim(self, frame: Frame) -> Budget:
         """The budget, with the size that this compaction is to reach."""
@@ -280,7 +280,7 @@ class CompactionRun:
         at = frame.version + 1 + (0 if self.is_open else 1)
         return preview(frame.view, self._session.stream, [draft], at)
 
-    def _ended(
+    def _make_end(
         self, frame: Frame, after: ViewState, made: Completed, overflow: dict[str, int]
     ) -> Decided:
         # The counts after are known only once the plan is applied.

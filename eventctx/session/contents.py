@@ -271,14 +271,14 @@ class TranscriptLines:
         if state.position > head:
             state = transcript.initial()
         if state.position < head:
-            state, erased = await self._folded(state, times, head)
+            state, erased = await self._fold(state, times, head)
             with self._lock:
                 if times is self._times and state.position > self._state.position:
                     self._state = state
                     self._rows = None if erased else self._rows
         return TimedTranscript(state, times)
 
-    async def _folded(
+    async def _fold(
         self, state: TranscriptState, times: dict[int, int], head: int
     ) -> tuple[TranscriptState, bool]:
         """The transcript at ``head``, and whether a record on the way there erased something.
@@ -298,11 +298,11 @@ class TranscriptLines:
                 _note_time(times, record)
             elif kind in transcript.FOLDED:
                 _note_time(times, record)
-                state = transcript.evolve(transcript.added(state, added), record)
+                state = transcript.evolve(transcript.add_messages(state, added), record)
                 added = []
             elif kind == "context:erased":
                 erased = True
-        return transcript.added(state, added)._replace(position=position), erased
+        return transcript.add_messages(state, added)._replace(position=position), erased
 
     async def rows_at(
         self, head: int, *, hold: bool, view: ViewState | None = None
@@ -318,7 +318,7 @@ class TranscriptLines:
                 return self._state, self._rows.asked_for()
             if self._state.position < 0 and view is not None and view.position == head:
                 with pause_collector(len(view.layout.refs)):
-                    self._state = transcript.shown_whole(view) or self._state
+                    self._state = transcript.whole_transcript(view) or self._state
         state = await self.at(head)
         with self._lock:
             known = {} if self._rows is None else self._rows.by_address()
@@ -342,7 +342,7 @@ class TranscriptLines:
 
     # -- following this process's appends --------------------------------------------------------
 
-    def appended(self, drafts: Sequence[Draft], head: int) -> None:
+    def note_appended(self, drafts: Sequence[Draft], head: int) -> None:
         """Follow drafts that were handed to the store, the last of which gets position ``head``.
 
         Only while rows are held: all others wait for the next question.
@@ -369,7 +369,7 @@ class TranscriptLines:
             if not rows.wanted or any(draft.type == "context:erased" for draft in drafts):
                 self._rows = None
 
-    def failed(self) -> None:
+    def forget(self) -> None:
         """Forget what was folded ahead of the disk: some of it was not written."""
         if self._ahead:
             self.evict()

@@ -202,16 +202,16 @@ class Context:
         by_default = await model_of(provider) if provider is not None and model is None else None
         options = RequestOptions(limit, reserve, model, encoded, mode, generation, by_default)
         try:
-            prepared = await self._prepared(options, call, adding)
+            prepared = await self._prepare(options, call, adding)
             if prepared.compacted is not None:
-                await self._exported(prepared.compacted)
+                await self._export(prepared.compacted)
             return await self._requests.rows(prepared)
         except BaseException as error:
             if isinstance(call, ProviderCall):
                 await call.not_entered(error)
             raise
 
-    async def _prepared(
+    async def _prepare(
         self,
         options: RequestOptions,
         call: ProviderCall | HostReporter | None,
@@ -328,7 +328,7 @@ class Context:
 
     async def get_token_count(self) -> int:
         """Estimated tokens of the present view, and of all that is sent with its messages."""
-        view, _ = await self._session.appends.synchronised()
+        view, _ = await self._session.appends.synchronise()
         scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
 
@@ -374,7 +374,7 @@ class Context:
             chosen, cause, limit=budget, dry_run=dry_run, force=force
         )
         if result.outcome == "applied" and result.position is not None:
-            await self._exported(result.position)
+            await self._export(result.position)
         return result
 
     async def pin(self, *numbers: int) -> None:
@@ -541,7 +541,7 @@ class Context:
         """Wait for appends and compactions under way. The engine does this when it closes."""
         await self._session.close()
 
-    async def _exported(self, position: int) -> None:
+    async def _export(self, position: int) -> None:
         if self.settings.export_on_compact:
             from eventctx.stores.transcript_export import write_transcript
 

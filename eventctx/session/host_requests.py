@@ -74,7 +74,7 @@ class HostAdditions:
 
     async def memory(self) -> tuple[str, ...]:
         """As ``Context.memory``."""
-        view, _ = await self._session.appends.settled()
+        view, _ = await self._session.appends.settle()
         rows = await self._rows(view)
         return tuple([decode_body(data)["content"] for data in rows.memory])
 
@@ -86,7 +86,7 @@ class HostAdditions:
     ) -> bool:
         """Record changed rows. With ``replaces`` None the replaced messages stay as they are."""
         while True:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             before = await self._rows(view)
             after = changed(before)
             standing = [ref.number for ref in view.layout.refs if ref.replaced]
@@ -185,7 +185,7 @@ class HostAdditions:
             missing = ()
         if isinstance(missing, int):
             return None
-        view, _ = await self._session.appends.settled()
+        view, _ = await self._session.appends.settle()
         gone = [body_of(self._session, message) for message in missing]
         sizes = [
             sum([view.estimator.tokens(decode_facts(body.facts)) for body in bodies])
@@ -242,7 +242,7 @@ class RequestObserver:
         Raises InvalidMessage and what the store raises.
         """
         while True:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             if self._contents is None:
                 self._contents = await self._stored_contents(version)
             made = _Making(self._session, self._contents, version)
@@ -250,7 +250,7 @@ class RequestObserver:
             parts = [made.part(kind, getattr(sent, kind)) for kind in _PARTS]
             position = version + 1 + len(made.drafts)
             form = self._form(sent, view, rows, parts)
-            event = request_view.prepared(
+            event = request_view.prepare_request(
                 view,
                 scale=calibration.scale(view.calibration, form.tokens - view.layout.tokens),
                 model=sent.model,

@@ -145,7 +145,7 @@ class OpenSession:
         """Wait for appends and compactions under way. Raises what kept one from being written."""
         while self.memory.ending:
             await asyncio.wait(self.memory.ending)
-        await self.appends.flushed()
+        await self.appends.flush()
 
 
 MOST_OPEN_SESSIONS: Final = 256

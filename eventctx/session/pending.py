@@ -166,7 +166,7 @@ class DeferringQueue(Protocol):
         """Hand them to the store and wait for nothing."""
         ...
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Hand them to the store and wait for the disk. Raises what the store raises."""
         ...
 
@@ -200,7 +200,7 @@ async def flush_all(store: EventStore) -> None:
     """Write deferred drafts to a store whose engine is gone, and drop those that fail."""
     for queue in deferring_to(store):
         with suppress(EventctxError):
-            await queue.flushed()
+            await queue.flush()
         forget_deferring(queue)
 
 

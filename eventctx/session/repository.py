@@ -77,7 +77,7 @@ async def open_session(
     # A mirror's compaction without an end is one whose file was read only so far.
     left_open = () if session.aggregate.mirror is not None else loaded.open_compactions
     for record in left_open:
-        draft = session.drafts.make(_closed(record), scope=_scope(record))
+        draft = session.drafts.make(_closing_event(record), scope=_scope(record))
         # Another process that opens the session now closes it too; one end is enough.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(session.appends.head, draft)
@@ -124,7 +124,7 @@ async def load(store: EventStore, stream: str, until: int | None = None) -> Load
     state, start, previous = request_view.initial(), 0, GENESIS
     snapshot = await store.load_snapshot(stream, view_snapshot.NAME)
     if snapshot is not None and snapshot.position <= head:
-        usable = await _restored(store, stream, snapshot)
+        usable = await _restore_view(store, stream, snapshot)
         if usable is not None:
             state, start, previous = usable, snapshot.position + 1, snapshot.digest
     last_id, time = b"", 0
@@ -141,16 +141,14 @@ async def load(store: EventStore, stream: str, until: int | None = None) -> Load
         if record.position >= start:
             unfolded.append(record)
         if len(unfolded) >= FOLDED_TOGETHER:
-            state, previous = _folded(state, previous, unfolded)
+            state, previous = _fold(state, previous, unfolded)
             unfolded = []
-    state, _ = _folded(state, previous, unfolded)
+    state, _ = _fold(state, previous, unfolded)
     kept = start - 1
     return Loaded(state, state.position, last_id, time, kept, tuple(compactions.values()))
 
 
-def _folded(
-    state: ViewState, previous: bytes, records: Sequence[Record]
-) -> tuple[ViewState, bytes]:
+def _fold(state: ViewState, previous: bytes, records: Sequence[Record]) -> tuple[ViewState, bytes]:
     """The view after ``records``, and the digest of the last one. Raises LogCorrupted."""
     for position, record in enumerate(records, state.position + 1):
         _check_follows(previous, position, record)
@@ -171,7 +169,7 @@ def _check_follows(previous: bytes, position: int, record: Record) -> None:
         )
 
 
-async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
+async def _restore_view(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
     if snapshot.version != view_snapshot.VERSION:
         return None
     async for record in store.read(
@@ -191,7 +189,7 @@ def _scope(record: Record) -> Scope:
     )
 
 
-def _closed(record: Record) -> Event:
+def _closing_event(record: Record) -> Event:
     event: Any = decode_known(record)
     return events.PostCompact(
         outcome="failed",

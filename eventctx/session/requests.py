@@ -135,9 +135,9 @@ class RequestHandler:
         conflicts = 0
         try:
             while True:
-                known, version = await self._session.appends.settled()
+                known, version = await self._session.appends.settle()
                 added = DraftedMessages((), known) if adding is None else adding(known)
-                frame, unbound = self._framed(options, added.view, version, budget)
+                frame, unbound = self._frame(options, added.view, version, budget)
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -175,7 +175,7 @@ class RequestHandler:
             await self._close(underway, budget, error)
             raise
 
-    def _framed(
+    def _frame(
         self, options: RequestOptions, added: ViewState, version: int, budget: Budget
     ) -> tuple[Frame, tuple[tuple[int, int], ...]]:
         """The frame to decide on, and runs of messages whose thinking its model cannot read."""
@@ -185,7 +185,7 @@ class RequestHandler:
         view = request_view.with_model(view, options.model)
         reserve = options.reserve_under(view.estimator)
         scale = calibration.scale(view.calibration, reserve)
-        return judged(Frame(view, version, budget, scale, thinking), reserve), unbound
+        return judge(Frame(view, version, budget, scale, thinking), reserve), unbound
 
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""
@@ -219,12 +219,12 @@ class RequestHandler:
         budget = self.budget(self._settings.limit)
         try:
             while True:
-                view, version = await self._session.appends.settled()
+                view, version = await self._session.appends.settle()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
                 reserve = self._settings.reserve_tokens
                 scale = calibration.scale(view.calibration, reserve)
                 thinking = ThinkingRule(self._settings.thinking, view.calibration.model)
-                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
+                frame = judge(Frame(view, version, budget, scale, thinking), reserve)
                 overflow = None if checked_limit is None else floor_over(frame)
                 if overflow is not None:
                     raise overflow
@@ -292,7 +292,7 @@ class RequestHandler:
         ``before`` are the records of the compaction, or of messages that come with the request.
         """
         after = frame.view if decided is None else decided.view
-        event = request_view.prepared(
+        event = request_view.prepare_request(
             after,
             scale=frame.scale,
             budget=options.limit,
@@ -343,7 +343,7 @@ class RequestHandler:
         self, underway: CompactionRun | None, frame: Frame, error: ContextOverflow
     ) -> None:
         """Record that a request could not be prepared, once for every state of the session."""
-        view, version = await self._session.appends.settled()
+        view, version = await self._session.appends.settle()
         if underway is None:
             underway = CompactionRun(
                 self._session, self._policy, CompactionCause("budget"), self._questions
@@ -375,7 +375,7 @@ class RequestHandler:
             try:
                 # The end may be on disk already: handed to the store before the cancellation, or
                 # written by another process. Look, so that there is no second one.
-                view, version = await appends.synchronised()
+                view, version = await appends.synchronise()
                 if underway.span_id not in aggregate.open_compactions:
                     return
                 frame = Frame(view, version, budget, calibration.scale(view.calibration))
@@ -401,10 +401,10 @@ def _unreadable(
         return ()
     if reads_thinking_of(options.model, before):
         return ()
-    return planned.foreign_in(view.layout, thinking.generation)
+    return planned.foreign_thinking(view.layout, thinking.generation)
 
 
-def judged(frame: Frame, reserve: int) -> Frame:
+def judge(frame: Frame, reserve: int) -> Frame:
     """The frame of a decision, unless what usage taught leaves no room for the floor.
 
     A request that is not sent gets no report, so a wrong report would stop all later ones. Then

@@ -34,7 +34,7 @@ async def show(
     between.
     """
     while True:
-        view, version = await session.appends.synchronised()
+        view, version = await session.appends.synchronise()
         lines = (await session.lines.at(version)).lines
         rounds = await whole_rounds(session.store, session.stream, list(lines), numbers, command)
         whole = {ref.number for ref in view.layout.in_play() if not ref.shortened}
@@ -51,7 +51,7 @@ async def show(
 
 async def unpin(session: OpenSession, numbers: Sequence[int]) -> None:
     """Let pinned messages be compacted again. Raises InvalidSetting for one that is not pinned."""
-    view, _ = await session.appends.synchronised()
+    view, _ = await session.appends.synchronise()
     unknown = [n for n in numbers if type(n) is not int or n not in view.pins]
     if unknown:
         raise InvalidSetting(
@@ -134,7 +134,7 @@ async def withdraw(session: OpenSession, event: InstructionWithdrawn) -> Record:
     transcript, and WrongExpectedVersion when another process wrote in between.
     """
     while True:
-        view, version = await session.appends.synchronised()
+        view, version = await session.appends.synchronise()
         lines = (await session.lines.at(version)).lines
         known = {line.number: line for line in lines}
         line = known.get(event.number)

@@ -55,7 +55,7 @@ def sent_form(value: Any, path: str = "$", depth: int = 0) -> Any:
     Plain dicts and lists without any are returned as they are, and so is what is nested deeper
     than a message may be. Raises InvalidMessage with the path of an object that cannot be dumped.
     """
-    return _converted(value, path, depth) if _has_objects(value, depth) else value
+    return _convert(value, path, depth) if _has_objects(value, depth) else value
 
 
 def _has_objects(value: Any, depth: int) -> bool:
@@ -73,7 +73,7 @@ def _has_objects(value: Any, depth: int) -> bool:
     return found
 
 
-def _converted(value: Any, path: str, depth: int) -> Any:
+def _convert(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
     if kind is dict or kind is list:
         made = value.copy()
@@ -81,7 +81,7 @@ def _converted(value: Any, path: str, depth: int) -> Any:
         # A loop, for a comprehension would take twice the stack.
         for key, item in value.items() if kind is dict else enumerate(value):
             below = f"{path}.{key}" if kind is dict else f"{path}[{key}]"
-            made[key] = _converted(item, below, depth + 1)
+            made[key] = _convert(item, below, depth + 1)
             changed = changed or made[key] is not item
         return made if changed else value
     if is_sdk_object(value):

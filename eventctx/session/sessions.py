@@ -41,7 +41,7 @@ from eventctx.session.open_session import OpenSession, SessionCache
 from eventctx.session.pending import Clock, DeferringQueue, Listener, deferring_to, forget_deferring
 from eventctx.session.repository import load, make_session, open_session
 from eventctx.session.scope import Scope
-from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
+from eventctx.session.settings import Settings, SettingsForgotten, check_advised, settings_in
 
 if TYPE_CHECKING:
     from eventctx.log.integrity import Signer
@@ -109,7 +109,7 @@ class Sessions:
                 return None
             context = self._contexts.get(session)
             if context is None:
-                found = self._found.get(session) or self._made_anew(session, opening)
+                found = self._found.get(session) or self._make_anew(session, opening)
                 context = self._contexts[session] = self._context(found, opening)
             return context
 
@@ -131,14 +131,14 @@ class Sessions:
 
     async def _open(self, session: str, opening: SessionOpening) -> Context:
         await self._environment.catch_up(session)
-        opening = self._shared(opening)
+        opening = self._share(opening)
         policy, settings = opening.policy, opening.settings
         recorded = {**recorded_settings(policy), **msgspec.to_builtins(settings)}
         found = await self.take_up(session, {**recorded, "policy": policy.name}, opening.tokenizer)
         was_there = found.memory.left_open.head >= 0
         if was_there and not opening.chooses_policy:
             settings, policy = await remembered_of(self._environment.store, session, opening)
-            opening = self._shared(opening._replace(settings=settings, policy=policy))
+            opening = self._share(opening._replace(settings=settings, policy=policy))
         with self._making:
             self._openings[session] = opening
             self._keep(found)
@@ -146,13 +146,13 @@ class Sessions:
         self._cache.used(found)
         return context
 
-    def _shared(self, opening: SessionOpening) -> SessionOpening:
+    def _share(self, opening: SessionOpening) -> SessionOpening:
         """The same options as one object, since most sessions of an engine have equal ones."""
         if opening != self._last:
             self._last = opening
         return self._last
 
-    def _made_anew(self, session: str, opening: SessionOpening) -> OpenSession:
+    def _make_anew(self, session: str, opening: SessionOpening) -> OpenSession:
         """A session that no object is left of. Its sinks and its log know it already."""
         env = self._environment
         found = make_session(
@@ -207,7 +207,7 @@ class Sessions:
         for queue in [*queues, *deferring_to(self._environment.store, session)]:
             # Reading goes on without it; the next append that is waited for raises the error.
             with suppress(StoreError):
-                await queue.flushed()
+                await queue.flush()
 
     async def renew(self, session: str) -> None:
         """Forget what is held of a session, since contents of it were destroyed."""
@@ -242,7 +242,7 @@ class Sessions:
                 failed = failed or error
         for queue in deferring_to(self._environment.store):
             try:
-                await queue.flushed()
+                await queue.flush()
             except BaseException as error:
                 forget_deferring(queue)
                 if not isinstance(error, SessionWasDeleted):  # its events went with it
@@ -293,7 +293,7 @@ async def remembered_of(
     async for record in store.read(session, start=0, stop=0, bodies=False):
         start = decode_event(record)
         if isinstance(start, events.SessionStart):
-            settings, policy, lost = remembered(start.settings)
+            settings, policy, lost = settings_in(start.settings)
             try:
                 check_advised(policy, opening.summarizer, opening.scorer)
             except InvalidSetting as error:
@@ -414,7 +414,7 @@ async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer)
         raise StreamNotFound(session)
     found = await sessions.take_up(session)
     while True:
-        await found.appends.synchronised()
+        await found.appends.synchronise()
         info = await store.head(session)
         assert info is not None  # noqa: S101 - sessions do not vanish
         event = integrity.sign(info.head, info.digest, key)

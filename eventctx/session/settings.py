@@ -185,7 +185,7 @@ def choose(
     return Settings(**own), policy
 
 
-def remembered(recorded: Mapping[str, Any]) -> tuple[Settings, Policy, str | None]:
+def settings_in(recorded: Mapping[str, Any]) -> tuple[Settings, Policy, str | None]:
     """The settings and policy that a session was made with, as ``session:start`` recorded them.
 
     The text is None, or says what the log could not keep: then a default takes its place.

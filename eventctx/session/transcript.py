@@ -105,14 +105,14 @@ class Transcript:
         asks = observation is None and self._may_observe(made)
         view = await self._view() if asks or made.facts.results else None
         draft = self._addition(made, view, observation)
-        return (await self._session.appends.delivered(draft)).message(draft)
+        return (await self._session.appends.deliver(draft)).message(draft)
 
     async def add_all(self, messages: Sequence[Any]) -> list[tuple[Record, int]]:
         """As ``Context.add_messages``; returns each message's record and number."""
         if not messages:
             return []
         drafts = self.additions(await self._view(), messages).drafts
-        return (await self._session.appends.delivered(*drafts)).messages(drafts)
+        return (await self._session.appends.deliver(*drafts)).messages(drafts)
 
     def additions(
         self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None
@@ -136,7 +136,7 @@ class Transcript:
     async def _view(self) -> ViewState:
         """The view, which tells what a message is by those before it."""
         view = self._session.aggregate.view_if_held
-        return (await self._session.appends.settled())[0] if view is None else view
+        return (await self._session.appends.settle())[0] if view is None else view
 
     def _addition(
         self,
@@ -188,18 +188,18 @@ class Transcript:
         It is held in memory for the next call. Who calls again pays for the look whether others
         wrote, and for the decoding.
         """
-        version = await self._session.appends.caught_up()
+        version = await self._session.appends.catch_up()
         _, stored = await self._stored(version, hold=True)
         return decode_bodies(stored)
 
     async def mark(self) -> TranscriptMark:
         """As ``Context.transcript_mark``."""
-        version = await self._session.appends.caught_up()
+        version = await self._session.appends.catch_up()
         return TranscriptMark((await self._session.lines.at(version)).lines)
 
     async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
         """As ``messages``, each with the time of its record in UTC nanoseconds."""
-        version = await self._session.appends.caught_up()
+        version = await self._session.appends.catch_up()
         state, stored = await self._stored(version, hold=True)
         times = (await self._session.lines.timed_at(version)).times
         rows = decode_bodies(stored)
@@ -216,7 +216,7 @@ class Transcript:
         self._session.grown()
         return found
 
-    def _made(self, messages: Sequence[Any]) -> list[NewBody]:
+    def _make_bodies(self, messages: Sequence[Any]) -> list[NewBody]:
         """The bodies of a list of messages, observations told from the message before each."""
         made: list[NewBody] = []
         before: Facts | None = None
@@ -236,10 +236,10 @@ class Transcript:
 
     async def replace(self, messages: Sequence[Any]) -> None:
         """As ``Context.set_messages``."""
-        made = self._made(messages)
+        made = self._make_bodies(messages)
         appended = None
         while appended is None:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             matched = match_in_order(stored, [one.body.data or b"" for one in made])
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
@@ -247,9 +247,9 @@ class Transcript:
 
     async def resume(self, messages: Sequence[Any], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
-        made = self._made(messages)
+        made = self._make_bodies(messages)
         while True:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             # A host brings an erased message back as it was shown; it must match the erased one.
             known = decode_bodies(stored)
@@ -271,7 +271,7 @@ class Transcript:
         """As ``Context.clear``."""
         appended = None
         while appended is None:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             draft = self._session.drafts.make(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
@@ -311,4 +311,4 @@ def stripped_by(
     """Runs of messages whose signed thinking is bound to a prefix that ``event`` changes."""
     after = preview(view, session.stream, [session.drafts.make(event, bodies)])
     rule = ThinkingRule(session.thinking, view.calibration.model)
-    return planned.stripped_by(view.layout, after.layout, rule.generation)
+    return planned.refused_thinking(view.layout, after.layout, rule.generation)

@@ -120,7 +120,7 @@ def open_file(
             _create(writer, path, lock_timeout)
         _configure(writer, path, durability, lock_timeout)
         reader = connect(str(path), apsw.SQLITE_OPEN_READWRITE, LockWait(lock_timeout))
-        reader.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
+        _read_only(reader)
         return path, Opened(writer, reader, lock)
 
 
@@ -264,7 +264,13 @@ def _open_for_reading(
             f"{path}: expected a store, found an empty file, and it is opened for reading; name "
             "the store, or open this file with the right to write it, which makes one there"
         )
+    _read_only(reader)
     return reader
+
+
+def _read_only(connection: apsw.Connection) -> None:
+    """Refuse writes, and read from mapped memory, of which no page cache holds a copy."""
+    connection.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
 
 
 def _with_writers(

@@ -1,9 +1,9 @@
 """Evidence recall: the share of what a recorded model reused that a view still holds.
 
-    from eventctx.projections.evidence import HeldTexts, evidence, judged, needs, normalised
+    from eventctx.projections.evidence import HeldTexts, evidence, judge, needs, normalise
 
 ``needs`` gives, once for a session, all that its model's actions repeat of earlier messages.
-``judged`` holds one request's need against one view, ``evidence`` sums up. No model is asked, and
+``judge`` holds one request's need against one view, ``evidence`` sums up. No model is asked, and
 nothing here knows which policy made the view.
 """
 
@@ -16,10 +16,10 @@ from eventctx.projections.evidence.judging import (
     carried_demands,
     demand_recall,
     evidence,
-    judged,
+    judge,
 )
 from eventctx.projections.evidence.reuse import EvidenceSettings, Need, ReusedSpan, needs
-from eventctx.projections.evidence.texts import normalised, normalised_text
+from eventctx.projections.evidence.texts import normalise, normalise_text
 
 __all__ = [
     "CarriedDemand",
@@ -33,8 +33,8 @@ __all__ = [
     "carried_demands",
     "demand_recall",
     "evidence",
-    "judged",
+    "judge",
     "needs",
-    "normalised",
-    "normalised_text",
+    "normalise",
+    "normalise_text",
 ]

@@ -13,7 +13,7 @@ import msgspec
 from eventctx.messages.demands import demands_in
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.evidence.reuse import Need, ReusedSpan
-from eventctx.projections.evidence.texts import normalised, normalised_text
+from eventctx.projections.evidence.texts import normalise, normalise_text
 from eventctx.text import pattern
 
 STARVED: Final = 0.5
@@ -25,7 +25,7 @@ _POINTER: Final = pattern(r"(?:#|\b[Mm]essage )([0-9]+)\b")
 class HeldTexts(NamedTuple):
     """The contents of a view: the numbers of its whole messages, and all its other texts.
 
-    ``others`` are shortened copies and insertions, as ``normalised`` reads them. They are the same
+    ``others`` are shortened copies and insertions, as ``normalise`` reads them. They are the same
     from one compaction to the next, so ``joined`` them once: many long texts take longer to search
     than one.
     """
@@ -78,7 +78,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     lost: tuple[ReusedSpan, ...]
 
 
-def judged(need: Need, shown: HeldTexts, *, least_age: int = 1) -> Judged:
+def judge(need: Need, shown: HeldTexts, *, least_age: int = 1) -> Judged:
     """Hold a need against the view of its request.
 
     Spans younger than ``least_age`` requests are left out; every policy shows the fresh ones.
@@ -116,7 +116,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
 
     Each figure is a mean over requests, so that a long action counts as much as a short one; those
     of quotes and names are over the requests that reused any. None: there was nothing to judge.
-    Read quotes beside names: a bare list of names would score.
+    Read names together with quotes: a bare list of names would score.
     """
 
     recall: float | None
@@ -184,8 +184,8 @@ def carried_demands(
     for number, message in enumerate(messages):
         if read_facts(message).human if persons is None else number in persons:
             for sentence in demands_in(message):
-                first.setdefault(normalised_text(sentence), number)
-    texts = [normalised(message) for message in messages] if first else []
+                first.setdefault(normalise_text(sentence), number)
+    texts = [normalise(message) for message in messages] if first else []
     return tuple(
         [
             CarriedDemand(at, demand, tuple([n for n, text in enumerate(texts) if demand in text]))

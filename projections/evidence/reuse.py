@@ -27,7 +27,7 @@ import msgspec
 from eventctx.messages.extracts import NAME_CHARACTERS, TELLING
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections.evidence.texts import Carriers, normalised
+from eventctx.projections.evidence.texts import Carriers, normalise
 from eventctx.text import pattern
 
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -234,7 +234,7 @@ def needs(
     Raises InvalidMessage for a message with neither a role nor an item's type.
     """
     kinds = [read_facts(message).kind for message in messages]
-    texts = [normalised(message) for message in messages]
+    texts = [normalise(message) for message in messages]
     actions = list(_actions(kinds))
     starts = [start for start, _ in actions]
     written = ["\n".join(texts[start:end]) for start, end in actions]

@@ -1,4 +1,4 @@
-"""The text of a message as the metric reads it: the same for what is needed and for what holds it.
+"""The text of a message as the metric reads it: one form for the needed and for the held text.
 
 A model writes a file's lines into the JSON of a call, a tool quotes them after line numbers, a
 view shortens them. So escapes are opened, runs of blanks become one blank, lines are stripped, and
@@ -22,7 +22,7 @@ _ESCAPE: Final = pattern(r'\\([nt"/])')
 _OPENED: Final = {"n": "\n", "t": " ", '"': '"', "/": "/"}
 
 
-def normalised(message: dict[str, Any]) -> str:
+def normalise(message: dict[str, Any]) -> str:
     """The prose, the texts in call arguments and the texts of results of a message of any dialect.
 
     Works for shortened copies and insertions as well. Lines are separated by line feeds.
@@ -30,10 +30,10 @@ def normalised(message: dict[str, Any]) -> str:
     texts: list[str] = []
     for part in read_parts(message):
         _read(part, texts)
-    return normalised_text("\n".join(texts))
+    return normalise_text("\n".join(texts))
 
 
-def normalised_text(text: str) -> str:
+def normalise_text(text: str) -> str:
     """A text in the form in which both sides are compared."""
     if "\\" in text:
         text = _ESCAPE.sub(lambda found: _OPENED[found[1]], text)

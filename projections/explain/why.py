@@ -204,14 +204,14 @@ class ViewHistory:
             shown=ref if entry is not None else None,
         )
         if entry is not None and ref is not None:
-            return self._in_view(known, ref, entry, changes)
+            return self._why_in_view(known, ref, entry, changes)
         if ref is not None and ref.replaced:
             change = _last(changes, "replaced")
-            ruling = None if change is None else _ruling(change, ref.facts)
+            ruling = None if change is None else _reason_of_change(change, ref.facts)
             return msgspec.structs.replace(known, standing=Presence.REPLACED, ruling=ruling)
         if ref is not None:
-            return self._omitted(known, ref)
-        return self._out(known, changes)
+            return self._why_omitted(known, ref)
+        return self._why_out(known, changes)
 
     def added(self, number: int) -> Cause:
         """The record that added a message."""
@@ -219,19 +219,19 @@ class ViewHistory:
         turn = None if turn_id is None else self._turns.get(turn_id)
         return Cause(ref.position, kind, time, turn, iteration)
 
-    def _in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:
+    def _why_in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:
         shortened = _last(changes, "shortened") if ref.shortened else None
         stripped = _last(changes, "thinking_left_out") if ref.stripped else None
         return msgspec.structs.replace(
             why,
             standing=Presence.SHORTENED if ref.shortened else Presence.WHOLE,
-            ruling=None if shortened is None else _ruling(shortened, ref.facts),
-            stays=self._stays(why),
-            stripped=None if stripped is None else _ruling(stripped, ref.facts),
+            ruling=None if shortened is None else _reason_of_change(shortened, ref.facts),
+            stays=self._why_it_stays(why),
+            stripped=None if stripped is None else _reason_of_change(stripped, ref.facts),
             results_left_out=entry.omit,
         )
 
-    def _stays(self, why: Why) -> Reason | None:
+    def _why_it_stays(self, why: Why) -> Reason | None:
         """The reason in the plan in force for a message that is in view."""
         plan, cause = self.state.plan, self.state.planned
         if plan is None or cause is None or why.number > plan.through:
@@ -242,9 +242,9 @@ class ViewHistory:
         if run is None:
             return Reason(cause, "kept")
         facts = None if why.origin is None else why.origin.facts
-        return ruling_of(cause, run.disposition, run.reason, facts)
+        return make_reason(cause, run.disposition, run.reason, facts)
 
-    def _omitted(self, why: Why, ref: MessageRef) -> Why:
+    def _why_omitted(self, why: Why, ref: MessageRef) -> Why:
         callers = [
             number
             for call_id in ref.facts.results
@@ -257,19 +257,19 @@ class ViewHistory:
             ruling = self.why(caller).ruling
         return msgspec.structs.replace(why, standing=Presence.OMITTED, caller=caller, ruling=ruling)
 
-    def _out(self, why: Why, changes: list[Change]) -> Why:
+    def _why_out(self, why: Why, changes: list[Change]) -> Why:
         left = "set", "cleared", "summarised", "dropped", "merged"
         change = next(one for one in reversed(changes) if one.what in left)
         return msgspec.structs.replace(
             why,
             standing=Presence(change.what),
-            ruling=_ruling(change, None if why.origin is None else why.origin.facts),
+            ruling=_reason_of_change(change, None if why.origin is None else why.origin.facts),
             into=change.into,
             into_in_view=change.into in self.shown,
-            insertions=self._standing_for(why.number),
+            insertions=self._insertions_for(why.number),
         )
 
-    def _standing_for(self, number: int) -> tuple[InsertionRef, ...]:
+    def _insertions_for(self, number: int) -> tuple[InsertionRef, ...]:
         """Insertions in view that stand for a message; none once it left the transcript."""
         if not in_transcript(self.state, number):
             return ()
@@ -282,7 +282,7 @@ class ViewHistory:
         )
 
 
-def ruling_of(cause: Cause, disposition: str, reason: str, facts: Facts | None = None) -> Reason:
+def make_reason(cause: Cause, disposition: str, reason: str, facts: Facts | None = None) -> Reason:
     """The reason for a message's presence, with the rule and the settings that govern it.
 
     With the ``facts`` of the message the rule is describe_reason for its kind.
@@ -303,8 +303,8 @@ def _settings(cause: Cause, reason: str) -> dict[str, Any]:
     return {name: known[name] for name in names if known.get(name) is not None}
 
 
-def _ruling(change: Change, facts: Facts | None) -> Reason:
-    return ruling_of(change.cause, change.what, change.reason, facts)
+def _reason_of_change(change: Change, facts: Facts | None) -> Reason:
+    return make_reason(change.cause, change.what, change.reason, facts)
 
 
 def _last(changes: Sequence[Change], what: str) -> Change | None:
@@ -362,9 +362,9 @@ def left_out(history: ViewHistory) -> tuple[LeftOut, ...]:
             own.append((number, number))
         last = key
     return tuple(
-        [LeftOut(*key, tuple(own), _joint(key[1], rules[key])) for key, own in runs.items()]
+        [LeftOut(*key, tuple(own), _joint_rule(key[1], rules[key])) for key, own in runs.items()]
     )
 
 
-def _joint(reason: str, rules: set[str]) -> str:
+def _joint_rule(reason: str, rules: set[str]) -> str:
     return next(iter(rules)) if len(rules) == 1 else describe_reason(reason)

@@ -22,7 +22,7 @@ from eventctx.log.wire import BodyAt, WireForm
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.changes import Cause, Change, Origin, What
 from eventctx.projections.figures import CompactionSizes, RequestSizes
-from eventctx.projections.numbering import Began, TimelineRequest
+from eventctx.projections.numbering import TimelineRequest, TurnStart
 from eventctx.projections.timeline.fold import Link, Recount, SentContent, TimelineState
 from eventctx.projections.timeline.runs import ChangedRun, ChangeReason
 from eventctx.projections.timeline.views import OtherEntry, ShownView
@@ -99,7 +99,7 @@ def _part(series: Callable[[TimelineState], Series[Any]], item: Any) -> SeriesPa
 
 
 PARTS: Final[dict[str, SeriesPart]] = {
-    "began": _part(lambda state: state.changes.time.began, Began),
+    "began": _part(lambda state: state.changes.time.began, TurnStart),
     "ends": _part(lambda state: state.changes.time.ends, tuple[str, int, bool]),
     "numbered": _part(lambda state: state.changes.time.requests, TimelineRequest),
     "origins": _part(lambda state: state.changes.origins, Origin),

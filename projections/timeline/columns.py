@@ -37,10 +37,10 @@ KNOWN: Final = ("observed", "prepared", "reconstructed")
 def requests(state: TimelineState, compactions: CompactionColumns, first: int) -> Document:
     """The columns of the requests from number ``first`` on, counted from 0."""
     shown = state.views.shown[first:]
-    filled = Filling(state)
-    rows = filled.from_request(first)
+    all_rows = RequestRows(state)
+    rows = all_rows.from_request(first)
     models = {name: place for place, name in enumerate(state.extras.models)}
-    figured = [filled.figures(row) for row in rows]
+    figured = [all_rows.figures(row) for row in rows]
     found: Document = {
         "first": first,
         "position": [row.position for row in rows],
@@ -80,39 +80,39 @@ def updated_requests(state: TimelineState, since: TimelineState) -> dict[str, Do
         *[position for position, _ in now.sent[len(then.sent) :]],
         *[position for position, _ in state.extras.cached[len(since.extras.cached) :]],
     }
-    filled = Filling(state)
+    all_rows = RequestRows(state)
     models = {name: place for place, name in enumerate(state.extras.models)}
     found: dict[str, Document] = {}
     for position in sorted(touched):
         place = bisect_left(then.requests, position, key=_position)
         if place < len(then.requests) and then.requests[place].position == position:
-            row = filled(place)
+            row = all_rows(place)
             model = -1 if row.model is None else models[row.model]
-            found[str(place)] = {**filled.figures(row), "model": model}
+            found[str(place)] = {**all_rows.figures(row), "model": model}
     return found
 
 
-class Filling:
+class RequestRows:
     """Completes the rows of a state by what later records say of their requests."""
 
     def __init__(self, state: TimelineState) -> None:
         self._rows = state.audit.requests
         self._figures = figures.read(state.audit.sizes)
-        self._filled = audit.filling(state.audit)
+        self._complete = audit.row_completer(state.audit)
         self._cached = dict(state.extras.cached)
 
     def __call__(self, place: int) -> AuditRow:
         """The row of request ``place``, counted from 0."""
         row = self._rows[place]
-        return self._filled(row, self._figures.requests[row.position])
+        return self._complete(row, self._figures.requests[row.position])
 
     def from_request(self, first: int) -> list[AuditRow]:
         """The rows from request ``first`` on."""
         rows = self._rows[first:]
         if len(rows) < _MANY:
-            return [self._filled(row, self._figures.requests[row.position]) for row in rows]
+            return [self._complete(row, self._figures.requests[row.position]) for row in rows]
         figures = self._figures.requests.all()
-        return [self._filled(row, figures[row.position]) for row in rows]
+        return [self._complete(row, figures[row.position]) for row in rows]
 
     def figures(self, row: AuditRow) -> dict[str, int]:
         """The values of the columns that later records may change."""

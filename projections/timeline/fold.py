@@ -166,7 +166,7 @@ def evolve(state: TimelineState, record: Record) -> TimelineState:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def _messages(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _note_harness(extras: TimelineExtras, record: Record) -> TimelineExtras:
     origins = stored_harness_bodies(record.type, record.payload)
     if not origins.harness:
         return extras  # nearly all
@@ -177,32 +177,32 @@ def _messages(extras: TimelineExtras, record: Record) -> TimelineExtras:
     return extras._replace(harness=extras.harness.extend(found))
 
 
-def _tool(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _count_tool(extras: TimelineExtras, record: Record) -> TimelineExtras:
     return extras._replace(tools=extras.tools + 1)
 
 
-def _prepared(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _add_form(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
-    models = _named(extras.models, event.model)
+    models = _with_model(extras.models, event.model)
     if event.wire is not None:
         form = (record.position, event.wire)
         return extras._replace(models=models, forms=extras.forms.append(form))
     return extras if models is extras.models else extras._replace(models=models)
 
 
-def _called(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _add_model(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     if event.prepared is None:
         return extras
-    models = _named(extras.models, event.model)
+    models = _with_model(extras.models, event.model)
     return extras if models is extras.models else extras._replace(models=models)
 
 
-def _named(models: Series[str], model: str | None) -> Series[str]:
+def _with_model(models: Series[str], model: str | None) -> Series[str]:
     return models if model is None or model in models else models.append(model)
 
 
-def _reported(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _add_report(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     used = usage.evolve(extras.usage, record)
     if event.prepared is None:
@@ -211,7 +211,7 @@ def _reported(extras: TimelineExtras, record: Record) -> TimelineExtras:
     return extras._replace(usage=used, cached=cached)
 
 
-def _content(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _add_content(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     content = SentContent(
         (record.position, 0), event.kind, event.digest, event.numbers, event.injected
@@ -219,7 +219,7 @@ def _content(extras: TimelineExtras, record: Record) -> TimelineExtras:
     return extras._replace(contents=extras.contents.append(content))
 
 
-def _started(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _start(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     source = None if event.imported_at is None else event.source or "a file"
     return extras._replace(
@@ -227,33 +227,33 @@ def _started(extras: TimelineExtras, record: Record) -> TimelineExtras:
     )
 
 
-def _forked(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _fork(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     provenance = Provenance(parent=(event.parent, event.at), format=extras.provenance.format)
     used = usage.evolve(extras.usage, record)
     return extras._replace(usage=used, provenance=provenance, links=Series(), tools=0)
 
 
-def _taken_over(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _take_over(extras: TimelineExtras, record: Record) -> TimelineExtras:
     return extras._replace(provenance=extras.provenance._replace(source=None))
 
 
-def _linked(extras: TimelineExtras, record: Record) -> TimelineExtras:
+def _add_link(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     link = Link(record.position, event.session, event.relation, event.kind, event.call_id)
     return extras._replace(links=extras.links.append(link))
 
 
 _STEPS: Final[dict[str, Callable[[TimelineExtras, Record], TimelineExtras]]] = {
-    "context:message_added": _messages,
-    "context:messages_set": _messages,
-    "tool:pre": _tool,
-    "context:request_prepared": _prepared,
-    "provider:request": _called,
-    "usage:reported": _reported,
-    "context:request_content": _content,
-    "session:start": _started,
-    "session:fork": _forked,
-    "session:taken_over": _taken_over,
-    "session:linked": _linked,
+    "context:message_added": _note_harness,
+    "context:messages_set": _note_harness,
+    "tool:pre": _count_tool,
+    "context:request_prepared": _add_form,
+    "provider:request": _add_model,
+    "usage:reported": _add_report,
+    "context:request_content": _add_content,
+    "session:start": _start,
+    "session:fork": _fork,
+    "session:taken_over": _take_over,
+    "session:linked": _add_link,
 }

@@ -92,7 +92,7 @@ def dump(states: Sequence[TimelineState], before: TimelineState | None) -> list[
 
 def _frame(state: TimelineState) -> _Frame:
     changes, sizes = state.changes, state.audit.sizes
-    numbers, own = _named(state)
+    numbers, own = _numbers_in_view(state)
     return _Frame(
         view_snapshot.dump_without_refs(state.view),
         numbers,
@@ -113,7 +113,7 @@ def _frame(state: TimelineState) -> _Frame:
     )
 
 
-def _named(state: TimelineState) -> tuple[list[int], dict[int, MessageRef]]:
+def _numbers_in_view(state: TimelineState) -> tuple[list[int], dict[int, MessageRef]]:
     """The messages in view: runs of numbers, and by place those that are not as they were added."""
     origins = state.changes.origins
     numbers: list[int] = []
@@ -154,10 +154,10 @@ class LoadedFrames:
             raise DecodeError(f"a key frame is damaged: {error}") from error
         lengths = self._lengths[place]
         series = dict(zip(PARTS, map(Series.first, self._series, lengths), strict=True))
-        return _made(stored, frame, series)
+        return _make_state(stored, frame, series)
 
 
-def _made(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> TimelineState:
+def _make_state(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> TimelineState:
     view = _view(frame, series["origins"])
     time = numbering.Numbering(stored.position, series["began"], series["ends"], series["numbered"])
     changes = ChangesState(

@@ -120,7 +120,7 @@ def add_request(
     now = LastView(view.layout.sealed, tuple(view.layout.tail()))
     last = state.last
     if isinstance(last, LastView) and now.sealed.continues(last.sealed):
-        keep, added = _grown(last, now)
+        keep, added = _difference(last, now)
         naming = _Naming(state.extras, state.places, state.places)
         ids = [naming.id_of(entry) for entry in added]
     else:
@@ -190,7 +190,7 @@ class _Bytes:
         self.data += data
 
 
-def _grown(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
+def _difference(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
     """How many first entries two views share, of which one continues the other, and the rest."""
     start = len(before.sealed)
     new = [*now.sealed[start:], *now.tail]
@@ -202,7 +202,7 @@ def _grown(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
     return start + same, new[same:]
 
 
-def _whole(entry: Entry) -> int | None:
+def _whole_number(entry: Entry) -> int | None:
     """The number of a message that is shown as it was added."""
     ref = entry.ref
     if entry.kind != "message" or entry.omit or not isinstance(ref, MessageRef):
@@ -222,7 +222,7 @@ class _Naming:
 
     def id_of(self, entry: Entry) -> int:
         """The id of an entry."""
-        whole = _whole(entry)
+        whole = _whole_number(entry)
         if whole is not None:
             return whole
         made = _other_entry(entry)

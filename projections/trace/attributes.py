@@ -78,7 +78,7 @@ class Closing(NamedTuple):
     attributes: Attributes
 
 
-def identity(record: Record) -> Attributes:
+def identity_attributes(record: Record) -> Attributes:
     """The attributes that every span has."""
     found: Attributes = {
         conv.CONVERSATION_ID: record.stream,
@@ -104,7 +104,7 @@ def closing(event: object, record: Record) -> Closing | None:
     return None if rule is None else rule(event, record)
 
 
-def usage(event: events.UsageReported) -> Attributes:
+def usage_attributes(event: events.UsageReported) -> Attributes:
     """Token counts of a call; ``input_tokens`` includes those read from the provider's cache.
 
     A count that was not recorded has no attribute: a prompt of 0, an output that is a placeholder.
@@ -124,7 +124,7 @@ def usage(event: events.UsageReported) -> Attributes:
     return found
 
 
-def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
+def request_attributes(record: Record, event: events.RequestPrepared) -> Attributes:
     """The attributes of a chat span about the request that it sends; flags only if they are set."""
     found: Attributes = {
         _SEQ: record.position,
@@ -163,7 +163,7 @@ def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
     return found
 
 
-def in_force(plan: int | None) -> Attributes:
+def plan_attributes(plan: int | None) -> Attributes:
     """The attributes of a request with a compacted view; ``plan``: position of the post_compact."""
     if plan is None:
         return {}
@@ -193,7 +193,7 @@ def _turn(event: events.PromptSubmit) -> SpanStart:
         known[conv.AGENT_NAME] = event.agent
     if event.number is not None:
         known[conv.TURN_NUMBER] = event.number
-    return SpanStart("turn", _named(conv.INVOKE_AGENT, event.agent), known)
+    return SpanStart("turn", _span_name(conv.INVOKE_AGENT, event.agent), known)
 
 
 def _chat(event: events.ProviderRequest) -> SpanStart:
@@ -213,19 +213,19 @@ def _tool(event: events.ToolPre) -> SpanStart:
     }
     if event.call_id is not None:
         known[conv.TOOL_CALL_ID] = event.call_id
-    return SpanStart("tool", _named(conv.EXECUTE_TOOL, event.name), known)
+    return SpanStart("tool", _span_name(conv.EXECUTE_TOOL, event.name), known)
 
 
 def _plan(event: events.PlanStart) -> SpanStart:
-    return SpanStart("plan", _named(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
+    return SpanStart("plan", _span_name(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
 
 
 def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
     known: Attributes = {conv.OPERATION: conv.COMPACT, **at_start(event)}
-    return SpanStart("compact", _named(conv.COMPACT, event.strategy), known)
+    return SpanStart("compact", _span_name(conv.COMPACT, event.strategy), known)
 
 
-def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
+def _end_of_answer(event: events.ProviderResponse, _record: Record) -> Closing:
     known: Attributes = {}
     if event.model is not None:
         known[conv.RESPONSE_MODEL] = event.model
@@ -238,14 +238,14 @@ def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
     if event.transformed:
         said = [f"{one.path}: {one.kind} ({one.reason})" for one in event.transformed]
         known[_TRANSFORMED] = tuple(said)
-    return _ended("chat", "ok", None, known)
+    return _end("chat", "ok", None, known)
 
 
-def _named(operation: str, subject: str | None) -> str:
+def _span_name(operation: str, subject: str | None) -> str:
     return f"{operation} {subject}" if subject else operation
 
 
-def _ended(
+def _end(
     family: Family,
     outcome: str,
     message: str | None,
@@ -255,7 +255,7 @@ def _ended(
 ) -> Closing:
     """The end of a span. Cancellation is no failure: the status is unset, the outcome names it.
 
-    A lost span is one: nobody wanted its process to end, and nobody knows what it did. The error's
+    A lost span is one: its process ended unwanted, and its outcome is not known. The error's
     type is ``recorded``, or at the start of ``message``; the words are told once, without it.
     """
     attributes: Attributes = {conv.OUTCOME: outcome}
@@ -270,13 +270,13 @@ def _ended(
     return Closing(family, "error" if failed else "unset", words, attributes)
 
 
-def _failed_call(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
-    return _ended(family, event.status, event.message, recorded=event.error_type)
+def _end_of_failure(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
+    return _end(family, event.status, event.message, recorded=event.error_type)
 
 
-def _compacted(event: events.PostCompact, record: Record) -> Closing:
+def _end_of_compaction(event: events.PostCompact, record: Record) -> Closing:
     known = at_end(event, record)
-    closed = _ended("compact", event.outcome, event.error, known)
+    closed = _end("compact", event.outcome, event.error, known)
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"
     if event.fallback is not None:
@@ -295,13 +295,13 @@ _OPENINGS: Final[dict[type[Any], Callable[[Any], SpanStart]]] = {
 }
 
 _CLOSINGS: Final[dict[type, Callable[[Any, Record], Closing]]] = {
-    events.PromptComplete: lambda event, _: _ended("turn", event.status, event.error),
-    events.PlanEnd: lambda event, _: _ended("plan", event.status, event.error),
-    events.ProviderResponse: _answered,
-    events.ProviderError: lambda event, _: _failed_call("chat", event),
-    events.ToolPost: lambda event, _: _ended("tool", "ok", None),
-    events.ToolError: lambda event, _: _failed_call("tool", event),
-    events.PostCompact: _compacted,
+    events.PromptComplete: lambda event, _: _end("turn", event.status, event.error),
+    events.PlanEnd: lambda event, _: _end("plan", event.status, event.error),
+    events.ProviderResponse: _end_of_answer,
+    events.ProviderError: lambda event, _: _end_of_failure("chat", event),
+    events.ToolPost: lambda event, _: _end("tool", "ok", None),
+    events.ToolError: lambda event, _: _end_of_failure("tool", event),
+    events.PostCompact: _end_of_compaction,
 }
 
 SPANS: Final = frozenset((*_OPENINGS, *_CLOSINGS))
@@ -342,12 +342,12 @@ def error_of(
     if not _CODE.fullmatch(kind):
         kind, text = "", text or kind
     if kind in _SAYS_NOTHING:
-        kind = _named_in(text)
+        kind = _type_in(text)
     words = text.removeprefix(kind).removeprefix(":").lstrip() if _begins(text, kind) else text
     return NamedError(kind or otherwise, words or None)
 
 
-def _named_in(text: str) -> str:
+def _type_in(text: str) -> str:
     if _CLASS_ALONE.fullmatch(text, endpos=MAX_CHARACTERS + 1) and len(text) <= MAX_CHARACTERS:
         return text
     found = _CLASS_FIRST.match(text, 0, MAX_CHARACTERS + 2)

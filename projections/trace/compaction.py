@@ -52,8 +52,12 @@ def at_start(event: PreCompact | PostCompact) -> CompactionAttributes:
         for name, value in event.settings.items():
             if value is not None:
                 found[f"setting.{name}"] = value
-        return _said(beginning(event)) | _prefixed(found) | _as_adk_begins(event)
-    return _prefixed(found) | _as_adk_begins(event)
+        return (
+            _sentence_attributes(describe_beginning(event))
+            | _with_prefix(found)
+            | _as_adk_begins(event)
+        )
+    return _with_prefix(found) | _as_adk_begins(event)
 
 
 def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
@@ -61,7 +65,7 @@ def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
     before, after = event.tokens_before, event.tokens_after
     found: CompactionAttributes = {
         "outcome": event.outcome,
-        # What a provider counts is reported only with the next request, behind this span's end.
+        # A provider's count is reported only with the next request, after this span's end.
         "estimated_tokens.before": before,
         "estimated_tokens.after": after,
         "estimated_tokens.reclaimed": before - after,
@@ -82,11 +86,11 @@ def at_end(event: PostCompact, record: Record) -> CompactionAttributes:
     if event.fallback is not None:
         found["fallback"] = event.fallback
     if event.plan is not None:
-        found |= _decided(event.plan)
+        found |= _plan_attributes(event.plan)
     named = {
-        **_said(sentence(event)),
+        **_sentence_attributes(describe_compaction(event)),
         conv.COMPACTION_ID: record.position,
-        **_prefixed(found),
+        **_with_prefix(found),
         conv.COMPACTION_DIGEST: record.digest.hex(),
     }
     if event.outcome == "applied":
@@ -112,7 +116,7 @@ def numbers_text(runs: Iterable[tuple[int, int]]) -> str:
     return f"{text} and {left} more runs" if left > 0 else text
 
 
-def _said(words: str) -> CompactionAttributes:
+def _sentence_attributes(words: str) -> CompactionAttributes:
     """The sentence, first among all attributes, and first among those of Jaeger's GenAI view."""
     return {conv.COMPACTION_SENTENCE: words, conv.COMPACTION_DESCRIPTION: words}
 
@@ -153,7 +157,7 @@ def _interceptors(event: PreCompact) -> CompactionAttributes:
     return found
 
 
-def _decided(plan: Plan) -> CompactionAttributes:
+def _plan_attributes(plan: Plan) -> CompactionAttributes:
     """Per disposition the number of messages, their numbers, and a count for each reason."""
     found: CompactionAttributes = {}
     for disposition in DISPOSITIONS:
@@ -164,22 +168,22 @@ def _decided(plan: Plan) -> CompactionAttributes:
             reasons: Counter[str] = Counter()
             for run in runs:
                 reasons[run.reason] += run.last - run.first + 1
-            found[f"{disposition}.reasons"] = _counted(reasons)
+            found[f"{disposition}.reasons"] = _count_codes(reasons)
     if plan.insertions:
         kinds = Counter(insertion.kind for insertion in plan.insertions)
-        found["insertions"] = _counted(kinds)
+        found["insertions"] = _count_codes(kinds)
         quoted = sorted({run for insertion in plan.insertions for run in insertion.demands})
         if quoted:
             found["instructions.numbers"] = numbers_text(quoted)
     return found
 
 
-def _counted(codes: Counter[Any]) -> str:
+def _count_codes(codes: Counter[Any]) -> str:
     """Codes with their numbers as a text: Jaeger draws a list as a tree of four lines."""
     return ", ".join([f"{code}={count}" for code, count in codes.most_common()])
 
 
-def _prefixed(found: CompactionAttributes) -> CompactionAttributes:
+def _with_prefix(found: CompactionAttributes) -> CompactionAttributes:
     return {conv.COMPACTION + name: value for name, value in found.items()}
 
 
@@ -191,14 +195,14 @@ MAX_RANGES: Final = 4
 _WENT: Final = ("dropped", "summarised", "merged", "shortened")
 
 
-def beginning(event: PreCompact) -> str:
-    """What is known of a compaction before anything is decided."""
+def describe_beginning(event: PreCompact) -> str:
+    """A compaction in words before anything is decided."""
     trigger = describe_trigger(event.trigger).short
     return f"{trigger}: ~{event.tokens:,} tokens in {event.messages:,} messages"
 
 
-def sentence(event: PostCompact) -> str:
-    """What a compaction did, and to which messages, or why it did nothing."""
+def describe_compaction(event: PostCompact) -> str:
+    """The effect of a compaction in words, and the messages, or why it did nothing."""
     trigger = describe_trigger(event.trigger).short
     by = "" if event.fallback is None else f", done by {event.fallback}"
     if event.outcome != "applied":

@@ -79,12 +79,12 @@ def evolve(state: TraceState, record: Record) -> TraceState:
     event = read(record)
     kind = type(event)
     if kind not in _STEERING and state.started and not needs(record):
-        return _shown(state, record, event)
+        return _show(state, record, event)
     if isinstance(event, SessionFork):
         # The spans of the records before it are in the parent's traces.
         state = TraceState(lineage=lineage_of_fork(state.lineage, record, event))
     if not state.started:
-        state = _started(state, record, event)
+        state = _start(state, record, event)
     if kind in _STEPS:
         state = replace(state, finished=(), time=latest(state, record))
         return _STEPS[kind](state, record, event)
@@ -158,7 +158,7 @@ def fold(records: Iterable[Record]) -> Iterator[Span]:
 # -- the steps -----------------------------------------------------------------------------------
 
 
-def _started(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+def _start(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     """The state before the first record that is folded."""
     if isinstance(event, SessionStart) and event.imported_at is not None:
         undated = record.time if event.imported_at == record.time else None
@@ -167,7 +167,7 @@ def _started(state: TraceState, record: Record, event: Event | Unknown) -> Trace
     return replace(state, started=True, compactions=0 if first else state.compactions)
 
 
-def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
+def _show(state: TraceState, record: Record, event: Event | Unknown) -> TraceState:
     span = span_showing(state, record)
     time = latest(state, record)
     if span is None:
@@ -178,7 +178,7 @@ def _shown(state: TraceState, record: Record, event: Event | Unknown) -> TraceSt
 
 def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
     """Add a call's usage to its chat span, and to the sum on its turn."""
-    usage = attrs.usage(event)
+    usage = attrs.usage_attributes(event)
     counts = {conv.INPUT_TOKENS: event.prompt} if event.prompt else {}
     if event.output_exact:
         counts[conv.OUTPUT_TOKENS] = event.output
@@ -196,8 +196,8 @@ def _use(state: TraceState, record: Record, event: UsageReported) -> TraceState:
     return show(state, record, event)
 
 
-def _measured(state: TraceState, record: Record, event: PromptMeasured) -> TraceState:
-    """Add to what the turn took by the measure of the program that ran it."""
+def _measure(state: TraceState, record: Record, event: PromptMeasured) -> TraceState:
+    """Add to the turn's duration as the program that ran it measured it."""
     return count(state, record.turn_id, {conv.TURN_DURATION: event.duration})
 
 
@@ -210,7 +210,7 @@ def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> Trace
         most = max(event.demands_absent, known_before if isinstance(known_before, int) else 0)
         attributes = turn.attributes | {conv.INSTRUCTIONS_ABSENT: most}
         state = put(state, replace(turn, attributes=attributes))
-    known = attrs.prepared(record, event) | attrs.in_force(event.plan)
+    known = attrs.request_attributes(record, event) | attrs.plan_attributes(event.plan)
     span = state.open.get(record.span_id or "")
     if span is not None and span.family == "chat":
         return put(state, replace(span, attributes=span.attributes | known))
@@ -223,7 +223,7 @@ def _prepare(state: TraceState, record: Record, event: RequestPrepared) -> Trace
 _STEPS: Final[dict[type, Callable[[TraceState, Record, Any], TraceState]]] = {
     UsageReported: _use,
     RequestPrepared: _prepare,
-    PromptMeasured: _measured,
+    PromptMeasured: _measure,
 }
 """The steps of events that change a span and neither begin nor end one."""
 
@@ -294,7 +294,7 @@ Turn = tuple[object, object]
 
 
 def without_open_turns(unfinished: Iterable[Span]) -> list[Span]:
-    """The spans that no record has ended, without turns and without what is open inside them."""
+    """The spans that no record has ended, without turns and without the open spans in them."""
     return [
         span
         for span in unfinished

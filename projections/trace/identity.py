@@ -154,7 +154,7 @@ class Lineage(msgspec.Struct, frozen=True):
 
 
 def with_last_span(known: Lineage, record: Record, trace_id: str) -> Lineage:
-    """``known`` behind the record that begins a span of this trace."""
+    """``known`` after the record that begins a span of this trace."""
     if record.turn_id is None or record.span_id is None:
         return known
     return replace(known, last=(record.turn_id, trace_id, record.span_id))
@@ -166,7 +166,7 @@ def lineage_of_fork(known: Lineage, record: Record, event: SessionFork) -> Linea
     if known.last is not None:
         turn_id, trace_id, span_id = known.last
         # A fork reads inherited records under its own name, but the spans of the parent's own
-        # records, which come behind the parent's own fork, are in traces named after the parent.
+        # records, which come after the parent's own fork, are in traces named after the parent.
         if trace_id == derive_trace_id(record.stream, turn_id):
             trace_id = derive_trace_id(event.parent, turn_id)
     elif known.origins:  # the parent is a fork, too, and has no span of its own before this
@@ -182,7 +182,7 @@ def lineage_of_fork(known: Lineage, record: Record, event: SessionFork) -> Linea
 
 
 def with_origin(known: Lineage, event: SessionLinked) -> Lineage:
-    """``known`` behind the record that names the session that this one belongs to."""
+    """``known`` after the record that names the session that this one belongs to."""
     if event.relation != "parent":
         return known
     attributes: Attributes = {conv.PARENT_SESSION: event.session, conv.PARENT_KIND: event.kind}
@@ -198,7 +198,7 @@ def with_origin(known: Lineage, event: SessionLinked) -> Lineage:
 
 
 def links_of_tool(record: Record, parent: str | None, trace_id: str) -> tuple[SpanLink, ...]:
-    """The link of a tool's span to the model call beside which it hangs."""
+    """The link of a tool's span to the model call that asked for it, which has the same parent."""
     named = record.parent_span_id
     # Without a parent, Jaeger's interface would draw it below the span that it links to.
     if named is None or parent is None or parent == named:
@@ -235,7 +235,7 @@ SpanIds = tuple[str, str]
 
 
 class CallSpans:
-    """What a session's records say of the spans of its tool calls and compactions.
+    """Collects the spans of a session's tool calls and compactions from its records.
 
     The records may begin anywhere; a call in a turn whose beginning is not among them is unknown.
     """

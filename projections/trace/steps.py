@@ -67,7 +67,7 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
     - ``answered``: model calls that ended and wait for their usage.
     - ``waiting``: prepared requests that no model call has sent yet; ``sent``: the last ones that
       a call has sent, kept because a call that failed is made again.
-    - ``ids``: the trace ids; ``calls``: the last model calls, whose tools hang beside them.
+    - ``ids``: the trace ids; ``calls``: the last model calls, whose tools get the same parent.
     - ``lineage``: where spans may link to.
     - ``plan``: position of the post_compact in force, if known.
     - ``compactions``: how many were seen; None if the fold did not see the stream's beginning.
@@ -101,8 +101,8 @@ class TraceState(msgspec.Struct, frozen=True, gc=False):
 def latest(state: TraceState, record: Record) -> int:
     """The latest time of a turn's or a span's record.
 
-    What is written about a session, maybe years later, does not prolong what is open, nor does a
-    record whose file dates only later ones: its time is that of the import.
+    A record about a session, maybe written years later, does not prolong an open span. Nor does a
+    record without a time in its file: its time is that of the import.
     """
     time = record.time
     if time <= state.time or time == state.undated:
@@ -184,7 +184,7 @@ def open_span(
 
     ``before`` is the time of the turn's or span's record before it, in UTC nanoseconds.
     """
-    attributes = attrs.identity(record) | begins.attributes
+    attributes = attrs.identity_attributes(record) | begins.attributes
     spans = dict(state.open)
     start = record.time
     turn = turn_of(state, record.turn_id)
@@ -197,8 +197,8 @@ def open_span(
             if old.quiet_since is None:
                 spans[key] = replace(old, quiet_since=before)
     elif isinstance(event, PreCompact):
-        start = _began(record, event, before)
-        state, known = _numbered(state)
+        start = _start_time(record, event, before)
+        state, known = _number_compaction(state)
         attributes |= known
     elif begins.family == "tool":
         if turn is not None and conv.AGENT_NAME in turn.attributes:
@@ -232,8 +232,8 @@ def compaction_alone(
     """Begin the span of a post_compact without a pre_compact; it has all that is needed."""
     begins = attrs.opening(event)
     assert begins is not None  # noqa: S101 - a post_compact always opens
-    state, known = _numbered(state)
-    attributes = attrs.identity(record) | begins.attributes | known
+    state, known = _number_compaction(state)
+    attributes = attrs.identity_attributes(record) | begins.attributes | known
     span_id = record.span_id
     if span_id is None or span_id in state.open:
         span_id = derive_span_id(record.stream, record.id)
@@ -241,8 +241,8 @@ def compaction_alone(
     return state, begin(record, begins, span_id, parent, trace_id, record.time, attributes)
 
 
-def _numbered(state: TraceState) -> tuple[TraceState, Attributes]:
-    """Count one more compaction, and say which one it is and what it found."""
+def _number_compaction(state: TraceState) -> tuple[TraceState, Attributes]:
+    """Count one more compaction; its number, and the digest of the view before it."""
     known: Attributes = {}
     if state.compactions is not None:
         number = state.compactions + 1
@@ -253,7 +253,7 @@ def _numbered(state: TraceState) -> tuple[TraceState, Attributes]:
     return state, known
 
 
-def _began(record: Record, event: PreCompact, before: int) -> int:
+def _start_time(record: Record, event: PreCompact, before: int) -> int:
     """When a compaction began; ``before`` is the time of the record before it, 0 without a date.
 
     Files of other programs date its end alone. Nothing else happened since the record before it,
@@ -291,7 +291,7 @@ def take_prepared(
     # A summariser's prompt is no view of the session, so the plan in force does not apply to it.
     if in_compaction(state, record):
         return state, {}
-    return state, attrs.in_force(state.plan)
+    return state, attrs.plan_attributes(state.plan)
 
 
 def _in_parallel(record: Record) -> Callable[[Span], bool]:

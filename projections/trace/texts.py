@@ -67,7 +67,7 @@ def plain_text(value: object, clean: Clean) -> str:
         inner = parts_of_result(Part("result", (), value))
         if len(inner) == len(value) and all(part.kind == "text" for part in inner):
             return _cut("\n".join([part.value for part in inner]), clean)
-    return msgspec.json.encode(_cleaned(value, clean, _Room())).decode()
+    return msgspec.json.encode(_clean_value(value, clean, _Room())).decode()
 
 
 def _part(part: Part, clean: Clean) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _response(call_id: object, content: object, clean: Clean) -> dict[str, Any]:
 
 
 def _cut(text: str, clean: Clean) -> str:
-    """The beginning of a text, redacted; what lies beyond is not looked at, however long it is."""
+    """The beginning of a text, redacted; the rest is not read, however long it is."""
     # Clean first: a secret that is cut in two is no longer recognised, and half of it would leave.
     begin, kept = clean(text[: MAX_PART + MARGIN]), MAX_PART
     if len(text) <= MAX_PART + MARGIN:
@@ -130,7 +130,7 @@ class _Room:
         self.left = MAX_PART
 
 
-def _cleaned(value: object, clean: Clean, room: _Room, depth: int = 0) -> object:
+def _clean_value(value: object, clean: Clean, room: _Room, depth: int = 0) -> object:
     room.left -= len(value) if isinstance(value, str) else 1
     if isinstance(value, str):
         return _cut(value, clean)
@@ -142,7 +142,7 @@ def _cleaned(value: object, clean: Clean, room: _Room, depth: int = 0) -> object
             if room.left <= 0:
                 items.append(f"… [{len(value) - len(items):,} items more]")
                 break
-            items.append(_cleaned(item, clean, room, depth + 1))
+            items.append(_clean_value(item, clean, room, depth + 1))
         return items
     if isinstance(value, dict):
         fields: dict[str, object] = {}
@@ -153,7 +153,7 @@ def _cleaned(value: object, clean: Clean, room: _Room, depth: int = 0) -> object
             room.left -= len(str(key))
             hidden = key in _HIDDEN
             name = _cut(str(key), clean)
-            fields[name] = "…" if hidden else _cleaned(item, clean, room, depth + 1)
+            fields[name] = "…" if hidden else _clean_value(item, clean, room, depth + 1)
         return fields
     return value
 
@@ -174,7 +174,7 @@ def array(texts: Iterable[str]) -> str:
     return f"[{','.join(texts)}]"
 
 
-def said(role: str, words: str) -> dict[str, Any]:
+def text_message(role: str, words: str) -> dict[str, Any]:
     """A message of one text in the form of the conventions."""
     return {"role": role, "parts": [{"type": "text", "content": words}]}
 
@@ -188,10 +188,10 @@ def newest(texts: Sequence[str]) -> list[str]:
     if not kept:
         return list(texts)
     words = f"[{kept} earlier messages are left out of this span; they are in the log]"
-    return [to_json(said("system", words)), *texts[kept:]]
+    return [to_json(text_message("system", words)), *texts[kept:]]
 
 
-NOT_KEPT: Final = to_json(said("user", "[a message left out of this span; the log has it]"))
+NOT_KEPT: Final = to_json(text_message("user", "[a message left out of this span; the log has it]"))
 """Stands for a message whose text was dropped while it was out of view."""
 
 
@@ -278,7 +278,7 @@ _GONE: Final = frozenset(("dropped", "summarised", "merged"))
 
 
 def compaction_contents(view: ViewState, texts: Texts, record: Record, clean: Clean) -> Attributes:
-    """The compaction_contents of the compaction that ``record`` ends; none if it was not applied.
+    """The contents of the compaction that ``record`` ends; none if it was not applied.
 
     ``view`` and ``texts`` are those before ``record``. ``clean`` redacts a text.
     """
@@ -291,7 +291,7 @@ def compaction_contents(view: ViewState, texts: Texts, record: Record, clean: Cl
     shown = [message_of_entry(texts, entry, clean) for entry in left]
     if any(shown):
         found[conv.INPUT_MESSAGES] = array(newest([text or NOT_KEPT for text in shown]))
-    put, summaries = _inserted(event.plan, texts, record, clean)
+    put, summaries = _insertions(event.plan, texts, record, clean)
     if put:
         found[conv.OUTPUT_MESSAGES] = array(newest(put))
     if summaries:
@@ -304,7 +304,7 @@ def _gone(plan: Plan) -> list[range]:
 
 
 def _leaves(entry: Entry, plan: Plan, gone: list[range]) -> bool:
-    """Whether an entry of the view before the plan is not in the view behind it."""
+    """Whether an entry of the view before the plan is not in the view after it."""
     ref = entry.ref
     if entry.kind == "message" and isinstance(ref, MessageRef):
         return any(ref.number in numbers for numbers in gone)
@@ -313,7 +313,7 @@ def _leaves(entry: Entry, plan: Plan, gone: list[range]) -> bool:
     return False
 
 
-def _inserted(
+def _insertions(
     plan: Plan, texts: Texts, record: Record, clean: Clean
 ) -> tuple[list[str], list[str]]:
     """The messages that the plan puts in anew, and the plain texts of all its summaries."""
@@ -349,7 +349,7 @@ _SPEAKS: Final = frozenset(("context:message_added", "context:messages_set"))
 
 
 class Title(msgspec.Struct, frozen=True):
-    """A session's title, and where the message stands that it is taken from.
+    """A session's title, and the place of the message that it is taken from.
 
     ``text`` is None if that message has no words, or they are erased: no other takes its place.
     """

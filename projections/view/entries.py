@@ -1,7 +1,7 @@
-"""The entries of a view: what a model is sent, one after the other, made of references.
+"""The entries of a view: the messages that a model is sent, in order, made of references.
 
 The rules of ``layout.py`` for one round, for insertions and for the opening are kept here; so are
-the texts that no message has, and what a view digest covers.
+the texts that no message has, and the bytes of a view digest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ those of renderer 2, since the changes follow from the rows alone.
 """
 
 DIGEST_FORM: Final = 1
-"""Version of what a view digest covers. Renderer 2 only has more dispositions."""
+"""Version of a view digest's form. Renderer 2 only has more dispositions."""
 
 SYNTHETIC_RESULT: Final = "[No result was recorded for this call.]"
 """The text of every made-up result in the requests of renderer 1."""
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
     """One message of a view.
 
     ``ref`` is None for an opening; for a synthetic result it is the message with the call, whose id
-    is ``call_id``, and ``end`` is what it says of the call (None: nothing, as in renderer 1).
+    is ``call_id``, and ``end`` is the end of the call that it tells (None: none, as in renderer 1).
     ``omit`` are call ids whose results, in this message, answer no call in view.
     """
 
@@ -145,10 +145,10 @@ def _ends_before(places: dict[int, int], insertion: InsertionRef) -> bool:
 
 
 def _start(entries: list[Entry], insertion: InsertionRef) -> int:
-    """The place behind the leading system messages that are older than the insertion.
+    """The place after the leading system messages that are older than the insertion.
 
-    A later system message stands behind the insertion, whether the view grew or was built from
-    nothing. A host's system prompt stands before everything.
+    A later system message comes after the insertion, whether the view grew or was built from
+    nothing. A host's system prompt comes before everything.
     """
     if insertion.kind == "system_prompt":
         return 0
@@ -183,7 +183,7 @@ def with_opening(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]
 
 
 class ByteSink(Protocol):
-    """What takes the bytes that a view digest covers: a hash, above all."""
+    """Takes the bytes of a view digest: a hash, above all."""
 
     def update(self, data: bytes, /) -> None:
         """Add bytes at the end."""
@@ -201,11 +201,11 @@ def update_digest(digest: ByteSink, entries: Iterable[Entry]) -> None:
             parts.append(b"M" if ref.shortened else b"m")
             parts.append(ref.digest)
             if omit:  # seldom
-                parts.extend([_sized(surplus) for surplus in omit])
+                parts.extend([_with_length(surplus) for surplus in omit])
         elif kind == "synthetic":
-            parts.append(b"s" + _sized(call_id) if end is None else _of_end(call_id, end))
+            parts.append(b"s" + _with_length(call_id) if end is None else _of_end(call_id, end))
         elif isinstance(ref, InsertionRef):
-            parts.append(b"i" + _sized(ref.kind) + ref.digest)
+            parts.append(b"i" + _with_length(ref.kind) + ref.digest)
         else:
             parts.append(b"o")
     digest.update(b"".join(parts))
@@ -213,30 +213,33 @@ def update_digest(digest: ByteSink, entries: Iterable[Entry]) -> None:
 
 def _of_end(call_id: str, end: CallEnd) -> bytes:
     known = b"n" if not end.ended else b"e" if end.position is None else b"k"
-    return b"S" + known + _sized(call_id) + end.digest
+    return b"S" + known + _with_length(call_id) + end.digest
 
 
-def _sized(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     encoded = text.encode()
     return len(encoded).to_bytes(4, "big") + encoded
 
 
-def begun_digest() -> _Hash:
+def new_digest() -> _Hash:
     """The digest of no entries, to ``update_digest``."""
     return hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
     """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
-    digest = begun_digest()
+    digest = new_digest()
     update_digest(digest, entries)
     return digest.hexdigest()
 
 
 def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str] = ()) -> int:
-    """The first row behind the plain rounds from row ``start`` on.
+    """The first row after the plain rounds from row ``start`` on.
 
-    Every row before it is one entry. A result of a call in ``abandoned`` is in no plain round.
+    A plain round is a text, or calls with their answers directly after them, so its entries are
+    its rows in order. Nearly all rows of a long session are such rounds, and need no search for
+    calls and answers as in ``tool_rounds``. Every row before the found one is one
+    entry. A result of a call in ``abandoned`` is in no plain round.
     """
     at, end = start, len(rows)
     while at < end:
@@ -251,7 +254,7 @@ def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str
                 break
             at += 1
         elif facts.calls:
-            until = _answered_by(rows, at, abandoned)
+            until = _end_of_answers(rows, at, abandoned)
             if until == at:
                 break
             at = until
@@ -260,8 +263,8 @@ def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str
     return at
 
 
-def _answered_by(rows: Sequence[MessageRef], at: int, abandoned: Container[str]) -> int:
-    """The row behind those that answer all calls of row ``at``; ``at`` if there are no such."""
+def _end_of_answers(rows: Sequence[MessageRef], at: int, abandoned: Container[str]) -> int:
+    """The row after those that answer all calls of row ``at``; ``at`` if there are no such."""
     calls = rows[at].facts.calls
     waiting = set(calls)
     until, end = at + 1, len(rows)
@@ -275,7 +278,7 @@ def _answered_by(rows: Sequence[MessageRef], at: int, abandoned: Container[str])
             return at
         if facts.dialect == "responses" or facts.item or not results:
             return at
-        # A person's words behind a result must not stand before another row with results.
+        # A person's words after a result must not come before another row with results.
         if facts.human and results != calls:
             return at
         for call in results:

@@ -35,7 +35,7 @@ class MessageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class CallEnd(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the log knows of a call without a result.
+    """The log's knowledge of a call without a result.
 
     ``ended``: the call was recorded as ended, so the tool did its work or failed at it. Its answer,
     where it was kept, is body 0 of the record at ``position``; digest, facts and tokens are the
@@ -53,8 +53,8 @@ class InsertionRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An insertion in a view; its body is ``index`` of the record at ``position``.
 
     ``before``, ``stands_for``, ``depth`` and ``demands`` are as in ``plan.Insertion``. ``through``
-    is the last message number at the time of the insertion. ``ahead``: the message that it stands
-    before was still to come, so that until then it is the last entry.
+    is the last message number at the time of the insertion. ``ahead``: the message after it
+    was still to come, so that until then it is the last entry.
     """
 
     kind: InsertionKind
@@ -101,7 +101,7 @@ NOT_ENDED: Final = CallEnd()
 
 
 class CallEnds(NamedTuple):
-    """What is known of calls without a result: ``known``, by message number and call id.
+    """The ends of calls without a result: ``known``, by message number and call id.
 
     Calls of messages up to number ``plain_until`` were shown by renderer 1, and stay as they were.
     """
@@ -110,7 +110,7 @@ class CallEnds(NamedTuple):
     plain_until: int = -1
 
     def of(self, number: int, call_id: str) -> CallEnd | None:
-        """What a made-up result of this call says; None as in ``Entry``."""
+        """The end that a made-up result of this call tells; None as in ``Entry``."""
         if number <= self.plain_until:
             return None
         return self.known.get((number, call_id), NOT_ENDED)
@@ -137,7 +137,7 @@ class CallEnds(NamedTuple):
         numbers = {ref.number for ref in rows}
         return self._replace(known={k: end for k, end in self.known.items() if k[0] in numbers})
 
-    def recounted(self, estimator: Estimator) -> CallEnds:
+    def recount(self, estimator: Estimator) -> CallEnds:
         """The same with the tokens that ``estimator`` counts."""
         known = {
             key: end

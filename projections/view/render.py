@@ -96,7 +96,7 @@ def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _erased_item(facts: Facts) -> dict[str, Any]:
-    """The placeholder for an erased item: a call, or what answers one, of the same type."""
+    """The placeholder for an erased item: a call or its answer, of the same type."""
     if facts.calls:
         return items.call_of_type(facts.item, facts.calls[0])
     return items.output_of_type(facts.item, facts.results[0], ERASED)

@@ -1,8 +1,25 @@
 """The request view as a fold: the messages that a model is sent.
 
-The state holds references of the visible messages, the position of the plan in force, and counts of
-the other messages, so it stays small however long the log is; that makes it cheap to snapshot and
-to open. A record costs constant time, a break time in proportion to the view.
+The transcript is everything that was added. A request shows it through the plan in force: some
+messages whole, some shortened, some left out, with insertions among them. This fold keeps that view
+up to date, record by record.
+
+Invariant: the same records give the same view, from zero, from a snapshot or on another machine. A
+step reads the record and the state before it, never a clock, a setting or a body's text. So
+``context:request_prepared`` needs to hold a digest only, and any past request is derived again.
+
+Invariant: between two breaks a view only grows at its end, so a provider's prompt cache stays warm.
+A break is a compaction, a set, a clear, a restore, an erasure, a changed insertion, or a late
+result. The next prepared request records the breaks since the one before it.
+
+The state holds references of the visible messages, not their texts: position and index of the body,
+its digest, its facts and its tokens. Of messages out of view it holds runs of numbers and counts.
+So it stays small however long the log is, which makes it cheap to snapshot and to open. A record
+costs constant time, a break time in proportion to the view.
+
+``layout`` gives the messages their order, ``planned`` applies a plan, ``steps`` has the changes to
+the transcript and the turns, ``calibration`` learns how providers count. This module has the steps
+of messages, compactions, requests and calls, and the table of all steps at its end.
 """
 
 from __future__ import annotations
@@ -25,7 +42,7 @@ from eventctx.messages.tokens import FAMILIES, Estimator
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view import steps
 from eventctx.projections.view.entries import RENDERER, digest_of
-from eventctx.projections.view.planned import apply_plan, reference, stripped_in
+from eventctx.projections.view.planned import apply_plan, reference, strip_thinking
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.state import (
     Spoken,
@@ -47,7 +64,7 @@ __all__ = [
     "evolve",
     "evolve_all",
     "initial",
-    "prepared",
+    "prepare_request",
     "with_model",
     "without_thinking_of",
 ]
@@ -60,13 +77,13 @@ def evolve(state: ViewState, record: Record) -> ViewState:
         state = step(state, record)
     if state.position == record.position:
         return state
-    return ViewState(record.position, *state[1:])  # a third of the time of _replace
+    return ViewState(record.position, *state[1:])  # takes a third of the time of _replace
 
 
 def evolve_all(state: ViewState, records: Sequence[Record]) -> ViewState:
     """The view after ``records``, that of ``evolve`` over them.
 
-    Messages that were added one behind the other are folded in one step, which is far cheaper.
+    Messages that were added in a row are folded in one step, which is far cheaper.
     """
     at, end = 0, len(records)
     while at < end:
@@ -82,7 +99,7 @@ def evolve_all(state: ViewState, records: Sequence[Record]) -> ViewState:
     return state
 
 
-def prepared(
+def prepare_request(
     state: ViewState,
     *,
     scale: Scale | None = None,
@@ -124,7 +141,7 @@ def prepared(
 
 
 def _absent_demands(state: ViewState) -> int:
-    """Demands that stand nowhere in the view. Most views show all messages, and need no search."""
+    """Demands that are nowhere in the view. Most views show all messages, and need no search."""
     if not state.layout.shortened and not any(state.hidden):
         return 0
     return state.spoken.count_absent(state.layout)
@@ -141,7 +158,7 @@ def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
 
 
 def _add(state: ViewState, record: Record) -> ViewState:
-    """A message stands last, or in its place if it is a result that came late."""
+    """A message comes last, or in its place if it is a result that came late."""
     number = state.next_number
     ref = reference(record, 0, number, FAMILIES[state.calibration.family])
     layout = layouts.append(state.layout, ref)
@@ -151,7 +168,7 @@ def _add(state: ViewState, record: Record) -> ViewState:
         event: Any = decode_known(record)
         if event.unbound:
             layout = layouts.rebuild(
-                stripped_in(layout.refs, event.unbound, state.estimator), layout
+                strip_thinking(layout.refs, event.unbound, state.estimator), layout
             )
     # Written out, since this step runs for every message and _replace costs 1 µs.
     return ViewState(
@@ -225,7 +242,7 @@ def _compact(state: ViewState, record: Record) -> ViewState:
 
 
 def _prepare(state: ViewState, record: Record) -> ViewState:
-    """The view was prepared as a request: later breaks count from here."""
+    """A request records the view: later breaks count from here."""
     event: RequestPrepared = decode_known(record)
     state = as_requested(state, event)
     shown = None
@@ -253,7 +270,7 @@ def without_thinking_of(state: ViewState, unbound: tuple[tuple[int, int], ...]) 
     """The view without the thinking of the messages in the runs ``unbound``."""
     if not unbound:
         return state
-    refs = stripped_in(state.layout.refs, unbound, state.estimator)
+    refs = strip_thinking(state.layout.refs, unbound, state.estimator)
     return state._replace(layout=layouts.rebuild(refs, state.layout))
 
 
@@ -309,7 +326,7 @@ def _calibrate(state: ViewState, new: Calibration) -> ViewState:
         return state if new is state.calibration else state._replace(calibration=new)
     refs = [_count_tokens(ref, estimator) for ref in state.layout.refs]
     insertions = [_count_tokens(ref, estimator) for ref in state.layout.insertions]
-    ends = state.layout.ends.recounted(estimator)
+    ends = state.layout.ends.recount(estimator)
     layout = layouts.build(refs, insertions, ends)._replace(late=state.layout.late)
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)

@@ -17,8 +17,7 @@ from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.refs import CallEnd, CallEnds, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
-from eventctx.projections.view.state import Spoken
-from eventctx.projections.view.unended import Unended
+from eventctx.projections.view.state import Spoken, Unended
 
 NAME: Final = "request_view"
 """The name under which stores keep these snapshots."""

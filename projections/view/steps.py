@@ -15,10 +15,21 @@ from eventctx.log.record import Record
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.tokens import Estimator
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view import unended
-from eventctx.projections.view.planned import insertion_refs, reference, replaced_in, stripped_in
+from eventctx.projections.view.planned import (
+    insertion_refs,
+    mark_replaced,
+    reference,
+    strip_thinking,
+)
 from eventctx.projections.view.refs import InsertionRef, MessageRef, end_in
-from eventctx.projections.view.state import ViewState, initial, with_break
+from eventctx.projections.view.state import (
+    ViewState,
+    initial,
+    tool_event,
+    with_begun,
+    with_break,
+    without_ended,
+)
 
 
 def set_messages(state: ViewState, record: Record) -> ViewState:
@@ -39,7 +50,7 @@ def set_messages(state: ViewState, record: Record) -> ViewState:
                 fresh += 1
             elif (run := find(state.gone, number)) is not None:
                 hidden[run.disposition] += 1
-    refs = stripped_in(refs, event.unbound, state.estimator)
+    refs = strip_thinking(refs, event.unbound, state.estimator)
     return state._replace(
         next_number=state.next_number + fresh,
         messages=messages,
@@ -113,7 +124,7 @@ def restore(state: ViewState, record: Record) -> ViewState:
             summarised -= run.disposition == "summarised"
             dropped -= run.disposition == "dropped"
             merged -= run.disposition == "merged"
-        back[located.number] = _located(located, state.estimator)
+        back[located.number] = _reference(located, state.estimator)
     gone = without(state.gone, sorted(back))
     # Whole messages take the place of their shortened forms, and of references that are not shown.
     refs = [back.pop(ref.number, ref) for ref in state.layout.refs]
@@ -126,7 +137,7 @@ def restore(state: ViewState, record: Record) -> ViewState:
         for number in sorted(back):
             place = next((i for i, ref in enumerate(refs) if ref.number > number), len(refs))
             refs.insert(place, back[number])
-    refs = stripped_in(refs, event.unbound, state.estimator)
+    refs = strip_thinking(refs, event.unbound, state.estimator)
     return state._replace(
         gone=tuple(gone),
         layout=layouts.build(refs, state.layout.insertions, state.layout.ends),
@@ -141,7 +152,7 @@ def withdraw_demand(state: ViewState, record: Record) -> ViewState:
     return state._replace(spoken=state.spoken.without_demand(event.number, event.demand))
 
 
-def _located(located: Located, estimator: Estimator) -> MessageRef:
+def _reference(located: Located, estimator: Estimator) -> MessageRef:
     facts = decode_facts(located.facts)
     return MessageRef(
         located.number,
@@ -154,13 +165,13 @@ def _located(located: Located, estimator: Estimator) -> MessageRef:
 
 
 def set_prompts(state: ViewState, record: Record) -> ViewState:
-    """The system prompts are these; they stand before all messages."""
+    """The system prompts are these; they come before all messages."""
     event: Any = decode_known(record)
     rows = [Insertion("system_prompt", index) for index in range(len(record.bodies))]
     prompts = insertion_refs(rows, state, record)
     others = [one for one in state.layout.insertions if one.kind != "system_prompt"]
-    refs = stripped_in(state.layout.refs, event.unbound, state.estimator)
-    refs = replaced_in(refs, event.replaced)
+    refs = strip_thinking(state.layout.refs, event.unbound, state.estimator)
+    refs = mark_replaced(refs, event.replaced)
     layout = layouts.build(refs, [*prompts, *others], state.layout.ends)
     layout = layout._replace(late=state.layout.late)
     # A system prompt set before the first request breaks no earlier view.
@@ -170,11 +181,11 @@ def set_prompts(state: ViewState, record: Record) -> ViewState:
 
 
 def erase(state: ViewState, record: Record) -> ViewState:
-    """Contents are gone. What was bound to them is stripped from the messages beside them."""
+    """Contents are gone; thinking that was bound to them is stripped from the other messages."""
     event: Any = decode_known(record)
     layout = state.layout
     if event.unbound:
-        refs = stripped_in(layout.refs, event.unbound, state.estimator)
+        refs = strip_thinking(layout.refs, event.unbound, state.estimator)
         layout = layouts.rebuild(refs, layout)
     left = state.spoken.without_messages(event.numbers)
     breaks = with_break(state.breaks, "erase")
@@ -202,12 +213,12 @@ def begin_turn(state: ViewState, record: Record) -> ViewState:
 
 def begin_span(state: ViewState, record: Record) -> ViewState:
     """A span is open."""
-    return state._replace(position=record.position, spans=unended.with_begun(state.spans, record))
+    return state._replace(position=record.position, spans=with_begun(state.spans, record))
 
 
 def end_span(state: ViewState, record: Record) -> ViewState:
     """A span is closed, if it was open."""
-    spans = unended.without_ended(state.spans, record)
+    spans = without_ended(state.spans, record)
     if spans is state.spans:
         return state
     return state._replace(position=record.position, spans=spans)
@@ -216,7 +227,7 @@ def end_span(state: ViewState, record: Record) -> ViewState:
 def end_call(state: ViewState, record: Record) -> ViewState:
     """A tool has ended: the view tells how, where its result is missing."""
     state = end_span(state, record)
-    event = unended.tool_event(record)
+    event = tool_event(record)
     if event is None or event.call_id is None:
         return state
     # Nothing is known of a call that was broken off: the tool may have done its work all the same.

@@ -7,7 +7,7 @@ from eventctx.projections.evidence import (
     HeldTexts,
     carried_demands,
     demand_recall,
-    normalised,
+    normalise,
 )
 from tests.evidence.given import asks, returns, says, told
 
@@ -49,7 +49,7 @@ def test_a_demand_is_asked_of_every_later_request() -> None:
 
 def test_a_demand_is_held_by_a_message_in_view_whole_or_word_for_word_by_another_text() -> None:
     demands = carried_demands(SESSION)
-    copy = normalised(asks(f"[…]\n> {NEVER}\n[…]"))
+    copy = normalise(asks(f"[…]\n> {NEVER}\n[…]"))
     assert demand_recall(demands, [(5, HeldTexts({1}))]).held == 1
     assert demand_recall(demands, [(5, HeldTexts({3}, (copy,)))]).held == 2
     assert demand_recall(demands, [(5, HeldTexts((), ("never touch the main file",)))]).held == 0
@@ -57,7 +57,7 @@ def test_a_demand_is_held_by_a_message_in_view_whole_or_word_for_word_by_another
 
 def test_blanks_do_not_matter_and_words_do() -> None:
     demands = carried_demands([asks("Never   touch\tmain.py."), says("ok")])
-    assert demand_recall(demands, [(1, HeldTexts((), (normalised(asks(NEVER)),)))]).held == 1
+    assert demand_recall(demands, [(1, HeldTexts((), (normalise(asks(NEVER)),)))]).held == 1
 
 
 def test_recall_is_the_share_of_all_pairs() -> None:

@@ -254,7 +254,7 @@ async def test_what_is_erased_while_it_is_read_does_not_stay_in_memory() -> None
     assert await ctx.get_messages() == [{"role": "user", "content": "[erased]"}]
 
 
-async def test_its_memory_is_counted_and_let_go_when_nobody_asks_any_more() -> None:
+async def test_its_memory_is_counted_and_dropped_after_the_last_question() -> None:
     ctx = await Engine(MemoryStore()).session("s")
     text = "x" * 1_000
     for _ in range(200):
@@ -289,7 +289,7 @@ async def test_it_holds_no_more_than_it_counts(size: int, tmp_path: Path) -> Non
     await asyncio.gather(*[ctx.add_message(row) for row in rows])
     ctx = await Engine(store).session("s")
     session = ctx._session
-    await session.appends.settled()
+    await session.appends.settle()
     gc.collect()
     tracemalloc.start()
     try:
@@ -317,7 +317,7 @@ async def test_what_is_erased_leaves_the_memory_at_once() -> None:
     assert ctx._session.lines.row_bytes == 0
 
 
-async def test_a_session_that_is_let_go_lets_go_its_transcript() -> None:
+async def test_a_session_that_is_evicted_drops_its_transcript() -> None:
     engine = Engine(MemoryStore(), most_open_sessions=1)
     ctx = await engine.session("s")
     await ctx.add_message(USER)

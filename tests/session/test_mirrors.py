@@ -247,7 +247,7 @@ async def test_a_snapshot_keeps_that_a_session_is_a_mirror() -> None:
             await (await engine.session(SESSION)).add_message(HELLO)
 
 
-async def test_a_session_that_was_let_go_is_still_known_as_a_mirror() -> None:
+async def test_a_session_that_was_evicted_is_still_known_as_a_mirror() -> None:
     store = MemoryStore()
     await mirrored(store)
     async with Engine(store, most_open_sessions=1) as engine:

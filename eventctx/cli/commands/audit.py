@@ -70,9 +70,9 @@ def audit_command(
 async def _audit(
     session: str | None, turn: int | None, store: str | None
 ) -> tuple[Audit, ImportedFile]:
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
-        return await audit_of(engine.store, info.stream, turn)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
+        return await audit_of(reader.store, info.stream, turn)
 
 
 def telling(audit: Audit) -> list[AuditRow]:

@@ -42,9 +42,9 @@ def backup_command(file: Path, store: str | None, as_json: bool) -> None:
 
 
 async def _back_up(file: Path, store: str | None) -> StoreVerification:
-    async with opening.open_existing(store) as engine:
+    async with opening.open_reader(store) as reader:
         with progress("Copying and verifying"):
-            return await engine.backup(file)
+            return await reader.backup(file)
 
 
 def _show_backup(screen: Screen, file: Path, checked: StoreVerification) -> None:

@@ -147,9 +147,9 @@ async def _compare(
     unused: list[UnusedSession] = []
     stored: set[str] = set()
     if streams:
-        async with opening.open_existing(store) as engine:
-            found = [(await opening.find_session(engine.store, name)).stream for name in streams]
-            recordings, unused = await recordings_of(engine.store, found)
+        async with opening.open_reader(store) as reader:
+            found = [(await opening.find_session(reader.store, name)).stream for name in streams]
+            recordings, unused = await recordings_of(reader.store, found)
             stored = {one.name for one in recordings}
     if paths:
         memory = MemoryStore()
@@ -189,9 +189,9 @@ async def _to_ask(
     functions = options.summarizer is not None or options.scorer is not None
     if not losses or functions or (name not in POLICIES and name not in ALIASES):
         return None
-    async with opening.open_existing(store) as engine:
-        lines = await engine.transcript(losses[0].session)
-        fork = await opening.free_name(engine, "what-if")
+    async with opening.open_reader(store) as reader:
+        lines = await reader.transcript(losses[0].session)
+        fork = await opening.free_name(reader, "what-if")
     position = next((line.position for line in lines if line.number == losses[0].behind), None)
     return None if position is None else _Asked(losses[0], fork, position)
 

@@ -118,11 +118,11 @@ def diff_command(
 async def _diff(
     session: str, one: RequestName, other: RequestName, store: str | None
 ) -> tuple[ViewDiff, Figures]:
-    async with opening.open_existing(store) as engine:
-        info = await opening.find_session(engine.store, session)
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
         selectors = [RequestSelector(*name) for name in (one, other)]
-        compared = await difference(engine.store, info.stream, *selectors)
-        return compared, await figures_of(engine.store, info.stream)
+        compared = await difference(reader.store, info.stream, *selectors)
+        return compared, await figures_of(reader.store, info.stream)
 
 
 def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:

@@ -41,9 +41,9 @@ def export_command(session: str, output: Path | None, store: str | None) -> None
 
 
 async def _export(session: str, output: Path | None, store: str | None) -> None:
-    async with opening.open_existing(store) as engine:
-        info = await opening.find_session(engine.store, session)
-        lines = export_lines(engine.store, info)
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        lines = export_lines(reader.store, info)
         with progress(f"Exporting {info.stream}", info.head + 1) as bar:
             if output is None:
                 await _write(lines, put, bar.at)

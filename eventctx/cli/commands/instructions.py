@@ -101,11 +101,11 @@ async def _instructions(
     session: str | None, which: RequestName, store: str | None
 ) -> tuple[Instructions, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
-        found = await engine.instructions(info.stream, **which._asdict())
-        mirror = await engine.mirror_of(info.stream)
-        return found, mirror, await figures_of(engine.store, info.stream)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
+        found = await reader.instructions(info.stream, **which._asdict())
+        mirror = await reader.mirror_of(info.stream)
+        return found, mirror, await figures_of(reader.store, info.stream)
 
 
 def _show_next(screen: Screen, found: Instructions, store: str | None, mirror: str | None) -> None:

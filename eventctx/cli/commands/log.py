@@ -35,7 +35,7 @@ from eventctx.queries.records import record_answer
 from eventctx.text import escape
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 _SNIPPET = 240
 _HEAD = 53
@@ -102,8 +102,8 @@ async def _log(
     start = start or 0
     if start < 0 or (stop is not None and stop < start):
         raise InvalidSetting(f"positions: expected 0 <= from <= to, found {start} to {stop}")
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
         if start > info.head and not follow:
             raise InvalidSetting(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
@@ -112,10 +112,10 @@ async def _log(
         time: numbering.Numbering = numbering.initial()
         errors = ReadErrors()
         # While records are still being written, sizes are what each record says of itself.
-        known = None if follow or as_json else await _figures(engine, info.stream)
+        known = None if follow or as_json else await _figures(reader, info.stream)
         screen = Screen(as_json)
         printer = _Printer(screen)
-        async for record in _records(engine, info.stream, stop, follow):
+        async for record in _records(reader, info.stream, stop, follow):
             time = errors.fold(numbering.evolve, time, record)
             if stop is not None and record.position > stop:
                 break
@@ -133,24 +133,24 @@ async def _log(
     report_skipped(errors)
 
 
-async def _figures(engine: Engine, session: str) -> Figures:
+async def _figures(reader: Reader, session: str) -> Figures:
     """The session's figures, as far as its records can be read; the listing says what cannot."""
     state, errors = figures.initial(), ReadErrors()
     with suppress(EventctxError):
-        async for record in engine.records(session):
+        async for record in reader.records(session):
             state = errors.fold(figures.evolve, state, record)
     return figures.read(state)
 
 
 async def _records(
-    engine: Engine, session: str, stop: int | None, follow: bool
+    reader: Reader, session: str, stop: int | None, follow: bool
 ) -> AsyncIterator[Record]:
     if follow:
-        async for record in engine.store.subscribe(stream=session, bodies=True):
+        async for record in reader.store.subscribe(stream=session, bodies=True):
             yield record
     else:
         # From the start of the log, because turns are numbered while records are read.
-        async for record in engine.records(session, 0, stop, bodies=True):
+        async for record in reader.records(session, 0, stop, bodies=True):
             yield record
 
 

@@ -84,11 +84,11 @@ def lost_command(
 async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
 ) -> tuple[str, Lost, Figures, Sequence[AuditRow]]:
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session, "compacted")
-        found = await engine.lost(info.stream, compaction=compaction, turn=turn)
-        known = await figures_of(engine.store, info.stream)
-        requests = (await engine.audit(info.stream)).requests if found.suspected else ()
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session, "compacted")
+        found = await reader.lost(info.stream, compaction=compaction, turn=turn)
+        known = await figures_of(reader.store, info.stream)
+        requests = (await reader.audit(info.stream)).requests if found.suspected else ()
         return info.stream, found, known, requests
 
 

@@ -25,7 +25,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.projections.figures import Figures
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 _SNIPPET = 160
 _BAR = 24
@@ -56,16 +56,16 @@ def replay_command(
 async def _replay(
     session: str | None, stop: int | None, plain: bool, store: str | None, as_json: bool
 ) -> None:
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
                 f"found --to {position_name(stop)}"
             )
         by_keys = not (as_json or plain) and Screen().live and sys.stdin.isatty()
-        known = await figures_of(engine.store, info.stream)
-        steps = await steps_of(engine, info.stream, stop, _SNIPPET, known)
+        known = await figures_of(reader.store, info.stream)
+        steps = await steps_of(reader, info.stream, stop, _SNIPPET, known)
         screen = Screen()
         if as_json:
             for step in steps:
@@ -75,7 +75,7 @@ async def _replay(
             _print_all(screen, steps)
             show_known(screen, known)
         elif steps:
-            await _Stepper(engine, info.stream, steps, screen, known).run()
+            await _Stepper(reader, info.stream, steps, screen, known).run()
 
 
 def _place(step: Step) -> str:
@@ -107,9 +107,9 @@ class _Stepper:
     """The interactive stepper: one screen a step, one key a move."""
 
     def __init__(
-        self, engine: Engine, session: str, steps: list[Step], screen: Screen, known: Figures
+        self, reader: Reader, session: str, steps: list[Step], screen: Screen, known: Figures
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._session = session
         self._steps = steps
         self._screen = screen
@@ -169,7 +169,7 @@ class _Stepper:
         screen.line((_KEYS, "dim"))
 
     async def _show_message(self, step: Step) -> None:
-        records = self._engine.records(self._session, step.position, step.position, bodies=True)
+        records = self._reader.records(self._session, step.position, step.position, bodies=True)
         async for record in records:
             data = record.bodies[0].data
             show(self._screen, None if data is None else decode_body(data), full=False)

@@ -24,7 +24,7 @@ from eventctx.queries.session_list import (
 )
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
     from eventctx.search.found import Found
     from eventctx.search.recall import Recalled
 
@@ -80,13 +80,13 @@ async def _sessions(
     as_json: bool,
 ) -> None:
     errors = ReadErrors()
-    async with opening.open_existing(store) as engine:
+    async with opening.open_reader(store, lists=True) as reader:
         with progress("Reading sessions") as bar:
-            every = await sum_sessions(engine.store, errors, bar.at)
+            every = await sum_sessions(reader.store, errors, bar.at)
         chosen = sort_sessions(every, order)
         if after is not None:
-            chosen = await _behind(engine, chosen, after)
-        rows: Any = list_sessions(engine.store, chosen, project=project, grep=grep, limit=limit)
+            chosen = await _behind(reader, chosen, after)
+        rows: Any = list_sessions(reader.store, chosen, project=project, grep=grep, limit=limit)
         async with aclosing(rows):
             if as_json:
                 document = JsonRows()
@@ -99,8 +99,8 @@ async def _sessions(
     report_skipped(errors)
 
 
-async def _behind(engine: Engine, sessions: list[Summed], after: str) -> list[Summed]:
-    name = (await opening.find_session(engine.store, after)).stream
+async def _behind(reader: Reader, sessions: list[Summed], after: str) -> list[Summed]:
+    name = (await opening.find_session(reader.store, after)).stream
     names = [one.info.stream for one in sessions]
     return sessions[names.index(name) + 1 :]
 
@@ -138,11 +138,11 @@ def search_command(
 async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
     from eventctx.search.found import find_messages
 
-    async with opening.open_existing(store) as engine:
+    async with opening.open_reader(store, lists=True) as reader:
         name = None
         if session is not None:
-            name = (await opening.find_session(engine.store, session)).stream
-        return await find_messages(engine.store, engine.recaller(), query, name, limit)
+            name = (await opening.find_session(reader.store, session)).stream
+        return await find_messages(reader.store, reader.recaller(), query, name, limit)
 
 
 def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:

@@ -51,10 +51,10 @@ def stats_command(store: str | None, as_json: bool) -> None:
 
 async def _stats(store: str | None, errors: ReadErrors) -> Stats:
     url = opening.location(store)
-    async with opening.open_existing(store) as engine:
-        with progress("Reading the log", await records_in(engine.store)) as bar:
+    async with opening.open_reader(store) as reader:
+        with progress("Reading the log", await records_in(reader.store)) as bar:
             return await stats_of(
-                engine.store, url, opening.path_of(url), engine.hook_failures, errors, bar.at
+                reader.store, url, opening.path_of(url), reader.hook_failures, errors, bar.at
             )
 
 

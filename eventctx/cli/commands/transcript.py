@@ -78,9 +78,9 @@ async def _transcript(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
-        messages = _shown_to(audience, await transcript_of(engine.store, info, at, turn))
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
+        messages = _shown_to(audience, await transcript_of(reader.store, info, at, turn))
     if as_json:
         put_document(transcript_answer(messages))
         return
@@ -172,11 +172,11 @@ async def _view(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.open_existing(store) as engine:
-        info = await session_or_last(engine, session)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
         if name == RequestName():
-            name = await last_request(engine.store, info.stream)
-        answer = await view_of(engine.store, info.stream, name, proves=verify)
+            name = await last_request(reader.store, info.stream)
+        answer = await view_of(reader.store, info.stream, name, proves=verify)
     view, known = answer.view, answer.figures
     if as_json:
         put_document(view_answer(answer))

@@ -71,12 +71,12 @@ async def _why(
     session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.open_existing(store) as engine:
-        info = await opening.find_session(engine.store, session)
-        answer = await engine.why(info.stream, message, **name._asdict())
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        answer = await reader.why(info.stream, message, **name._asdict())
         comes_back = answer.standing.restorable
-        mirror = await engine.mirror_of(info.stream) if comes_back else None
-        return answer, mirror, await figures_of(engine.store, info.stream)
+        mirror = await reader.mirror_of(info.stream) if comes_back else None
+        return answer, mirror, await figures_of(reader.store, info.stream)
 
 
 def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:

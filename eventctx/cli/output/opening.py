@@ -95,11 +95,7 @@ def reading(command: F) -> F:
 
 @asynccontextmanager
 async def open_existing(own: str | None) -> AsyncIterator[Engine]:
-    """The engine on a store that exists already. Raises StoreUnavailable where there is none.
-
-    Questions use it too: it saves key frames and the search's index with the store, so that the
-    next command reads only what came since.
-    """
+    """The engine on a store that exists already. Raises StoreUnavailable where there is none."""
     url = _existing(own)
     from eventctx.engine import open_engine
 
@@ -108,8 +104,16 @@ async def open_existing(own: str | None) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
-async def open_reader(own: str | None) -> AsyncIterator[Reader]:
-    """A reader of a store that exists already, which leaves no trace. Raises StoreUnavailable."""
+async def open_reader(own: str | None, *, lists: bool = False) -> AsyncIterator[Reader]:
+    """A reader of a store that exists already, which leaves no trace. Raises StoreUnavailable.
+
+    A command that ``lists`` all sessions, or searches them, asks an engine: it saves the sums and
+    the index with the store, so that the next such command reads only what came since.
+    """
+    if lists:
+        async with open_existing(own) as engine:
+            yield engine
+        return
     from eventctx.reader import read
 
     async with read(_existing(own)) as found:
@@ -139,10 +143,10 @@ async def open_or_create(own: str | None) -> AsyncIterator[Engine]:
         yield engine
 
 
-async def free_name(engine: Engine, wanted: str) -> str:
+async def free_name(reader: Reader, wanted: str) -> str:
     """A session name that is not taken: nothing is added to a session that is there."""
     name, following = wanted, 2
-    while await engine.store.head(name) is not None:
+    while await reader.store.head(name) is not None:
         name, following = f"{wanted}-{following}", following + 1
     return name
 
@@ -178,18 +182,18 @@ Which = Literal["used", "compacted"]
 _LONGEST: Final = 60
 
 
-async def session_or_last(engine: Engine, name: str | None, which: Which = "used") -> StreamInfo:
+async def session_or_last(reader: Reader, name: str | None, which: Which = "used") -> StreamInfo:
     """The session called ``name``; without a name the last one used, or the last compacted one.
 
     It is named on stderr then. Raises what ``find_session`` raises, and StreamNotFound where there
     is none.
     """
     if name is not None:
-        return await find_session(engine.store, name)
+        return await find_session(reader.store, name)
     from eventctx.queries.read_errors import ReadErrors
     from eventctx.queries.session_list import list_sessions, sort_sessions, sum_sessions
 
-    every = await sum_sessions(engine.store, ReadErrors())
+    every = await sum_sessions(reader.store, ReadErrors())
     fitting = [
         one
         for one in sort_sessions(every, "last")
@@ -198,7 +202,7 @@ async def session_or_last(engine: Engine, name: str | None, which: Which = "used
     if not fitting:
         raise _none(which, empty=not every)
     chosen = fitting[0].info
-    rows = [row async for row in list_sessions(engine.store, fitting[:1])]
+    rows = [row async for row in list_sessions(reader.store, fitting[:1])]
     short = short_names(one.info.stream for one in every)[chosen.stream]
     title = f" “{one_line(rows[0].title, _LONGEST)}”" if rows[0].title else ""
     last = "the last one that was compacted" if which == "compacted" else "the last one used"

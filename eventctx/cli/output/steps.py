@@ -19,7 +19,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 SHOWN = frozenset(
     {
@@ -72,7 +72,7 @@ class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
 
 
 async def steps_of(
-    engine: Engine, session: str, stop: int | None, width: int, known: Figures
+    reader: Reader, session: str, stop: int | None, width: int, known: Figures
 ) -> list[Step]:
     """The steps up to position ``stop``; texts have at most ``width`` characters."""
     found: list[Step] = []
@@ -80,7 +80,7 @@ async def steps_of(
     time: numbering.Numbering = numbering.initial()
     budget: int | None = None
     sizes = _Sizes(known)
-    async for record in engine.records(session, 0, stop, bodies=True):
+    async for record in reader.records(session, 0, stop, bodies=True):
         view = request_view.evolve(view, record)
         time = numbering.evolve(time, record)
         tokens, estimated = sizes.after(record, view)

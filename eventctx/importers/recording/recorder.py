@@ -226,7 +226,7 @@ class Recorder:
                 self.counts.warn(Warned(item.line, words))
         beside = 0 if wire is None else wire.tokens - view.layout.tokens
         # A transcript holds no budget but the model's window.
-        return request_view.prepared(
+        return request_view.prepare_request(
             view,
             scale=self._scale(view, beside),
             model=item.model,

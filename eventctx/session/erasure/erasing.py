@@ -151,7 +151,7 @@ async def plan_stream(
                 if address not in bodies and any(map(words.holds, _texts(body.data))):
                     repeated.append(by_address[address])
         else:
-            for index in _derived(record, numbers, calls, words):
+            for index in _find_derived(record, numbers, calls, words):
                 bodies[Address(record.position, index)] = _outline(record.bodies[index])
         if any(map(words.holds, _texts(record.payload))):
             payloads.append(record.position)
@@ -162,7 +162,7 @@ def _calls_of(facts: Facts) -> tuple[str, ...]:
     return (*facts.calls, *facts.results)
 
 
-def _derived(record: Record, numbers: set[int], calls: set[str], words: Overlap) -> set[int]:
+def _find_derived(record: Record, numbers: set[int], calls: set[str], words: Overlap) -> set[int]:
     """The indexes of a record's bodies that were made of the messages or share their words.
 
     The kept answers of their tool calls, ``calls``, are among them.
@@ -313,7 +313,7 @@ async def plan(
     family = await _family(store, session)
     messages = {session: await messages_of(store, session)}
     check_numbers(session, messages[session], numbers)
-    seeds = _placed(family, session, messages[session], set(numbers))
+    seeds = _place_messages(family, session, messages[session], set(numbers))
     chosen = await _reaching(store, family, messages, seeds)
     if words is None:
         addresses = [messages[session][number].address for number in sorted(chosen[session])]
@@ -375,7 +375,7 @@ async def _reaching(
                 if (family.owner(name, one.address.position), one.address) in seeds
             }
             chosen[name] = whole_rounds(own, picked)
-            seeds = seeds | _placed(family, name, own, chosen[name])
+            seeds = seeds | _place_messages(family, name, own, chosen[name])
     return chosen
 
 
@@ -383,7 +383,7 @@ def _reaches(family: _Family, info: StreamInfo, owner: str, at: Address) -> bool
     return at.position <= info.head and family.owner(info.stream, at.position) == owner
 
 
-def _placed(
+def _place_messages(
     family: _Family, stream: str, messages: Sequence[Placed], numbers: set[int]
 ) -> set[tuple[str, Address]]:
     """The places of messages, by the streams that hold them."""
@@ -430,7 +430,7 @@ async def _note(
     if loaded is None:
         raise StreamNotFound(erasure.stream)
     generation = generation_of(loaded.view.calibration.model)
-    stripped = planned.stripped_behind(loaded.view.layout, set(erasure.bodies), generation)
+    stripped = planned.refused_thinking_after(loaded.view.layout, set(erasure.bodies), generation)
     event = Erased(
         numbers=erasure.numbers,
         bodies=tuple(sorted((at.position, at.index) for at in erasure.bodies)),

@@ -32,7 +32,7 @@ from eventctx.projections.view.sendable.rows import (
 def in_one_form(rows: Rows) -> list[RowChange]:
     """Keep one of two forms of the same calls in a row: that of their results.
 
-    A list in a host's own form (LangChain's) is no second one: the host makes of it what is sent.
+    A list in a host's own form (LangChain's) is no second one: the host converts it.
     """
     changes = []
     by_tool_rows = {row.get("tool_call_id") for row in rows if row and row.get("role") == "tool"}
@@ -62,7 +62,7 @@ def pair_server_tools(rows: Rows) -> list[RowChange]:
     """Leave out a server tool's call without a result in its answer, and a result without a call.
 
     An answer may be several rows: one that ended in ``pause_turn`` goes on in the next, and one
-    whose program calls a tool of the client goes on behind that tool's result. A call that is still
+    whose program calls a tool of the client goes on after that tool's result. A call that is still
     open stays in the last answer, which goes on.
     """
     open_calls: dict[str, _Place] = {}
@@ -93,7 +93,7 @@ _Place = tuple[int, int]
 
 
 def _new_id(wanted: str, kept: Mapping[_Place, str]) -> str:
-    """The id itself, or, where another pair has it, one with a number behind it."""
+    """The id itself, or, where another pair has it, one with a number after it."""
     taken = set(kept.values())
     names = (wanted if count == 1 else f"{wanted}_{count}" for count in itertools.count(1))
     return next(name for name in names if name not in taken)
@@ -102,7 +102,7 @@ def _new_id(wanted: str, kept: Mapping[_Place, str]) -> str:
 def _goes_on(rows: Rows, place: int) -> bool:
     """Whether the answer with an open call at ``place`` is the one that the request goes on with.
 
-    A row of the model behind it went on without the result.
+    A later row of the model went on without the result.
     """
     row = rows[place]
     for later in rows[place + 1 :]:
@@ -170,7 +170,7 @@ def _results_in(rows: Rows, place: int) -> list[Any]:
 
 
 def _is_in_order(rows: Rows, run: list[int]) -> bool:
-    """Whether no result of these rows comes behind anything else."""
+    """Whether no result of these rows comes after anything else."""
     words = False
     for place in run:
         row = rows[place]

@@ -1,13 +1,13 @@
-"""Makes the rows of a view such that a provider takes them, and says what was changed and why.
+"""Makes the rows of a view such that a provider takes them, and names each change and its rule.
 
 An API gives answers that it refuses to take back, and a log keeps them as they came. One such row
 would spoil every later request of the session. So each row that a provider would refuse is changed
 in the view, never in the log: by the rules of ``RULES``, one after the other.
 
 Invariants: the result is a function of the rows alone, so a request can be derived again from its
-entries; a row without a fault is the given object; an acceptable list is returned as it is; what is
-sent keeps the order of the entries. The rules hold in requests of renderer ``FIRST_RENDERER`` and
-later ones: what was sent before stays as it was.
+entries; a row without a fault is the given object; an acceptable list is returned as it is; rows
+keep the order of the entries. The rules hold in requests of renderer ``FIRST_RENDERER`` and later
+ones: earlier requests stay as they were sent.
 
 Source of the rules: the providers' published rules and errors, listed by API in
 ``docs/reference/provider-rules.md``.
@@ -116,20 +116,20 @@ RULES: Final[tuple[SendingRule, ...]] = (
         lambda kinds: True,
     ),
 )
-"""All rules, in the order in which they change a view; each leaves what the ones before it made."""
+"""All rules, in the order in which they change a view; none undoes an earlier one."""
 
 WORDS: Final[Mapping[str, str]] = {rule.name: rule.words for rule in RULES}
 """The sentence of each rule, by its name."""
 
 
 _MOST_PASSES: Final = 4
-"""Passes over the rules: what one leaves out may break a rule before it."""
+"""Passes over the rules: a row that one leaves out may break an earlier rule."""
 
 
 def make_sendable(
     rows: Sequence[Row], rules: Sequence[SendingRule] = RULES
 ) -> tuple[Rows, tuple[RowChange, ...]]:
-    """The rows as a provider takes them, None for one that is left out; and what was changed.
+    """The rows as a provider takes them, None for one that is left out; and the changes.
 
     Pure: given rows are never changed. The result has one place for each given row.
     """

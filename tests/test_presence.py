@@ -1,4 +1,4 @@
-"""A reason in words is true of the message it is said of, whoever decided and whatever it is."""
+"""A presence and a reason in words are true of the message, whoever decided and whatever it is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventctx.policies.proposals import keep_only
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.workset import Workset
-from eventctx.projections.presence import REASONS, describe_reason
+from eventctx.projections.presence import REASONS, Presence, describe_reason
 from eventctx.testing.policies import Answers, decide
 from tests.policies.given import (
     DUE,
@@ -145,3 +145,12 @@ def test_a_run_of_messages_of_one_kind_is_named_by_it_and_a_mixed_one_by_none(
 
 def test_every_code_has_words_for_every_kind_of_message() -> None:
     assert all(describe_reason(reason, facts) for reason in REASONS for facts in FACTS.values())
+
+
+@pytest.mark.parametrize("presence", Presence)
+def test_every_presence_has_words_that_say_whether_the_message_is_in_view(
+    presence: Presence,
+) -> None:
+    assert presence.short
+    assert presence.sentence.startswith("in view" if presence.in_view else "not in view")
+    assert repr([presence]) == f"['{presence.value}']"

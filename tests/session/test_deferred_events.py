@@ -1,4 +1,4 @@
-"""Activity events ride on the next append that is waited for, or go by themselves after a while."""
+"""Activity events go with the next append that a caller waits for, or after a while alone."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
     ):
         ctx = await engine.session("s")
         async with ctx.turn():
-            await engine.verify("s")  # nothing rides any more, and no alarm is set
+            await engine.verify("s")  # nothing is deferred any more, and no timeout is set
             await asyncio.sleep(2 * IDLE_SECONDS)
             await (await other.session("s")).add_message(USER)
         async with asyncio.timeout(30):
@@ -227,7 +227,7 @@ async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_
                     break
 
 
-async def test_what_rides_in_a_session_that_was_let_go_is_read_and_written(tmp_path: Path) -> None:
+async def test_what_rides_in_a_session_that_was_evicted_is_read_and_written(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with eventctx.open(path, receipts=False, most_open_sessions=1) as engine:
         ctx = await engine.session("s")
@@ -300,7 +300,7 @@ def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> No
         return ref(store)
 
     store = asyncio.run(program())
-    gc.collect()  # the engine, which lets what rides go in a thread of its own
+    gc.collect()  # the engine, which writes deferred events in a thread of its own
     for thread in threading.enumerate():
         if thread.name == "eventctx-flush":
             thread.join(30)

@@ -1,4 +1,4 @@
-"""Sessions that are let go: how much memory stays, and that nobody can tell the difference."""
+"""Evicted sessions: how much memory stays, and that no caller can tell the difference."""
 
 from __future__ import annotations
 
@@ -207,13 +207,13 @@ async def played(steps: Sequence[Step], **bounds: int) -> tuple[Any, ...]:
 )
 @example(steps=[("a", ("say", 0)), ("b", ("call", 3)), ("a", ("say", 0)), ("b", ("round", 0))])
 @given(steps=STEPS)
-def test_letting_go_changes_no_record_request_or_report(steps: list[Step]) -> None:
+def test_an_eviction_changes_no_record_request_or_report(steps: list[Step]) -> None:
     freely = asyncio.run(played(steps, most_open_sessions=1_000))
     assert asyncio.run(played(steps, most_open_sessions=1)) == freely
     assert asyncio.run(played(steps, open_session_bytes=1)) == freely
 
 
-# -- what is let go, and what stays -----------------------------------------------------------
+# -- what is evicted, and what stays ----------------------------------------------------------
 
 
 class CountingReads(MemoryStore):
@@ -226,8 +226,8 @@ class CountingReads(MemoryStore):
         return super().read(*args, **options)
 
 
-async def let_go(engine: Engine, ctx: eventctx.Context) -> None:
-    """Use another session, so that ``ctx`` is let go by an engine that keeps one."""
+async def evict(engine: Engine, ctx: eventctx.Context) -> None:
+    """Use another session, so that an engine that keeps one evicts ``ctx``."""
     await (await engine.session("another")).add_message(USER)
     assert ctx._session.aggregate.view_if_held is None
 
@@ -237,7 +237,7 @@ async def test_a_message_is_added_to_a_session_without_loading_it() -> None:
     async with Engine(store, most_open_sessions=1) as engine:
         ctx = await engine.session("s")
         await ctx.add_message(USER)
-        await let_go(engine, ctx)
+        await evict(engine, ctx)
         store.reads = 0
         for message in (USER, tool_round(1)[0]):
             await ctx.add_message(message)
@@ -252,7 +252,7 @@ async def test_a_session_that_nobody_refers_to_goes_wholly_and_keeps_its_options
         ctx = await engine.session("s", policy="truncate", max_tokens=500)
         await ctx.add_message(USER)
         before = weakref.ref(ctx), weakref.ref(ctx._session)
-        await let_go(engine, ctx)
+        await evict(engine, ctx)
         gc.disable()
         try:
             del ctx
@@ -268,13 +268,13 @@ async def test_a_session_that_nobody_refers_to_goes_wholly_and_keeps_its_options
         assert (await engine.session("s", policy="ladder")).policy.name == "ladder"
 
 
-async def test_a_turn_goes_on_in_a_session_that_was_let_go_and_forgotten() -> None:
+async def test_a_turn_goes_on_in_a_session_that_was_evicted_and_forgotten() -> None:
     async with Engine(MemoryStore(), most_open_sessions=1) as engine:
         ctx = await engine.session("s")
         async with ctx.turn() as turn, turn.iteration() as cycle:
             await ctx.add_message(USER)
             await ctx.get_messages_for_request()
-            await let_go(engine, ctx)
+            await evict(engine, ctx)
             del ctx
             async with cycle.provider_call("m") as call:
                 assert call.prepared is not None
@@ -287,7 +287,7 @@ async def test_a_turn_goes_on_in_a_session_that_was_let_go_and_forgotten() -> No
         assert {one.turn_id for one in found if one.type != "session:start"} == {turn.turn_id}
 
 
-async def test_a_late_result_is_noticed_after_its_session_was_let_go() -> None:
+async def test_a_late_result_is_noticed_after_its_session_was_evicted() -> None:
     call, result = tool_round(1)
     thought = {"type": "thinking", "thinking": "so", "signature": "c2ln"}
     answer = {"role": "assistant", "content": [thought, {"type": "text", "text": "on"}]}
@@ -310,12 +310,12 @@ async def test_what_another_process_wrote_stays_unseen_until_its_caller_looks() 
     engine = Engine(store, most_open_sessions=1)
     ctx = await engine.session("s")
     await ctx.add_message(USER)
-    await let_go(engine, ctx)
+    await evict(engine, ctx)
     other = await Engine(store).session("s")
     await other.add_message({"role": "user", "content": "not seen by the first one"})
     with pytest.raises(WrongExpectedVersion):
         await ctx.set_messages([])
-    await let_go(engine, ctx)
+    await evict(engine, ctx)
     assert len(await ctx.get_messages()) == 2
     await ctx.set_messages([])
 
@@ -333,13 +333,13 @@ class Full(MemoryStore):
         return super().append(*args)
 
 
-async def test_a_session_with_an_event_that_is_not_written_is_never_let_go() -> None:
+async def test_a_session_with_an_event_that_is_not_written_is_never_evicted() -> None:
     store = Full()
     async with Engine(store, most_open_sessions=1) as engine:
         ctx = await engine.session("s")
         store.full = True
         await ctx.emit(PlanStart())
-        await ctx._session.appends.drained()
+        await ctx._session.appends.drain()
         del ctx
         store.full = False
         for name in ("another", "third"):

@@ -34,7 +34,7 @@ from pydantic import Field
 import eventctx
 from eventctx.adapters.kit import HostSession, given_engine
 from eventctx.adapters.langchain import EventctxMiddleware
-from eventctx.adapters.langchain.rows import KnownRows, row_of
+from eventctx.adapters.langchain.middleware import KnownRows, row_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event

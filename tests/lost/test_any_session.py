@@ -136,6 +136,7 @@ async def check_against_why(engine: Engine, now: Lost) -> None:
     assert now.messages.left_by == left
     for one in now.items:
         answer, left = answers[one.number], one.left
+        assert one.kind != "result" or "tool_result" in str(answer.message), one
         if left is None or answer.in_view or left.by in ("unanswered", "erased"):
             continue
         assert answer.ruling is not None and left.position == answer.ruling.cause.position, one
@@ -174,3 +175,11 @@ async def test_what_a_shortened_message_lost_was_taken_by_the_compaction_that_cu
     run = ("run", "cd /repo && cat shop/models.py")
     steps = [tell, tell, run, tell, ("write", "shop/models.py"), tell, ("compact", "ladder")]
     await check([*steps, ("read", "/repo/shop/models.py")])
+
+
+async def test_a_demand_that_was_said_twice_and_taken_back_once_stays_an_item() -> None:
+    engine = await play([("say", SAID[0]), ("say", SAID[0])])
+    ctx = await engine.session("s")
+    await ctx.withdraw_instruction(0, 1)
+    (found,) = [one for one in (await engine.lost("s")).items if "migrations" in one.text]
+    assert (found.kind, found.messages, found.number) == ("instruction", 1, 1)

@@ -46,7 +46,7 @@ async def filled(
 
 
 def with_frames(store: EventStore, every: int = 10) -> KeyFrames:
-    """Let even a short session of this store have key frames, and something beside them.
+    """Let even a short session of this store have key frames, and something next to them.
 
     Without frames each question about a short session folds it from zero, and most fold it twice.
     tests/timelines/test_key_frames.py holds that frames change no answer.

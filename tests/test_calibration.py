@@ -276,7 +276,7 @@ async def test_tools_count_by_the_rates_of_the_model_that_is_asked() -> None:
     assert first == second > 0
 
 
-# -- behind an imported compaction -----------------------------------------------------------------
+# -- after an imported compaction -----------------------------------------------------------------
 
 
 def compacted_at(position: int, steps: list[tuple[int, int]], **options: Any) -> Any:

@@ -152,7 +152,7 @@ def test_a_floor_that_cannot_be_reduced_does_not_compact_again_and_again(
             await ctx.get_messages_for_request()
         return len((await engine.audit("s")).compactions)
 
-    # 20 rounds of about 130 tokens: 2,600 in all, more than what is left beside the floor.
+    # 20 rounds of about 130 tokens: 2,600 in all, more than what is left next to the floor.
     assert asyncio.run(play()) <= 3
 
 

@@ -176,7 +176,7 @@ def tree_of(path: Path) -> ast.Module:
 def imports_of(name: str, path: Path) -> Iterator[str]:
     """Every module that a file imports, by full name (of a package's attribute, the package).
 
-    A stub beside the file says what is loaded later, under the names that it lists.
+    A stub next to the file says what is loaded later, under the names that it lists.
     """
     stub = path.with_suffix(".pyi")
     nodes = [*ast.walk(tree_of(path)), *(ast.walk(tree_of(stub)) if stub.exists() else ())]

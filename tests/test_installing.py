@@ -97,7 +97,7 @@ def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wh
     sources = {name.removeprefix("eventctx/amplifier_source/") for name in names}
     for module in MODULES:
         assert f"amplifier_module_{module.replace('-', '_')}/__init__.py" in sources
-    # It would install the checkout that it stands in, and a wheel's folder stands in none.
+    # It would install the checkout that it is in, and a wheel's folder is in none.
     assert "pyproject.toml" not in sources
 
 

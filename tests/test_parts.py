@@ -254,7 +254,7 @@ def test_screens_traces_search_and_summarizers_see_every_part(
     trace = json.dumps(genai_message(message, str))
     assert found_by(marks, trace) == without(marks, "document")
     assert found_by(marks, text_of(message)) == without(marks, "thinking")
-    # What a summarizer is told behind Amplifier's providers, whose rows have words of their own.
+    # What a summarizer is told after Amplifier's providers, whose rows have words of their own.
     told = json.dumps(converted(message))
     assert without(found_by(marks, told), "thinking") == without(marks, "thinking")
     spoken = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}

@@ -83,7 +83,7 @@ def test_a_providers_own_counts_are_recognised_by_their_names() -> None:
 
 
 def test_a_proxys_extra_names_do_not_count_a_cache_twice() -> None:
-    # LiteLLM reports Anthropic's names beside OpenAI's, whose prompt holds the caches.
+    # LiteLLM reports Anthropic's names next to OpenAI's, whose prompt holds the caches.
     both = {"prompt_tokens": 130, "completion_tokens": 7, "cache_read_input_tokens": 100}
     assert read_usage(both, form_of_provider(both)) == Usage(130, 7)
 

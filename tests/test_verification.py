@@ -148,7 +148,7 @@ async def test_what_lies_between_the_sessions_is_checked(
 ) -> None:
     found = await checked(path, lambda connection: connection.execute(sql).fetchall())
     if words is None:
-        # The last records of a store leave no gap behind; only a receipt knows of them.
+        # The last records of a store leave no gap after; only a receipt knows of them.
         assert not found.problems
     else:
         assert any(words in problem for problem in found.problems)

@@ -237,7 +237,7 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
             (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
             default=-1,
         )
-        # What is to be answered stays; a system message behind it is no answer to it.
+        # What is to be answered stays; a system message after it is no answer to it.
         to_answer = max(
             (n for n, ref in enumerate(refs) if ref.facts.kind != "system"),  # type: ignore[union-attr]
             default=-1,

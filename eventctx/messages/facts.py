@@ -13,10 +13,10 @@ READER: Final = 7
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
-text behind a harness's elements does.
+text after a harness's elements does.
 3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
 encrypted are counted.
-4: what stands behind a task notification, Codex's and pi's summaries and a critic's texts no longer
+4: what is after a task notification, Codex's and pi's summaries and a critic's texts no longer
 count as human; the arguments of a prompt command do. An event may say that a harness spoke. Items
 of OpenAI's Responses API are told apart by type (``item``): shell commands, patches, approvals and
 searches pair with their answers; what cannot be cut in an item counts as prose. Images, documents

@@ -166,7 +166,7 @@ def _cut_around(text: str, number: int, characters: int, begins: int, demands: l
     """``cut`` of a person's text, which begins at ``begins``, around the demands in it.
 
     A cut may make a demand of a part of a longer sentence, or of a harness's words. Then less of
-    the words beside the demands is kept: no end, at last no beginning.
+    the words next to the demands is kept: no end, at last no beginning.
     """
     most = characters + MARKER_CHARACTERS
     if demands:

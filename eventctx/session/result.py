@@ -194,7 +194,7 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
     others = sum(size for part, size in named.items() if part != made)
     if others > tokens:
         # A shortened copy may be smaller than its bound. Only the round in progress is shortened
-        # in a floor, but for the results beside a person's words.
+        # in a floor, but for the results next to a person's words.
         bounded = max(("open round", "latest human message"), key=lambda part: named.get(part, 0))
         named[bounded] = named.get(bounded, 0) - (others - tokens)
     named[made] = max(0, tokens - others)

@@ -85,7 +85,7 @@ class NewestSessions:
     """The last ``most`` sessions of a store in order of creation, without deleted ones.
 
     ``older`` is how many were made before them. The first look reads the names of all; later ones
-    begin behind the last session that was left out.
+    begin after the last session that was left out.
     """
 
     def __init__(self, store: EventStore, most: int = MOST) -> None:

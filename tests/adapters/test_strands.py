@@ -177,7 +177,7 @@ async def test_the_agents_of_a_swarm_have_a_session_each(engine: Engine) -> None
     await check_requests(engine, "s.second", second.model)
 
 
-# -- what is recorded beside the messages --------------------------------------------------------
+# -- what is recorded with the messages --------------------------------------------------------
 
 
 async def test_the_models_name_usage_and_finish_reason_are_recorded(engine: Engine) -> None:

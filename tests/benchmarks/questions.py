@@ -30,7 +30,7 @@ async def measure(place: Place) -> list[Row]:
     records = await long_session.make(store, NAME, length)
     samples = Samples()
     async with eventctx.open(store, receipts=False) as engine:
-        # The very first question folds the log, and leaves key frames beside the store.
+        # The very first question folds the log, and leaves key frames next to the store.
         audit = await samples.time(_FOLD, lambda: engine.audit(NAME))
     requests = audit.requests
     asked = _questions(store, length // 2, requests[len(requests) // 2], requests[-1])

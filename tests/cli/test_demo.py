@@ -106,7 +106,7 @@ def test_a_second_demo_takes_another_name(run, tmp_path):
     run("demo", "--store", store)
     run("demo", "--store", store)
     rows = run("sessions", "--json", "--store", store).document
-    # The one that was used last stands first.
+    # The one that was used last is first.
     assert [row["session"] for row in rows] == ["demo-2", "demo"]
 
 

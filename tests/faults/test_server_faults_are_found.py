@@ -1,4 +1,4 @@
-"""The checks of servers can fail: with one guard taken away, the fault behind it is noticed.
+"""The checks of servers can fail: with one guard taken away, the fault after it is noticed.
 
 Each test takes away one guard of a store or of its servers, does what another file does to them,
 and expects the checker to find what the guard prevents.

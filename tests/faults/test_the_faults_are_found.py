@@ -1,4 +1,4 @@
-"""The checks can fail: with one guard of the product taken away, the fault behind it is noticed.
+"""The checks can fail: with one guard of the product taken away, the fault after it is noticed.
 
 Each test takes away one guard, and expects the very check that the other files make to fail.
 """

@@ -221,7 +221,7 @@ def test_a_compaction_in_a_list_sorted_by_name_begins_with_its_sentence_and_ends
     session.add(PRE, span(3), span(1), iteration=1)
     session.add(compacted("failed", error="E: no"), span(3), span(1), iteration=1)
     one = spans(session)[span(3)]
-    # Jaeger and its file have these tags beside the attributes, and sort all by name.
+    # Jaeger and its file have these tags next to the attributes, and sort all by name.
     beside = ["error", "otel.status_code", "otel.scope.name", "span.kind", "internal.span.format"]
     names = sorted([*one.attributes, *beside])
     assert names[0] == "compaction"

@@ -115,7 +115,7 @@ async def kernel(
     plan: dict[str, Any] | None = None,
     **config: Any,
 ) -> AsyncIterator[AmplifierSession]:
-    """A session of the kernel with our loop from its entry point, and these mounted beside it.
+    """A session of the kernel with our loop from its entry point, and these mounted next to it.
 
     ``plan`` replaces parts of the mount plan, ``config`` is the loop's.
     """

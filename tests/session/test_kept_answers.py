@@ -307,7 +307,7 @@ def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     async def play() -> None:
         store = MemoryStore()
         for number, (fates, asks_between) in enumerate(rounds):
-            async with process(store) as engine:  # each round is one process, killed behind it
+            async with process(store) as engine:  # each round is one process, killed after it
                 ctx = await engine.session("s", max_tokens=budget, on_overflow="send_floor")
                 host = ctx.following()
                 await host.turn_began()

@@ -63,7 +63,7 @@ def told(records: Sequence[Record], session: str, pieces: int = PIECES) -> Told:
         state = timeline.evolve(state, record)
         if count in ends or count == len(records):
             states.append(state)
-    # A fork's documents begin behind its parent's records.
+    # A fork's documents begin after its parent's records.
     states = [one for one in states if one.audit.own_from == state.audit.own_from]
     deltas = [document(states[0], session)]
     deltas += [document(now, session, since=before) for before, now in pairwise(states)]
@@ -182,7 +182,7 @@ async def recorded(files: Sequence[Path]) -> dict[str, Agreement]:
     found: dict[str, Agreement] = {}
     for path in files:
         engine = Engine(MemoryStore())
-        # By itself; without the format's name, the log beside it would be read in its place.
+        # By itself; without the format's name, the log next to it would be read in its place.
         own = "amplifier" if path.name == "transcript.jsonl" else None
         for summary in await import_file(engine.store, path, complete=True, format=own):
             if summary.session:

@@ -81,7 +81,7 @@ class ReadRequest(NamedTuple):
 def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadRequest | None:
     """The request to a model in a body that is sent to ``path``; None for any other request.
 
-    Messages that stand at the same place in the request ``before`` are its rows: a conversation is
+    Messages that are at the same place in the request ``before`` are its rows: a conversation is
     sent again with each call, and is read once.
     """
     found = next(((rule, at) for rule, form in _PATHS.items() if (at := form.search(path))), None)

@@ -67,7 +67,7 @@ def restore_backup_command(
     """Verify the backup FILE, and put a copy of it where the store is named to be.
 
     With --replace also where a store is already, unless a program has it open: the old one is
-    moved to NAME.before-restore-TIME beside it, and never deleted. Exits with 5, and changes
+    moved to NAME.before-restore-TIME next to it, and never deleted. Exits with 5, and changes
     nothing, when FILE is damaged.
     """
     place = _place(file, replace, store)

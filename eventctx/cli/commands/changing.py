@@ -43,7 +43,7 @@ def restore_command(
 ) -> None:
     """Bring MESSAGEs of SESSION back into view, whole and with their tool rounds.
 
-    Writes to the store. A MESSAGE is a message's number, as `transcript` shows it behind #, not a
+    Writes to the store. A MESSAGE is a message's number, as `transcript` shows it after #, not a
     record's position (docs/reference/numbers-and-positions.md). The next compaction may take them
     out again unless they are pinned. An imported session changes by import alone: use --fork.
     """

@@ -123,7 +123,7 @@ def search_command(
     """Find the messages that match QUERY best.
 
     Words, "quoted phrases" and prefix* are understood, everything else is literal. Messages with
-    all the words are found; if there are none, messages with any of them. The number behind # is
+    all the words are found; if there are none, messages with any of them. The number after # is
     the message's: `eventctx why SESSION NUMBER` says whether a model is still shown it.
     """
     from eventctx.search.found import found_answers

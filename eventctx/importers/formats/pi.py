@@ -1,7 +1,7 @@
 """pi's session JSONL: entries in a row (version 1) or in a tree (``id`` and ``parentId``).
 
 The content of a line's message becomes our message (``pi_entries.py``); the rest of the line is
-kept beside it. A compaction names the first entry that it keeps, by its index in the file or, in a
+kept next to it. A compaction names the first entry that it keeps, by its index in the file or, in a
 tree, by its id. Where an entry's parent is not the previous entry, the conversation went back to
 that parent (``pi_entries.py``).
 """

@@ -29,7 +29,7 @@ STYLE: Final = "styles/file.css"
 """The style that only a file has."""
 
 LOADER: Final = "source/unpack.js"
-"""The one script that stands in a file as it is: it unpacks the page's style and script.
+"""The one script that is in a file as it is: it unpacks the page's style and script.
 
 Compressed they take a third, and the policy names the hash of what comes out: nothing else runs.
 """
@@ -60,7 +60,7 @@ class UnreadableScript(EventctxError):
 
 
 class Shell(NamedTuple):
-    """The parts of the page, in their order: data stands between ``body`` and ``end``.
+    """The parts of the page, in their order: data is between ``body`` and ``end``.
 
     ``head`` ends before the title.
     """

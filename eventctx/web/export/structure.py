@@ -109,7 +109,7 @@ class _Names:
 
 
 def _extra(extra: Document, names: _Names) -> Document:
-    # Beside digests, a mark holds ids of calls and an insertion's kind as they are.
+    # Next to digests, a mark holds ids of calls and an insertion's kind as they are.
     is_told = (
         extra.get("call") or extra.get("omit") or extra.get("name", "") not in ("", *_INSERTED)
     )

@@ -124,7 +124,7 @@ class Bare:
         after: tuple[int, bytes] | None = None,
         later: list[WireMessage] | None = None,
     ) -> int:
-        """Append one unit behind ``after`` (the session's end by default); its sequence.
+        """Append one unit after ``after`` (the session's end by default); its sequence.
 
         Its bodies are put into ``later`` instead, if that is given.
         """

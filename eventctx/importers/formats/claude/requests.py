@@ -2,7 +2,7 @@
 
 - ``api-request-shape``: system prompt and tool definitions, once for every pair of them.
 - ``api-request-blob``: a message that is not an assistant's, once; none for one that was sent as it
-  stands in the transcript.
+  is in the transcript.
 - ``api-request``: the first ``keep`` messages of request ``base``, then those with the hashes
   ``tail``; its parameters, and where its ``cache_control`` marks stood.
 

@@ -12,12 +12,12 @@ import asyncio
 import contextvars
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import wraps
 from threading import Thread
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Coroutine[Any, Any, Any]])
@@ -158,7 +158,7 @@ def _forget(task: asyncio.Task[Any]) -> None:
 def within(seconds: float, call: Callable[[], object], name: str) -> bool:
     """Make the call in a thread of its own; false when it is not done after ``seconds``.
 
-    Then it goes on alone, and does not keep the program from ending. Its error is raised here.
+    A late call goes on alone, and does not keep the program from ending. Its error is raised here.
     """
     raised: list[BaseException] = []
 
@@ -209,18 +209,67 @@ async def in_own_thread(function: Callable[[], Any], name: str) -> Any:
             result = context.run(function)
         except BaseException as error:
             raised = error
-        with suppress(RuntimeError):  # a closed loop: nobody waits for the result any more
+        with suppress(RuntimeError):  # a closed loop: no caller waits for the result
             loop.call_soon_threadsafe(settle, result, raised)
 
     thread = Thread(target=work, name=name, daemon=True)
     thread.start()
     result, raised = await ended
-    thread.join()  # it has no more to do, and nobody shall find it still there
+    thread.join()  # it is done, and callers may count threads
     if raised is None:
         return result
     if isinstance(raised, Exception):
         raise raised
     raise RuntimeError(f"it ended with {type(raised).__name__}: {raised}") from raised
+
+
+class Handle(Protocol):
+    """Something open, which its user closes."""
+
+    async def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+H = TypeVar("H", bound=Handle)
+
+
+class Opening(Generic[H]):
+    """A handle to open: ``async with`` it, or ``await`` it and close the handle yourself.
+
+    Any other use raises an ``error``, which is made of the attribute's name.
+    """
+
+    def __init__(
+        self, make: Callable[[], Coroutine[Any, Any, H]], error: Callable[[str], Exception]
+    ) -> None:
+        self._make = make
+        self._error = error
+        self._handle: H | None = None
+
+    def __await__(self) -> Generator[Any, Any, H]:
+        return self._make().__await__()
+
+    if not TYPE_CHECKING:  # a type checker refuses both by itself
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            raise self._error(name)
+
+        def __enter__(self) -> NoReturn:
+            raise self._error("with")
+
+        def __exit__(self, *exc: object) -> None:
+            """Python looks for it before it calls ``__enter__``."""
+
+    async def __aenter__(self) -> H:
+        self._handle = await self._make()
+        return self._handle
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._handle is not None:
+            await self._handle.close()
 
 
 class Unawaited(Coroutine[Any, Any, Any]):

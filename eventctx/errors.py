@@ -48,6 +48,7 @@ A database driver's own exception is always the ``__cause__`` of one of these, n
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
 
 class EventctxError(Exception):
@@ -77,26 +78,30 @@ class InvalidSetting(EventctxError, ValueError):
 
 
 class NotOpened(EventctxError, AttributeError, TypeError):
-    """An engine or session that is used before it was opened: an ``await`` is missing."""
+    """An engine, reader or session that is used before it was opened: an ``await`` is missing."""
 
-    def __init__(self, used: str, *, session: bool = False) -> None:
+    def __init__(
+        self, used: str, *, session: bool = False, call: Literal["open", "read"] = "open"
+    ) -> None:
         if session:
             text = (
                 f"session: expected an opened session, found {used!r} of one that was not awaited; "
                 "write `ctx = await engine.session(…)`"
             )
         else:
+            handle = "engine" if call == "open" else "reader"
             text = (
-                f"open: expected an opened engine, found {used!r} of one that was not awaited; "
-                "write `async with eventctx.open(…) as engine:`, or `engine = await "
-                "eventctx.open(…)`"
+                f"{call}: expected an opened {handle}, found {used!r} of one that was not awaited; "
+                f"write `async with eventctx.{call}(…) as {handle}:`, or `{handle} = await "
+                f"eventctx.{call}(…)`"
             )
         super().__init__(text)
         self.used = used
+        self.call = call
 
 
 class NoSuchDemand(InvalidSetting):
-    """A message has no demand with this number: it is nobody's, has fewer, or was erased."""
+    """A message has no demand with this number: no person wrote it, it has fewer, or was erased."""
 
 
 class AlreadyTakenBack(InvalidSetting):
@@ -106,8 +111,7 @@ class AlreadyTakenBack(InvalidSetting):
 class ImportedSession(EventctxError):
     """A session that mirrors a file of another program was asked to change; nothing was written.
 
-    ``source`` is the file's name, ``asked`` what was to be done; ``command`` makes the session
-    ours.
+    ``source`` is the file's name, ``asked`` the change; ``command`` makes the session ours.
     """
 
     def __init__(
@@ -200,9 +204,9 @@ class StoreFull(StoreUnavailable):
 class StoreUnsafe(StoreUnavailable):
     """The server could lose an acknowledged append, so this one is not acknowledged.
 
-    Raised before anything is written, but for an append whose standbys fell away while it was
-    committed: that one may be in the log, and is recognised when it is tried again. The message
-    names the setting that was found, and the one that is safe.
+    Raised before anything is written, except for an append whose standbys are lost while it is
+    committed: that one may be in the log, and a retry recognises it. The message names the setting
+    that was found, and the one that is safe.
     """
 
 
@@ -283,7 +287,7 @@ class ContextOverflow(CompactionError):
             "raise the budget, unpin messages, or open the session with on_overflow='send_floor'"
             if messages is None
             else f"nothing was changed; the smallest budget that works is {floor}, and leaves "
-            f"nothing else{f', not even {_joined(loses)}' if loses else ''}; raise the budget, "
+            f"nothing else{f', not even {_join(loses)}' if loses else ''}; raise the budget, "
             "unpin messages, or force it"
         )
         super().__init__(
@@ -301,8 +305,8 @@ class CompactionRefused(CompactionError):
     """A compaction on demand, for a budget that leaves too little to be of use.
 
     Of a view of ``tokens_before`` and ``messages_before``, ``tokens`` and ``messages`` would be
-    left in a ``budget``, all in tokens as screens show them; ``floor`` are the tokens of what must
-    stay. ``loses`` names the summaries and notices that would go with nothing in their place.
+    left in a ``budget``, all in tokens as screens show them; ``floor`` counts the tokens that must
+    stay. ``loses`` names the summaries and notices that would go without replacement.
     """
 
     def __init__(
@@ -320,7 +324,7 @@ class CompactionRefused(CompactionError):
         without = "nothing of what came before the message that is to be answered"
         super().__init__(
             f"a budget of {budget:,} would leave {left} tokens, and "
-            f"{f'lose {_joined(loses)}' if loses else without}; what must stay takes "
+            f"{f'lose {_join(loses)}' if loses else without}; what must stay takes "
             f"~{floor:,} tokens: nothing was changed; raise the budget, or force it"
         )
         self.budget = budget
@@ -330,7 +334,7 @@ class CompactionRefused(CompactionError):
         self.loses = loses
 
 
-def _joined(names: tuple[str, ...]) -> str:
+def _join(names: tuple[str, ...]) -> str:
     return " and ".join(names)
 
 
@@ -343,10 +347,10 @@ class UnknownEventName(HookError, ValueError):
 
 
 class ExportFailed(HookError):
-    """Spans could not be sent to ``where``; ``reason`` is the first one that it, or its host, gave.
+    """Spans could not be sent to ``where``; ``reason`` is the first that the receiver gave.
 
-    ``arrived`` and ``rejected`` are the spans that the receiver had taken and refused till then.
-    With ``others`` it took all but those.
+    ``arrived`` and ``rejected`` are the spans that the receiver took and refused until then. With
+    ``others`` it took all the others.
     """
 
     def __init__(
@@ -459,7 +463,7 @@ class SourceChanged(TranscriptError):
 
 
 class SessionWasTakenOver(TranscriptError):
-    """A file was imported whose session is ours by now, and takes nothing more from it.
+    """A file was imported whose session was taken over, so it takes nothing more from the file.
 
     ``since`` is when it was taken over, in UTC nanoseconds.
     """

@@ -1,6 +1,6 @@
 """Public names of a package, loaded when they are first used.
 
-The stub beside a package's ``__init__.py`` is the one table of its public names: type checkers
+The stub next to a package's ``__init__.py`` is the one table of its public names: type checkers
 read it, and so does ``attach``, which knows from it where each name lives. A public name is a line
 there, ``from home import Name as Name`` (the form in which a stub exports), or for another name
 ``name = imported``.

@@ -33,9 +33,9 @@ from opentelemetry.trace import SpanContext
 
 from eventctx.aio import within
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.delivery import Delivers, Delivery
+from eventctx.hooks.handlers import renew_after_fork
 from eventctx.hooks.otlp import exporter_for, sending_resource
-from eventctx.hooks.otlp_answers import Delivers, Delivery
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.trace import FLUSH_TIMEOUT, SpanName, TraceSink
 from eventctx.projections.trace import semconv as conv
@@ -71,14 +71,14 @@ class CountingExporter(SpanExporter):
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Export by the other exporter, and count the spans that it does not accept."""
-        lost, reason, result = self._exported(spans)
+        lost, reason, result = self._export(spans)
         ours = [_name_of(one.context) for one in spans if _is_ours(one)]
         # A receiver says how many spans it rejects, and not which ones: ours are counted first.
-        self._lost(min(lost, self._arrived(ours)), reason)
-        self._others_lost(lost - len(ours), reason)
+        self._count_lost(min(lost, self._tick_off(ours)), reason)
+        self._log_lost_of_others(lost - len(ours), reason)
         return result
 
-    def _exported(self, spans: Sequence[ReadableSpan]) -> tuple[int, str, SpanExportResult]:
+    def _export(self, spans: Sequence[ReadableSpan]) -> tuple[int, str, SpanExportResult]:
         """How many spans were lost, why, and the result of the export."""
         try:
             if isinstance(self._exporter, Delivers):
@@ -97,14 +97,14 @@ class CountingExporter(SpanExporter):
         try:
             self._exporter.shutdown()
         except Exception as error:
-            self._failed(error)
+            self._count_error(error)
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the other exporter; false if it did not finish in time, or raised."""
         try:
             return self._exporter.force_flush(timeout_millis)
         except Exception as error:
-            self._failed(error)
+            self._count_error(error)
             return False
 
     # -- the sink's side -------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class CountingExporter(SpanExporter):
                 return
             oldest, _ = self._awaited.popitem(last=False)
             self._give_up((oldest,))
-        self._lost(1, _NEVER_CAME)
+        self._count_lost(1, _NEVER_CAME)
 
     def under_way(self) -> tuple[SpanName, ...]:
         """The spans that are expected and have not arrived."""
@@ -145,7 +145,7 @@ class CountingExporter(SpanExporter):
             for span in missing:
                 del self._awaited[span]
             self._give_up(missing)
-        self._lost(len(missing), _NEVER_CAME)
+        self._count_lost(len(missing), _NEVER_CAME)
 
     def after_fork(self) -> None:
         """In a forked child: leave the spans under way, and their hooks, to the parent."""
@@ -154,7 +154,7 @@ class CountingExporter(SpanExporter):
         self._hooks.clear()
         self._uncounted = 0
 
-    def _arrived(self, spans: Iterable[SpanName]) -> int:
+    def _tick_off(self, spans: Iterable[SpanName]) -> int:
         """Tick off spans that arrived; returns how many of them were not counted as lost before."""
         with self._lock:
             fresh = 0
@@ -172,7 +172,7 @@ class CountingExporter(SpanExporter):
         while len(self._given_up) > MAX_AWAITED:
             self._given_up.popitem(last=False)
 
-    def _lost(self, count: int, reason: str) -> None:
+    def _count_lost(self, count: int, reason: str) -> None:
         if not count:
             return
         with self._lock:
@@ -182,14 +182,14 @@ class CountingExporter(SpanExporter):
         if hooks is not None:
             hooks.count_lost(self, reason, count)
 
-    def _others_lost(self, count: int, reason: str) -> None:
+    def _log_lost_of_others(self, count: int, reason: str) -> None:
         """Log the loss of spans of other libraries, which no registry counts."""
         if count > 0:
             level = logging.DEBUG if self._warned else logging.WARNING
             self._warned = True
             _log.log(level, "%d spans of other libraries not delivered: %s", count, reason)
 
-    def _failed(self, error: Exception) -> None:
+    def _count_error(self, error: Exception) -> None:
         for hooks in self._hooks[-1:]:
             hooks.count_error(self, error)
 

@@ -20,7 +20,7 @@ from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.handlers import name_of
 from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Verdict
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Verdict
 
 MAX_VETO: Final = 1_000
 """Most characters of a veto's reason that are recorded."""
@@ -118,16 +118,16 @@ class Interceptors:
             answer: Any = handler(compaction)
             if inspect.isawaitable(answer):
                 answer = await asyncio.wait_for(answer, self._timeout)
-            return NO_OBJECTION if answer is None else _checked(answer, compaction)
+            return NO_OBJECTION if answer is None else _check(answer, compaction)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return self._no_say(handler, error)
+            return self._ignore(handler, error)
         except Exception as error:
-            return self._no_say(handler, error)
+            return self._ignore(handler, error)
 
-    def _no_say(self, handler: Interceptor, error: BaseException) -> Verdict:
+    def _ignore(self, handler: Interceptor, error: BaseException) -> Verdict:
         name = name_of(handler)
         self.errors[name] += 1
         self._failed(name)
@@ -136,7 +136,7 @@ class Interceptors:
         return NO_OBJECTION
 
 
-def _checked(answer: object, compaction: CompactionAsked) -> Verdict:
+def _check(answer: object, compaction: CompactionAsked) -> Verdict:
     if not isinstance(answer, Verdict):
         raise InvalidSetting(f"interceptor: expected a Verdict or None, found {answer!r}")
     if not all(type(number) is int for number in answer.pins):

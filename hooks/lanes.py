@@ -96,7 +96,7 @@ class Lanes:
         self._own_thread: Thread | None = None
 
     def put(self, session_id: str, item: Item) -> None:
-        """Queue an item behind the session's others; a full lane drops this newest item."""
+        """Queue an item after the session's others; a full lane drops this newest item."""
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
@@ -225,7 +225,7 @@ class Lanes:
             item.delivered()
 
     def _drop_rest(self, session_id: str, lane: _Lane) -> None:
-        """Drop and count the items that a cancelled worker leaves behind."""
+        """Drop and count the items that a cancelled worker leaves in its lane."""
         with self._lock:
             left = list(lane.items)
             lane.items.clear()

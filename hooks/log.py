@@ -1,7 +1,14 @@
-"""Log lines: one per record, through structlog or the standard library's logging.
+"""Log lines: one for each record, through structlog or the standard library's logging.
 
-``hooks.log_line`` builds the lines, this module writes them. It uses the host's logging set-up as
-it is; only ``configure_logging``, which is for programs, configures a logging library.
+Invariant: a record's line is the same live and from the log. It is flat. Its event is the record's
+type; ``session_id``, ``turn_id``, ``span_id``, ``parent_span_id``, ``iteration``, ``position``,
+``trace_id`` and ``time`` (of the record, RFC 3339 with nanoseconds) are always there, None where
+they do not apply; the payload's scalars follow by the rules of ``projections.flat``. A payload
+field whose name is taken has its event's family before it: ``tool:pre`` has ``tool_name``. A line
+has the sizes of bodies, and their contents only if enabled.
+
+The sink uses the host's logging set-up as it is; only ``configure_logging``, which is for programs,
+configures a logging library.
 """
 
 from __future__ import annotations
@@ -9,24 +16,181 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
-from typing import Any, BinaryIO, Final
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from time import gmtime, strftime
+from typing import Any, BinaryIO, Final, Literal
 
 import structlog
 
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.log_line import Level, build, level_for, level_of, line, lines
+from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.log_output import ENVIRONMENT, LogChoice, from_environment, set_up
-from eventctx.hooks.per_session import PerSession
-from eventctx.hooks.redact import DEFAULT, Redactor
+from eventctx.hooks.redact import DEFAULT, MARGIN, Redactor
 from eventctx.log.codec import Unknown
-from eventctx.log.events import Event
+from eventctx.log.events import Event, ImportRaw, LossSuspected
 from eventctx.log.record import Record
-from eventctx.projections.flat import read
-from eventctx.projections.trace.ids import TraceIds, has_trace, locate, needs
-from eventctx.safe_text import escape_breaks
+from eventctx.projections.flat import MAX_TEXT, read, scalars
+from eventctx.projections.trace.identity import TraceIds, has_trace, locate, needs
+from eventctx.text import clip, escape_breaks
 
 __all__ = ["LogSink", "configure_logging", "level_of", "line", "lines"]
+
+Level = Literal["debug", "info", "warning"]
+
+MAX_CONTENT: Final = 4000
+"""Most characters of a record's contents in its line; ``body_bytes`` is their whole size."""
+
+# Names that every line has, and names that structlog or the standard library uses.
+_IDENTITY: Final = (
+    *("event", "session_id", "turn_id", "span_id", "parent_span_id", "iteration", "position"),
+    *("trace_id", "time", "bodies", "body_bytes", "content"),
+)
+_CLAIMED: Final = (
+    *("level", "logger", "timestamp", "exc_info", "stack_info", "exception", "stack", "name"),
+    *("message", "msg", "args", "module", "process", "thread"),
+)
+_TAKEN: Final = frozenset((*_IDENTITY, *_CLAIMED))
+_INFO: Final = frozenset(
+    (
+        *("prompt:submit", "prompt:complete", "context:pre_compact", "context:post_compact"),
+        "context:loss_suspected",
+    )
+)
+_NANOSECONDS: Final = 1_000_000_000
+
+
+# -- a record's line -----------------------------------------------------------------------------
+
+
+def line(
+    record: Record,
+    trace_id: str | None = None,
+    *,
+    redactor: Redactor | None = DEFAULT,
+    content: bool = False,
+) -> dict[str, Any]:
+    """Return a record's log line. ``trace_id`` is its trace's, if known; else it is derived.
+
+    A record that is in no trace has None.
+
+    The line has ``body_bytes`` if the record was read with its bodies. ``redactor`` replaces
+    secrets; None for no redaction. ``content``: with the text of the bodies, at most
+    ``MAX_CONTENT`` characters of it.
+    """
+    event = read(record)
+    if trace_id is None:
+        ids, derived = locate(TraceIds(), record, event)
+        trace_id = derived if has_trace(ids, record) else None
+    return build(record, event, trace_id, redactor, content)
+
+
+def lines(
+    records: Iterable[Record], *, redactor: Redactor | None = DEFAULT, content: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the log lines of one stream's records, equal to the lines written live."""
+    ids = TraceIds()
+    for record in records:
+        event = read(record)
+        if record.type == "session:fork":
+            ids = TraceIds()  # a turn that was open at the fork belongs to the parent's trace
+        ids, trace_id = locate(ids, record, event)
+        known = trace_id if has_trace(ids, record) else None
+        yield build(record, event, known, redactor, content)
+
+
+def level_of(fields: dict[str, Any]) -> Level:
+    """Return the level of a line."""
+    failed = fields.get("outcome") == "failed" or fields.get("status") in ("error", "lost")
+    failed = failed or (fields["event"] == "context:loss_suspected" and fields["kind"] == "prompt")
+    # Another policy decided, because the chosen one failed.
+    return level_for(fields["event"], failed or fields.get("fallback") is not None)
+
+
+def level_for(kind: str, failed: bool) -> Level:
+    """Return the level of a record's line; ``failed``: the record reports a failure."""
+    if kind.endswith(":error"):
+        return "warning"
+    if kind in _INFO:
+        return "warning" if failed else "info"
+    return "debug"
+
+
+def build(
+    record: Record,
+    event: Event | Unknown,
+    trace_id: str | None,
+    redactor: Redactor | None,
+    content: bool,
+) -> dict[str, Any]:
+    """Return the line of a record, from its decoded event and its trace id, if it has a trace."""
+    fields: dict[str, Any] = {
+        "event": record.type,
+        "session_id": record.stream,
+        "turn_id": record.turn_id,
+        "span_id": record.span_id,
+        "parent_span_id": record.parent_span_id,
+        "iteration": record.iteration,
+        "position": record.position,
+        "trace_id": trace_id,
+        "time": _rfc3339(record.time),
+    }
+    bodies = record.bodies
+    if bodies:
+        fields["bodies"] = len(bodies)
+        sizes = [len(body.data) for body in bodies if body.data is not None]
+        if len(sizes) == len(bodies):
+            fields["body_bytes"] = sum(sizes)
+        if content and sizes and not _is_packed(event):
+            fields["content"] = _cut(_contents(record), MAX_CONTENT, redactor)
+    # Texts are redacted whole and cut last: redaction would not recognise a part of a secret.
+    if redactor is None:
+        fields.update(scalars(event, _name_field))
+    else:
+        fields.update(redactor.fields(scalars(event, _name_field, None), limit=MAX_TEXT))
+    fields["trace_id"] = trace_id  # the payload of prompt:submit has the same one, or None
+    return fields
+
+
+def _name_field(kind: str, field: str) -> str:
+    if field == "trace_id" or field not in _TAKEN:
+        return field
+    return f"{kind.partition(':')[0]}_{field}"
+
+
+def _is_packed(event: Event | Unknown) -> bool:
+    return isinstance(event, ImportRaw) and event.encoding != "plain"
+
+
+def _contents(record: Record) -> str:
+    """The beginning of the bodies' text, long enough to be redacted and cut."""
+    room = MAX_CONTENT + MARGIN + 1
+    parts: list[str] = []
+    for body in record.bodies:
+        if body.data is not None and room > 0:
+            # A character takes at most four bytes; the last one may be cut in two, hence "ignore".
+            part = body.data[: 4 * room].decode("utf-8", "ignore")[:room]
+            parts.append(part)
+            room -= len(part) + 1
+    return "\n".join(parts)
+
+
+def _cut(text: str, limit: int, redactor: Redactor | None) -> str:
+    if redactor is not None:
+        return redactor.cut(text, limit)
+    return clip(text, limit)
+
+
+def _rfc3339(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, _NANOSECONDS)
+    return f"{_second(seconds)}.{rest:09d}Z"
+
+
+@lru_cache(maxsize=64)
+def _second(seconds: int) -> str:
+    return strftime("%Y-%m-%dT%H:%M:%S", gmtime(seconds))
+
+
+# -- the sink ------------------------------------------------------------------------------------
 
 MAX_SESSIONS: Final = 1024
 """Most sessions whose ambient trace ids a sink keeps; the least recently seen is dropped first."""
@@ -94,12 +258,12 @@ class LogSink:
             return
         event = read(record)
         trace_id = self._locate(record, event)
-        level = level_for(record.type, failed=most == "warning" and _failed(event))
+        level = level_for(record.type, failed=most == "warning" and _is_failure(event))
         if level != most and not _takes(logger, level):
             return
         fields = build(record, event, trace_id, self._redactor, self._content)
         if standard:
-            fields = _without_breaks(fields)
+            fields = _escape_breaks(fields)
             _write(logger, _NUMBERS[level], _message(fields), fields)
         else:
             getattr(logger, level)(fields.pop("event"), **fields)
@@ -138,7 +302,9 @@ def _takes(logger: Any, level: Level) -> bool:
         return True
 
 
-def _failed(event: Event | Unknown) -> bool:
+def _is_failure(event: Event | Unknown) -> bool:
+    if isinstance(event, LossSuspected):
+        return event.kind == "prompt"
     if getattr(event, "outcome", None) == "failed" or getattr(event, "fallback", None) is not None:
         return True
     return getattr(event, "status", None) in ("error", "lost")
@@ -150,14 +316,14 @@ def _message(fields: dict[str, Any]) -> str:
     return " ".join([fields["event"], *shown])
 
 
-def _without_breaks(value: Any) -> Any:
+def _escape_breaks(value: Any) -> Any:
     """A value whose texts, also those inside it, have escapes for line ends and controls."""
     if isinstance(value, str):
         return escape_breaks(value)
     if isinstance(value, tuple | list):
-        return type(value)([_without_breaks(item) for item in value])
+        return type(value)([_escape_breaks(item) for item in value])
     if isinstance(value, Mapping):
-        return {_without_breaks(name): _without_breaks(item) for name, item in value.items()}
+        return {_escape_breaks(name): _escape_breaks(item) for name, item in value.items()}
     return value
 
 

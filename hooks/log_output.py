@@ -1,4 +1,4 @@
-"""How log lines are written: their level and format, and a console's short form of them.
+"""The set-up of log lines: their level and format, and a console's short form of them.
 
 ``EVENTCTX_LOG`` chooses both for a program whose author chose neither: ``debug``, ``json``, or
 ``debug,console``.
@@ -39,7 +39,7 @@ class LogChoice(NamedTuple):
 
 
 def from_environment() -> LogChoice:
-    """What ``EVENTCTX_LOG`` chooses. Raises InvalidSetting for a word that is neither."""
+    """The choice in ``EVENTCTX_LOG``. Raises InvalidSetting for a word that is neither."""
     level, as_json = None, None
     for word in os.environ.get(ENVIRONMENT, "").replace("|", ",").split(","):
         name = word.strip().lower()

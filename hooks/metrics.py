@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry import metrics as otel
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, NoOpMeter, Observation
 
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.per_session import PerSession
+from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks, HookStats
 from eventctx.hooks.sinks import History
@@ -105,7 +104,7 @@ class MetricsSink:
             self._failed(error)
 
     def lend(self, session_id: str, view: ViewState) -> None:
-        """Take the request view behind the records that come next, so that none is folded here."""
+        """Take the request view after the records that come next, so that none is folded here."""
         try:
             if self._ready() is not None:
                 with self._lock:

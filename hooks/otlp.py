@@ -8,23 +8,34 @@ drops it, no queue overflows, and sending again sends the same. It needs the ``o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    Link,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+)
 
 from eventctx.errors import ExportFailed, InvalidSetting
-from eventctx.hooks.readable import readable
 from eventctx.log.arguments import is_text, shown
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attribute
-from eventctx.projections.trace.spans import Span
-from eventctx.safe_text import without_password
+from eventctx.projections.trace.spans import Span, SpanLink
+from eventctx.text import without_password
+from eventctx.version import __version__
 
 if TYPE_CHECKING:
-    from eventctx.hooks.delivery import DeliveringExporter
-    from eventctx.hooks.otlp_answers import Transport
+    from eventctx.hooks.delivery import DeliveringExporter, Transport
+
 
 GRPC_PORT: Final = 4317
 """The registered port of OTLP over gRPC; 4318 is that of OTLP over HTTP."""
@@ -123,22 +134,22 @@ def exporter_for(url: str, *, timeout: float = 10.0, hasty: bool = False) -> Del
         )
     try:
         from eventctx.hooks.delivery import DeliveringExporter
+
+        return DeliveringExporter(_transport(parts), timeout=timeout, hasty=hasty)
     except ImportError as error:
-        raise _missing(error) from error
-    return DeliveringExporter(_transport(parts), timeout=timeout, hasty=hasty)
+        raise InvalidSetting(
+            f"sending by OTLP needs packages that are not installed ({error}); "
+            "install them with: pip install 'eventctx[otlp]'"
+        ) from error
 
 
 def _transport(parts: SplitResult) -> Transport:
-    try:
-        if parts.scheme.startswith("grpc") or parts.port == GRPC_PORT:
-            from eventctx.hooks.otlp_grpc import Grpc
+    from eventctx.hooks.otlp_transports import Grpc, Http
 
-            # gRPC has no users in its targets, and would name the password.
-            target = parts.netloc.rpartition("@")[2]
-            return Grpc(target, insecure=parts.scheme in ("http", "grpc"))
-        from eventctx.hooks.otlp_http import Http
-    except ImportError as error:
-        raise _missing(error) from error
+    if parts.scheme.startswith("grpc") or parts.port == GRPC_PORT:
+        # gRPC has no users in its targets, and would name the password.
+        target = parts.netloc.rpartition("@")[2]
+        return Grpc(target, insecure=parts.scheme in ("http", "grpc"))
     path = _TRACES if parts.path in ("", "/") else parts.path
     return Http(urlunsplit(parts._replace(path=path)))
 
@@ -157,8 +168,42 @@ def _split(url: object) -> SplitResult | None:
     return parts if sound and parts.scheme in _SCHEMES else None
 
 
-def _missing(error: ImportError) -> InvalidSetting:
-    return InvalidSetting(
-        f"sending by OTLP needs packages that are not installed ({error}); "
-        "install them with: pip install 'eventctx[otlp]'"
+SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+_SCOPE: Final = InstrumentationScope(conv.SCOPE, __version__, conv.SCHEMA_URL)
+_KINDS: Final = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
+_UNSET: Final = Status()
+
+
+def readable(
+    span: Span,
+    of: Resource,
+    *,
+    added: Mapping[str, Any] | None = None,
+    state: TraceState | None = None,
+) -> ReadableSpan:
+    """The span as a sampled one, with ``added`` attributes; ``state`` is its trace's state."""
+    trace_id = int(span.trace_id, 16)
+    parent = None
+    if span.parent_span_id is not None:
+        parent = SpanContext(trace_id, int(span.parent_span_id, 16), False, SAMPLED, state)
+    attributes: Mapping[str, Any] = {**added, **span.attributes} if added else span.attributes
+    return ReadableSpan(
+        span.name,
+        SpanContext(trace_id, int(span.span_id, 16), False, SAMPLED, state),
+        parent,
+        of,
+        attributes,
+        [Event(event.name, event.attributes, event.time) for event in span.events],
+        [_link(one) for one in span.links] if span.links else (),
+        _KINDS[span.kind],
+        None,
+        Status(StatusCode.ERROR, span.message) if span.status == "error" else _UNSET,
+        span.start,
+        span.end,
+        _SCOPE,
     )
+
+
+def _link(link: SpanLink) -> Link:
+    to = SpanContext(int(link.trace_id, 16), int(link.span_id, 16), False, SAMPLED)
+    return Link(to, link.attributes)

@@ -5,7 +5,7 @@ A secret is replaced by ``[redacted:KIND]``; the kinds are ``api-key``, ``token`
 spans and metrics are redacted, so replayed output is as safe as live output.
 
 Redaction recognises forms, not meanings. It does not recognise a secret that looks like any other
-word and has no name beside it that marks it as one: add a pattern for it.
+word and has no name that marks it as one: add a pattern for it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks import secret_forms as forms
-from eventctx.hooks.secret_forms.form import MARKER, MAX_BEFORE, Form, FormGroup, may_hold
-from eventctx.hooks.secret_forms.known import PREFIXES
-from eventctx.hooks.secret_forms.named import NAMES
+from eventctx.hooks import secret_names as forms
+from eventctx.hooks.secret_forms import MARKER, MAX_BEFORE, PREFIXES, Form, FormGroup, may_hold
+from eventctx.hooks.secret_names import NAMES
 from eventctx.projections.flat import MAX_TEXT
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span, SpanEvent, SpanLink
+from eventctx.text import clip
 
 MAX_PASSES: Final = 4
 MAX_REMEMBERED: Final = 64
@@ -88,7 +88,7 @@ class Redactor:
             raise InvalidSetting(f"redaction patterns: expected a list of them, found {given!r}")
         known = (forms.KEYS if self.keys else ()) + (forms.EMAILS if self.emails else ())
         object.__setattr__(self, "patterns", tuple(given))
-        object.__setattr__(self, "_own", tuple([_compiled(one) for one in self.patterns]))
+        object.__setattr__(self, "_own", tuple([_compile(one) for one in self.patterns]))
         object.__setattr__(self, "_groups", known)
         object.__setattr__(self, "_harmless", set())
 
@@ -97,7 +97,7 @@ class Redactor:
         short = len(text) <= MAX_REMEMBERED
         if short and text in self._harmless:
             return text
-        found = self._redacted(text) if self._own or may_hold(text) else text
+        found = self._redact(text) if self._own or may_hold(text) else text
         if short and found == text:
             # Remember it: names of models and tools come again with every call.
             if len(self._harmless) >= _REMEMBERED:
@@ -105,9 +105,9 @@ class Redactor:
             self._harmless.add(text)
         return found
 
-    def _redacted(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         was_cut = len(text) == MAX_TEXT and text.endswith("…")
-        # Text beside a replaced secret may look like a secret only after the replacement.
+        # Text next to a replaced secret may look like a secret only after the replacement.
         for _ in range(MAX_PASSES):
             before, text = text, self._once(text)
             if text == before:
@@ -121,7 +121,7 @@ class Redactor:
         """
         if len(text) <= limit + MARGIN:
             text = self.text(text)
-            return text if len(text) <= limit else text[: limit - 1] + "…"
+            return clip(text, limit)
         text = self.text(text[: limit + MARGIN])
         # The last characters may be the beginning of a secret, too short to be recognised.
         kept = min(limit - 1, max(0, len(text) - MARGIN))
@@ -139,8 +139,8 @@ class Redactor:
         plain = map(_PLAIN.__contains__, map(type, fields.values()))
         for name, value in compress(fields.items(), map(not_, plain)):
             if name in EXEMPT:
-                if limit is not None and isinstance(value, str) and len(value) > limit:
-                    done[name] = f"{value[: (limit or 1) - 1]}…"
+                if limit is not None and isinstance(value, str):
+                    done[name] = clip(value, limit)
                 continue
             kind = _kind_of(name) if self.keys else None
             if kind is None and limit is None and type(value) is str:
@@ -198,13 +198,13 @@ class Redactor:
             for mark in marks:
                 if mark in text:
                     if gate is None or gate.search(text) is not None:
-                        text = _by_forms(text, known)
+                        text = _redact_by_forms(text, known)
                     break
         if text.endswith("…"):
             text = self._without_stump(text)
         for pattern in self._own:
             group = "secret" if "secret" in pattern.groupindex else 0
-            text = _replaced(text, Form("pattern", (), pattern), group)
+            text = _replace(text, Form("pattern", (), pattern), group)
         return text
 
     def _kind(self, name: str) -> str | None:
@@ -229,9 +229,9 @@ class Redactor:
     def _without_stump(self, text: str) -> str:
         """Redact the part of a secret that a cut left at the end of a text."""
         if self.keys:
-            text = _replaced(text, _KEY_STUMP)
+            text = _replace(text, _KEY_STUMP)
         if self.emails:
-            text = _replaced(text, _EMAIL_STUMP)
+            text = _replace(text, _EMAIL_STUMP)
         return text
 
 
@@ -258,7 +258,7 @@ def cleaner(redactor: Redactor | None) -> Callable[[str], str]:
     return str if redactor is None else redactor.text
 
 
-def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+def _compile(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
     if not isinstance(pattern, str | re.Pattern):
         raise InvalidSetting(f"redaction pattern: expected a str or re.Pattern, found {pattern!r}")
     try:
@@ -287,17 +287,17 @@ def _kind_of(name: str) -> str | None:
     return None
 
 
-def _by_forms(text: str, known: tuple[Form, ...]) -> str:
+def _redact_by_forms(text: str, known: tuple[Form, ...]) -> str:
     folded = text.lower() if known[0].folded else text
     for form in known:
         for hint in form.hints:
             if hint in folded:
-                text = _replaced(text, form)
+                text = _replace(text, form)
                 break
     return text
 
 
-def _replaced(text: str, form: Form, group: int | str | None = None) -> str:
+def _replace(text: str, form: Form, group: int | str | None = None) -> str:
     """Replace every match of a form, or of one of its groups.
 
     Markers of an earlier redaction stay as they are, or are replaced whole.

@@ -30,15 +30,13 @@ from pyee.base import EventEmitter
 
 from eventctx.aio import in_own_thread
 from eventctx.errors import InvalidSetting, UnknownEventName
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.handlers import is_async, name_of
+from eventctx.hooks.handlers import CALLING, is_async, name_of, new_number, renew_after_fork
+from eventctx.hooks.hook_failures import LossKind, LossListener
 from eventctx.hooks.lanes import Item, Lanes
-from eventctx.hooks.per_session import CALLING, new_number
 from eventctx.log.arguments import check_int, shown
 from eventctx.log.events import CATALOGUE
-from eventctx.log.hook_failures import LossKind, LossListener
 from eventctx.log.record import Record
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 Observer = Callable[[Record], Any]
 """Sync or async. Its result is ignored, except that an awaitable is awaited."""
@@ -116,7 +114,7 @@ class _Subscription:
         self._hooks._delivered[self.name] += 1
 
     def failed(self, error: BaseException) -> None:
-        self._hooks._failed(self.name, error)
+        self._hooks._count_failure(self.name, error)
 
     def dropped(self) -> None:
         self._hooks._count_drop(self.name, "its session's queue is full, or its loop ended")
@@ -211,7 +209,7 @@ class Hooks:
         """Replace the emitter; a thread that is emitting keeps the one that it has."""
         emitter = EventEmitter()
         # pyee raises out of emit if an "error" has no listener, and recurses if that one raises.
-        emitter.add_listener("error", self._stray)
+        emitter.add_listener("error", self._count_stray)
         self._routes: tuple[EventEmitter, dict[str, str | None]] = (emitter, {})
         self._any = bool(self._subscriptions) and not self._closed
 
@@ -266,7 +264,7 @@ class Hooks:
         try:
             emitter.emit(key, record)
         except Exception as error:
-            self._stray(error)
+            self._count_stray(error)
 
     def _install(self, emitter: EventEmitter, keys: dict[str, str | None], name: str) -> str | None:
         """Add the listeners of a name to pyee, sorted, and return its key; None without any."""
@@ -309,13 +307,13 @@ class Hooks:
 
     def count_error(self, handler: object, error: BaseException) -> None:
         """Count and log an error of a handler that something else than this registry called."""
-        self._failed(name_of(handler), error)
+        self._count_failure(name_of(handler), error)
 
     def count_lost(self, handler: object, reason: str, count: int = 1) -> None:
         """Count records or spans that a handler accepted and could not pass on."""
         self._count_drop(name_of(handler), reason, count)
 
-    def _failed(self, name: str, error: BaseException) -> None:
+    def _count_failure(self, name: str, error: BaseException) -> None:
         with self._lock:
             self._errors[name] += 1
             first = name not in self._warned
@@ -346,9 +344,9 @@ class Hooks:
             with suppress(Exception):
                 listener(name, kind, count)
 
-    def _stray(self, error: object) -> None:
+    def _count_stray(self, error: object) -> None:
         found = error if isinstance(error, BaseException) else RuntimeError(str(error))
-        self._failed("pyee", found)
+        self._count_failure("pyee", found)
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from threading import Thread
 from typing import Final, Literal, Protocol, runtime_checkable
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks.per_session import CALLING
+from eventctx.hooks.handlers import CALLING
 from eventctx.hooks.registry import Hooks
 from eventctx.log.arguments import check_callable, shown
 from eventctx.log.ids import CurrentSpan
@@ -82,7 +82,7 @@ class Borrowing(Protocol):
     """A sink that needs the request view, which the session that publishes has folded already."""
 
     def lend(self, session_id: str, view: ViewState) -> None:
-        """Take the view behind the records that come next, the last request among them."""
+        """Take the view after the records that come next; the last request is one of them."""
         ...
 
 
@@ -156,7 +156,7 @@ class Sinks:
         return bool(self._borrowing)
 
     def lend(self, session_id: str, view: ViewState) -> None:
-        """Pass the view behind the records that come next to the sinks that need it."""
+        """Pass the view after the records that come next to the sinks that need it."""
         before, CALLING.number = CALLING.number, self._hooks.number
         try:
             for sink in self._borrowing:

@@ -17,17 +17,15 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from eventctx.aio import within
-from eventctx.hooks.forking import renew_after_fork
-from eventctx.hooks.per_session import PerSession
+from eventctx.hooks.handlers import PerSession, renew_after_fork
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import History
 from eventctx.hooks.tracer import RecordTracer, span_context
 from eventctx.log.record import Record
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.open_turns import without_open_turns
+from eventctx.projections.trace.fold import SessionTrace, without_open_turns
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.trace.traced import Traced, caught_up, evolve, fresh, initial, unfinished
 
 MAX_SESSIONS: Final = 4096
 """Most sessions whose open spans a sink keeps; the least recently seen is dropped first."""
@@ -100,8 +98,8 @@ class TraceSink:
         self._tracer = RecordTracer(tracer_provider, exporter.expect if exporter else None)
         self._redactor = redactor
         wanted = content_is_wanted() if content is None else content
-        self._first = initial(cleaner(redactor) if wanted else None)
-        self._states = PerSession[Traced](MAX_SESSIONS)
+        self._first = SessionTrace.start(cleaner(redactor) if wanted else None)
+        self._states = PerSession[SessionTrace](MAX_SESSIONS)
         self._hooks: list[Hooks] = []
         self._lock = threading.Lock()
         renew_after_fork(self)
@@ -113,7 +111,7 @@ class TraceSink:
         if not self._tracer.ready():
             return
         state = self._step(record)
-        begun = state.begun(record)
+        begun = state.opened_by(record)
         if begun is not None:
             try:
                 self._tracer.decide(begun)
@@ -137,7 +135,7 @@ class TraceSink:
         """
         history = list(records)
         if history:
-            state = caught_up(self._first, history)
+            state = self._first.after_history(history)
             with self._lock:
                 self._states.keep(history[0].stream, state)
 
@@ -150,10 +148,10 @@ class TraceSink:
             states = self._states.take(session_id)
         self._give_up(states)
 
-    def _give_up(self, states: Iterable[Traced], *, open_turns: bool = True) -> None:
+    def _give_up(self, states: Iterable[SessionTrace], *, open_turns: bool = True) -> None:
         if self._tracer.ready():
             for state in states:
-                left = unfinished(state)
+                left = state.unfinished()
                 self._send(left if open_turns else without_open_turns(left))
 
     def attach(self, hooks: Hooks) -> None:
@@ -219,11 +217,11 @@ class TraceSink:
             raise error
         counting[0].count_error(self, error)
 
-    def _step(self, record: Record) -> Traced:
+    def _step(self, record: Record) -> SessionTrace:
         with self._lock:
-            state = evolve(self._states.get(record.stream) or fresh(self._first), record)
+            state = (self._states.get(record.stream) or self._first.restart()).after(record)
             forgotten = self._states.keep(record.stream, state)
-        if forgotten is not None and (left := unfinished(forgotten)):
+        if forgotten is not None and (left := forgotten.unfinished()):
             for hooks in self._hooks[-1:]:
                 hooks.count_lost(self, f"more than {MAX_SESSIONS} sessions at once", len(left))
         return state

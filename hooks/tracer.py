@@ -12,7 +12,7 @@ import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from opentelemetry import trace as otel
 from opentelemetry.context import Context
@@ -25,13 +25,10 @@ from opentelemetry.trace import (
     TraceFlags,
 )
 
-from eventctx.hooks.forking import renew_after_fork
+from eventctx.hooks.handlers import renew_after_fork
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import OpenSpan, Span, SpanLink
 from eventctx.version import __version__
-
-if TYPE_CHECKING:
-    from eventctx.hooks.direct import Direct
 
 MAX_TRACES: Final = 4096
 """Most traces whose sampling decision is kept; the least recently used is dropped first."""
@@ -106,7 +103,6 @@ class RecordTracer:
         self._seen: otel.TracerProvider | None = None
         self._tracer: otel.Tracer | None = None
         self._sampler: Any = None
-        self._direct: Direct | None = None
         self._script = _Script()
         self._decisions: OrderedDict[str, _Decision] = OrderedDict()
         self._lock = threading.Lock()
@@ -133,12 +129,9 @@ class RecordTracer:
     def _adopt(self, tracer: otel.Tracer) -> otel.Tracer:
         """Copy an SDK's tracer, since other libraries may use the same one."""
         if not (hasattr(tracer, "id_generator") and hasattr(tracer, "sampler")):
-            self._sampler = self._direct = None
+            self._sampler = None
             return tracer
-        from eventctx.hooks.direct import Direct
-
         ours: Any = copy.copy(tracer)
-        self._direct = Direct(ours)
         self._sampler = ours.sampler
         ours.id_generator = ours.sampler = self._script
         found: otel.Tracer = ours
@@ -148,7 +141,7 @@ class RecordTracer:
 
     def decide(self, span: OpenSpan | Span) -> _Decision | None:
         """The decision for the span's whole trace, made now if this is its first span."""
-        known = self._decided(span.trace_id)
+        known = self._known_decision(span.trace_id)
         if known is None and self._sampler is not None:
             kind, own = _KINDS[span.kind], dict(span.attributes)
             known = self._sample(self._context_of(span), span.trace_id, span.name, kind, own)
@@ -167,7 +160,7 @@ class RecordTracer:
                 self._decisions.popitem(last=False)
             return made
 
-    def _decided(self, trace_id: str) -> _Decision | None:
+    def _known_decision(self, trace_id: str) -> _Decision | None:
         with self._lock:
             known = self._decisions.get(trace_id)
             if known is not None:
@@ -190,7 +183,7 @@ class RecordTracer:
 
     def flags(self, trace_id: str) -> TraceFlags:
         """The flags of a trace; decides on it if the engine enters a span before its record."""
-        known = self._decided(trace_id)
+        known = self._known_decision(trace_id)
         if known is None:
             current = otel.get_current_span().get_span_context()
             if current.is_valid and current.trace_id == int(trace_id, 16):
@@ -208,13 +201,6 @@ class RecordTracer:
         """Give a span to the host's set-up; call it only when ``ready``."""
         made = self.decide(span)
         if made is not None and not made.decision.is_recording():
-            return
-        if (
-            self._direct is not None
-            and made is not None
-            and made.decision.is_sampled()
-            and self._direct.hand(span, made.added, made.trace_state, self._expect)
-        ):
             return
         tracer = self._tracer
         assert tracer is not None  # noqa: S101 - ready() was true

@@ -1,8 +1,8 @@
-"""The audit: one row for every prepared request, and one for every compaction."""
+"""The audit: a row for every prepared request and compaction, and the errors of estimates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,8 +11,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.projections import figures, numbering
-from eventctx.projections.estimate_errors import EstimateErrors, estimate_errors
-from eventctx.projections.figures import CompactionFigures, RequestFigures
+from eventctx.projections.figures import CompactionFigures, Figures, RequestFigures
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewCounts
 from eventctx.projections.view.series import Series
@@ -118,10 +117,10 @@ def initial() -> AuditState:
 def evolve(state: AuditState, record: Record) -> AuditState:
     """The audit after ``record``."""
     view = request_view.evolve(state.view, record)
-    return advanced(state, record, view, numbering.evolve(state.time, record))
+    return advance(state, record, view, numbering.evolve(state.time, record))
 
 
-def advanced(
+def advance(
     state: AuditState, record: Record, view: request_view.ViewState, time: numbering.Numbering
 ) -> AuditState:
     """The audit after ``record``, whose view and numbering the caller has folded already."""
@@ -158,8 +157,8 @@ def rows(state: AuditState) -> AuditRows:
     """The rows with their figures, each request with the model that was called."""
     known = figures.read(state.sizes)
     made = known.requests.all()
-    filled = filling(state)
-    requests = [filled(row, made[row.position]) for row in state.requests]
+    complete = row_completer(state)
+    requests = [complete(row, made[row.position]) for row in state.requests]
     compactions = [
         msgspec.structs.replace(row, figures=known.compactions.get(row.position))
         for row in state.compactions
@@ -168,11 +167,11 @@ def rows(state: AuditState) -> AuditRows:
     return AuditRows(tuple(requests), tuple(compactions), errors)
 
 
-def filling(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]:
-    """A function that gives a row of this state what later records say of its request."""
+def row_completer(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]:
+    """A function that completes a row of this state by what later records say of its request."""
     models, sent = dict(state.models), dict(state.sent)
 
-    def filled(row: AuditRow, figures: RequestFigures) -> AuditRow:
+    def complete(row: AuditRow, figures: RequestFigures) -> AuditRow:
         additions, missing = sent.get(row.position, (0, 0))
         return msgspec.structs.replace(
             row,
@@ -183,7 +182,7 @@ def filling(state: AuditState) -> Callable[[AuditRow, RequestFigures], AuditRow]
             missing=missing,
         )
 
-    return filled
+    return complete
 
 
 def _request(view: request_view.ViewState, time: numbering.Numbering, record: Record) -> AuditRow:
@@ -228,3 +227,61 @@ def _compaction(time: numbering.Numbering, record: Record) -> CompactionRow:
         fallback=event.fallback,
         error=event.error,
     )
+
+
+# -- errors of estimates -------------------------------------------------------------------------
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Relative errors of estimates, 0.05 for 5 % too high: how many, the median, 5 % and 95 %."""
+
+    requests: int
+    median: float
+    low: float
+    high: float
+
+
+class EstimateErrors(msgspec.Struct, frozen=True):
+    """How far estimates were from the counts reported later; None where nothing was reported.
+
+    ``before`` is of requests made before any prompt was reported, ``after`` of later ones, whose
+    estimates had learnt from earlier reports. ``without_beside`` is the number of those in
+    ``before`` that could not count all that was sent, since the log holds the messages alone.
+    """
+
+    before: Spread | None
+    after: Spread | None
+    without_beside: int
+
+
+def estimate_errors(figures: Figures, positions: Iterable[int]) -> EstimateErrors:
+    """The estimator's errors over the requests at ``positions``, in order."""
+    found: tuple[list[float], list[float]] = ([], [])
+    without = 0
+    wanted = set(positions)
+    for made, reported in figures.reported():
+        if reported is None or made.position not in wanted:
+            continue
+        found[made.calibrated].append((made.estimate - reported) / reported)
+        without += not made.calibrated and made.beside is None
+    return EstimateErrors(spread(found[False]), spread(found[True]), without)
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """Median, 5 % and 95 % of ``values`` by linear interpolation; None for none.
+
+    Rounded to four digits: a hundredth of a percent.
+    """
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    quantiles = [_quantile(ordered, share) for share in (0.5, 0.05, 0.95)]
+    return Spread(len(ordered), *quantiles)
+
+
+def _quantile(ordered: list[float], share: float) -> float:
+    """Hyndman and Fan's definition 7, which spreadsheets and numpy use."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return round(ordered[below] + (ordered[above] - ordered[below]) * (place - below), 4)

@@ -1,7 +1,7 @@
 """The token figures of every request and compaction: one source for all screens, JSON and traces.
 
 The provider's count comes first. Without one, a figure is our estimate and says so (``estimated``;
-screens write ``~``). The messages of a view and what was sent beside them (system prompt, tool
+screens write ``~``). The messages of a view and all else that was sent (system prompt, tool
 definitions) are two numbers with a sum. A compaction has the figures of the requests around it, so
 that it never contradicts their rows.
 """
@@ -28,7 +28,7 @@ class RequestFigures(msgspec.Struct, frozen=True):
 
     ``total`` is ``reported``, the provider's count of the prompt; without one it is ``messages``
     plus ``beside``, and ``estimated``. ``messages`` is our estimate of the view's messages,
-    ``beside`` the tokens sent beside them (None: not known; then ``total`` is too low by them).
+    ``beside`` the tokens of all else that was sent (None: not known; then ``total`` is too low).
     With a report, ``beside`` is the rest of it. ``estimate`` is the figure that was recorded when
     the request was made, before any report of it. ``system`` and ``tools`` are our estimates of
     the system prompt and the tool definitions where the log holds both. With a report, all parts
@@ -52,10 +52,10 @@ class CompactionFigures(msgspec.Struct, frozen=True):
 
     ``before`` is the prompt that the provider reported for the request before it, ``after`` that of
     the first request after it. Where it reported none, or the transcript was changed in between, it
-    is the estimate in the compaction's own record, and the flag beside it is true: messages that
-    were added are what a compaction of ours was made for. Of an imported one the request before it
-    is shown all the same, as only the answer stands between the two. ``recorded`` is
-    the size before it that an imported file names itself; it counts what the other program counts.
+    is the estimate in the compaction's own record, and its flag is true: the messages that were
+    added are the cause of a compaction of ours. For an imported one the request before it counts
+    all the same, as only the answer is between the two. ``recorded`` is the size before it that an
+    imported file names itself, as the other program counts.
     """
 
     before: int
@@ -87,14 +87,14 @@ def of_request(
     A count of 0 is no count: providers that report none are recorded so. ``system`` and ``tools``
     are the estimated tokens of those texts where the log holds them; both or none.
     """
-    made = _made(-1, event, False)
+    made = _sizes_of_request(-1, event, False)
     if system is not None and tools is not None:
         made = made._replace(beside=system + tools, system=system, tools=tools)
     return _request(made, prompt)
 
 
 class RequestSizes(NamedTuple):
-    """What a request's record says of its size; ``beside`` is None where that is not known.
+    """The sizes in a request's record; ``beside`` is None where that is not known.
 
     ``calibrated`` is whether a prompt had been reported before it was made. ``system`` and
     ``tools`` are there where the request was recorded as it was sent.
@@ -111,7 +111,7 @@ class RequestSizes(NamedTuple):
 
 
 class CompactionSizes(NamedTuple):
-    """What a compaction's record says, and the request before it that it changes the view of."""
+    """The sizes in a compaction's record, and the request before it, whose view it changes."""
 
     position: int
     before: int
@@ -121,11 +121,11 @@ class CompactionSizes(NamedTuple):
 
 
 class ImportedFile(NamedTuple):
-    """What the log of an imported session tells of its file.
+    """The facts about an imported session's file.
 
     ``format`` is None for a session that was not imported. ``system``: the transcript has a system
     prompt. ``requests``: the file holds requests, and the importer read the messages from them.
-    ``beside``: it holds what was sent beside the messages, which is kept raw. ``undated`` is the
+    ``beside``: it holds all else that was sent, which is kept raw. ``undated`` is the
     time of records for which the file has none: that of the import.
     """
 
@@ -141,8 +141,8 @@ class FiguresState(NamedTuple):
 
     ``reports`` are pairs of a request's position and its reported prompt, ``firsts`` pairs of a
     compaction's position and that of the first request after it. ``last`` is the last request, None
-    once the view was changed otherwise than by adding to it; ``grown`` whether messages were added
-    since; ``waiting`` the compaction whose first request has yet to come.
+    once the view changed in another way than by an added message; ``grown`` whether messages were
+    added since; ``waiting`` the compaction whose first request has yet to come.
     """
 
     requests: Series[RequestSizes]
@@ -165,9 +165,9 @@ V = TypeVar("V")
 
 
 class ByPosition(Mapping[int, V], Generic[P, V]):
-    """What is known of items by their position; each is worked out when it is asked for.
+    """Values of items by their position; each is computed when it is asked for.
 
-    ``items`` stand in the order of their positions.
+    ``items`` are in the order of their positions.
     """
 
     def __init__(self, items: Series[P], known: Callable[[P], V]) -> None:
@@ -187,7 +187,7 @@ class ByPosition(Mapping[int, V], Generic[P, V]):
         return len(self._items)
 
     def all(self) -> dict[int, V]:
-        """All of them at once, which is much cheaper than one after the other."""
+        """All values at once, which is much cheaper than one after the other."""
         return {one.position: self._known(one) for one in self._items}
 
 
@@ -198,7 +198,7 @@ def _position(item: _Placed) -> int:
 class Figures:
     """The figures of a session by position: of its requests, and of its applied compactions.
 
-    ``file`` is what is known of an imported file.
+    ``file`` are the facts about an imported file.
     """
 
     def __init__(self, state: FiguresState) -> None:
@@ -216,7 +216,7 @@ class Figures:
         return dict(self._state.firsts)
 
     def reported(self) -> Iterator[tuple[RequestSizes, int | None]]:
-        """What each request's own record says, with the provider's count of its prompt."""
+        """Each request's own record, with the provider's count of its prompt."""
         reports = self._reports
         return ((made, reports.get(made.position) or None) for made in self._state.requests)
 
@@ -227,7 +227,7 @@ class Figures:
         before = None if one.request is None else self.requests.get(one.request)
         after = self.requests.get(self._firsts.get(one.position, -1))
         return CompactionFigures(
-            *_reported_or(before, one.before), *_reported_or(after, one.after), one.recorded
+            *_report_or(before, one.before), *_report_or(after, one.after), one.recorded
         )
 
 
@@ -237,7 +237,7 @@ CHANGES: Final = frozenset(
         *("context:erased", "context:system_prompt_set", "session:fork"),
     )
 )
-"""Records behind which the last request's size says nothing of the view."""
+"""Records after which the last request's size says nothing of the view."""
 
 _FOLDED: Final = CHANGES.union(
     (
@@ -260,7 +260,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
     match record.type:
         case "context:request_prepared":
             event: Any = decode_known(record)
-            made = _made(record.position, event, bool(state.reports))
+            made = _sizes_of_request(record.position, event, bool(state.reports))
             firsts = state.firsts
             if state.waiting is not None and event.plan == state.waiting:
                 firsts = firsts.append((state.waiting, record.position))
@@ -279,7 +279,7 @@ def evolve(state: FiguresState, record: Record) -> FiguresState:
         case "context:post_compact":
             ended: Any = decode_known(record)
             if ended.outcome == "applied":
-                return _compacted(state, ended, record.position)
+                return _add_compaction(state, ended, record.position)
         case "session:start" | "import:raw":
             return state._replace(file=_file(state.file, record))
         case "context:message_added":
@@ -332,7 +332,7 @@ def _with_message(file: ImportedFile, record: Record) -> ImportedFile:
     return file._replace(system=True)
 
 
-def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
+def _sizes_of_request(position: int, event: RequestPrepared, calibrated: bool) -> RequestSizes:
     if (wire := event.wire) is not None:
         beside = wire.system_tokens + wire.tools_tokens
         return RequestSizes(
@@ -345,7 +345,7 @@ def _made(position: int, event: RequestPrepared, calibrated: bool) -> RequestSiz
             wire.tools_tokens,
             "observed",
         )
-    # Below 0 the reserve corrects a count of the messages that is too high; nothing is beside them.
+    # Below 0 the reserve corrects a count of the messages that is too high; nothing else was sent.
     rest: int | None = max(0, event.reserve)
     if event.reconstructed and event.reserve == 0 and event.factor == 1.0:
         rest = None
@@ -388,7 +388,7 @@ def _request(made: RequestSizes, prompt: int | None) -> RequestFigures:
     )
 
 
-def _compacted(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
+def _add_compaction(state: FiguresState, event: PostCompact, position: int) -> FiguresState:
     last = None if state.grown and event.trigger != "imported" else state.last
     made = CompactionSizes(
         position, event.tokens_before, event.tokens_after, event.tokens_recorded, last
@@ -396,7 +396,7 @@ def _compacted(state: FiguresState, event: PostCompact, position: int) -> Figure
     return state._replace(compactions=state.compactions.append(made), last=None, waiting=position)
 
 
-def _reported_or(request: RequestFigures | None, estimate: int) -> tuple[int, bool]:
+def _report_or(request: RequestFigures | None, estimate: int) -> tuple[int, bool]:
     if request is None or request.reported is None:
         return estimate, True
     return request.reported, False

@@ -18,6 +18,7 @@ from eventctx.log.codec import Unknown, decode_event
 from eventctx.log.events import Event
 from eventctx.log.plan import Plan
 from eventctx.log.record import Record
+from eventctx.text import clip
 
 Scalar = str | int | float | bool
 
@@ -51,9 +52,10 @@ def _decoded(kind: str, version: int, payload: bytes) -> Event | Unknown:
     )
 
 
-def capped(text: str) -> str:
+def clip_field(text: str) -> str:
     """Return ``text``, cut to ``MAX_TEXT`` characters with an ellipsis."""
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
+    # This runs for every text of every line and span, and nearly all are short.
+    return text if len(text) <= MAX_TEXT else clip(text, MAX_TEXT)
 
 
 def as_it_is(_type: str, field: str) -> str:
@@ -75,7 +77,7 @@ def dispositions(plan: Plan) -> dict[str, int]:
 def scalars(
     event: Event | Unknown,
     named: Callable[[str, str], str] = as_it_is,
-    text: Callable[[str], str] | None = capped,
+    text: Callable[[str], str] | None = clip_field,
 ) -> dict[str, Scalar]:
     """The event's fields by the rules above, under the names that ``named(type, field)`` gives.
 

@@ -24,13 +24,13 @@ from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
 
 RemovedBy = Literal["set", "clear", "erased"]
-"""What takes a message out of the transcript, and with it what it demands."""
+"""Events that take a message out of the transcript, and its demands with it."""
 
 
 class Demanding(NamedTuple):
     """A message of a person that may hold demands, as it was added.
 
-    ``request`` is the index of the first request behind it, among all of the session.
+    ``request`` is the index of the first request after it, among all of the session.
     """
 
     ref: MessageRef
@@ -116,14 +116,14 @@ def initial() -> InstructionsState:
 def evolve(state: InstructionsState, record: Record) -> InstructionsState:
     """The demands after ``record``.
 
-    Its view is folded as far as messages and insertions come and go: records of calls, which are
-    most of a log, change what a view is thought to measure, and a request changes nothing in it.
+    Its view is folded only as far as messages and insertions come and go. Records of calls, which
+    are most of a log, change a view's estimated size alone, and a request changes nothing in it.
     """
     kind = record.type
     if kind in _OF_CALLS:
         return state
     if kind == "context:request_prepared":
-        return _prepared(state, record)
+        return _add_request(state, record)
     before = state.view
     view = request_view.evolve(before, record)
     if kind == "context:message_added":
@@ -132,10 +132,10 @@ def evolve(state: InstructionsState, record: Record) -> InstructionsState:
         state = InstructionsState(
             view, time, known_as, demanding, phases, removed, withdrawn, changed
         )
-        return _with(state, (view.layout.refs[-1],), record)
+        return _add_messages(state, (view.layout.refs[-1],), record)
     state = state._replace(view=view, time=numbering.evolve(state.time, record))
     if kind in _CHANGES:
-        state = _removed(state._replace(changed=True), before, record)
+        state = _remove_messages(state._replace(changed=True), before, record)
     elif kind == "context:instruction_withdrawn":
         event: Any = decode_known(record)
         known = Withdrawal(event, len(state.known_as), record.position)
@@ -144,7 +144,7 @@ def evolve(state: InstructionsState, record: Record) -> InstructionsState:
 
 
 def now(state: InstructionsState) -> Phase:
-    """How the view as it stands now shows the messages with demands."""
+    """How the present view shows the messages with demands."""
     return _phase(state, state.view)
 
 
@@ -153,7 +153,7 @@ def runs_of(
 ) -> Iterator[tuple[Phase, int, int]]:
     """The phases that a message has seen, each with its first and last request.
 
-    It begins with the first request behind the message and ends before request ``until``.
+    It begins with the first request after the message and ends before request ``until``.
     """
     phases = state.phases
     for place, phase in enumerate(phases):
@@ -166,7 +166,7 @@ def runs_of(
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def _with(
+def _add_messages(
     state: InstructionsState, refs: Iterable[MessageRef], record: Record
 ) -> InstructionsState:
     """The state with the messages that ``record`` added."""
@@ -184,7 +184,7 @@ def _may_ask(facts: Facts) -> bool:
     return facts.may_demand or (facts.human and not facts.mark)
 
 
-def _prepared(state: InstructionsState, record: Record) -> InstructionsState:
+def _add_request(state: InstructionsState, record: Record) -> InstructionsState:
     event: Any = decode_known(record)
     own = bool(event.insertions)
     if state.changed or own:
@@ -198,33 +198,35 @@ def _prepared(state: InstructionsState, record: Record) -> InstructionsState:
 
 
 def _phase(state: InstructionsState, view: ViewState) -> Phase:
-    held = _held(state)
+    held = _held_numbers(state)
     shown = {ref.number: ref for ref in view.layout.refs if ref.number in held}
     insertions = [one for one in view.layout.insertions if one.kind != "system_prompt"]
     return Phase(len(state.known_as), view.next_number, shown, tuple(insertions))
 
 
-def _held(state: InstructionsState) -> set[int]:
+def _held_numbers(state: InstructionsState) -> set[int]:
     """The numbers of the messages with demands that are in the transcript."""
     held = {one.ref.number for one in state.demanding}
     return held.difference([one.number for one in state.removed])
 
 
-def _removed(state: InstructionsState, before: ViewState, record: Record) -> InstructionsState:
+def _remove_messages(
+    state: InstructionsState, before: ViewState, record: Record
+) -> InstructionsState:
     event: Any = decode_known(record)
     by: RemovedBy
     match record.type:
         case "context:messages_set":
             by, left = "set", numbers_in(event.order)
             fresh = [ref for ref in state.view.layout.refs if ref.number >= before.next_number]
-            state = _with(state, sorted(fresh, key=lambda ref: ref.number), record)
+            state = _add_messages(state, sorted(fresh, key=lambda ref: ref.number), record)
         case "context:cleared":
             by, left = "clear", set()
         case "context:erased":
-            by, left = "erased", _held(state).difference(event.numbers)
+            by, left = "erased", _held_numbers(state).difference(event.numbers)
         case _:
             return state
-    gone = sorted(_held(state).difference(left))
+    gone = sorted(_held_numbers(state).difference(left))
     request = len(state.known_as)
     removed = [Removed(number, request, by, record.position) for number in gone]
     return state._replace(removed=state.removed.extend(removed))

@@ -23,7 +23,7 @@ class TimelineTurn(NamedTuple):
     time: int
 
 
-class Began(NamedTuple):
+class TurnStart(NamedTuple):
     """The beginning of a turn: its number, id, first position, and start in UTC nanoseconds."""
 
     number: int
@@ -50,7 +50,7 @@ class Numbering(NamedTuple):
     """
 
     position: int
-    began: Series[Began]
+    began: Series[TurnStart]
     ends: Series[tuple[str, int, bool]]
     requests: Series[TimelineRequest]
 
@@ -65,7 +65,7 @@ def evolve(state: Numbering, record: Record) -> Numbering:
     began, ends, requests = state.began, state.ends, state.requests
     if record.type == "prompt:submit" and record.turn_id is not None:
         event: Any = decode_known(record)
-        began = began.append(Began(event.number, record.turn_id, record.position, record.time))
+        began = began.append(TurnStart(event.number, record.turn_id, record.position, record.time))
     elif record.type == "prompt:complete" and record.turn_id is not None:
         presumed = getattr(read(record), "status", None) == "lost"
         ends = ends.append((record.turn_id, record.position, presumed))
@@ -95,7 +95,7 @@ def turns(state: Numbering) -> list[TimelineTurn]:
     found: list[TimelineTurn] = []
     for place, one in enumerate(state.began):
         following = state.began[place + 1].first - 1 if place + 1 < len(state.began) else None
-        # A turn id may be used again, so a turn ends at the first end of its id behind its start.
+        # A turn id may be used again, so a turn ends at the first end of its id after its start.
         end = next((end for end in ends.get(one.turn_id, ()) if end >= one.first), None)
         last = end or (following if following is not None else state.position)
         found.append(TimelineTurn(one.number, one.turn_id, one.first, last, one.time))

@@ -16,11 +16,14 @@ from eventctx.log.store import Address
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.figures import of_request
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of this fold: sums of another version are made again."""
 
-TITLES: Final = ("custom-title", "ai-title", "event_msg/thread_name_updated", "session_info")
-"""Kinds of parts of imported files that name the session: those of Claude Code, Codex and pi."""
+TITLES: Final = ("custom-title", "event_msg/thread_name_updated", "session_info")
+"""Kinds of parts of imported files in which a person names the session: Claude Code, Codex, pi."""
+
+GENERATED_TITLE: Final = "ai-title"
+"""The kind of parts with a title by Claude Code's model. A person's name for a session wins."""
 
 
 class SessionSums(msgspec.Struct, frozen=True):
@@ -29,7 +32,7 @@ class SessionSums(msgspec.Struct, frozen=True):
     ``first`` and ``last`` are UTC nanoseconds (0: not dated), ``tokens`` those of the request
     prepared at ``prepared``, the last one. ``spoken`` is the place of the first message with words
     of a person, ``raw`` the position of the first parts of an imported file, ``titled`` of the last
-    ones with a title.
+    ones with a title: a person's if there is one (``named``), else a generated one.
     """
 
     position: int = -1
@@ -53,6 +56,7 @@ class SessionSums(msgspec.Struct, frozen=True):
     spoken: Address | None = None
     raw: int | None = None
     titled: int | None = None
+    named: bool = False
 
 
 def initial() -> SessionSums:
@@ -60,7 +64,7 @@ def initial() -> SessionSums:
     return SessionSums()
 
 
-def counted(sums: SessionSums, record: Record) -> SessionSums:
+def count_record(sums: SessionSums, record: Record) -> SessionSums:
     """The sums with the place, the time and the type of ``record``, which need no decoding."""
     changes: dict[str, Any] = {"position": record.position, "digest": record.digest}
     kind, time = record.type, record.time
@@ -91,9 +95,11 @@ _DECODED: Final = frozenset(
 )
 
 
-def told(sums: SessionSums, record: Record) -> SessionSums:
-    """The sums with what the payload of ``record`` says. Raises DecodeError for one of a later
-    release, or a damaged one."""
+def read_payload(sums: SessionSums, record: Record) -> SessionSums:
+    """The sums with the facts in the payload of ``record``.
+
+    Raises DecodeError for a payload of a later release, or a damaged one.
+    """
     if sums.spoken is None and record.type in _WITH_MESSAGES:
         sums = msgspec.structs.replace(sums, spoken=_spoken(record))
     if record.type not in _DECODED:
@@ -126,13 +132,15 @@ def told(sums: SessionSums, record: Record) -> SessionSums:
         case "session:linked" if event.relation == "parent":
             changes |= {"belongs_to": event.session, "link": event.kind}
         case "import:raw" if any(kind in event.kinds for kind in TITLES):
+            changes |= {"titled": record.position, "named": True}
+        case "import:raw" if GENERATED_TITLE in event.kinds and not sums.named:
             changes["titled"] = record.position
     return msgspec.structs.replace(sums, **changes) if changes else sums
 
 
 def evolve(sums: SessionSums, record: Record) -> SessionSums:
     """The sums after ``record``."""
-    return told(counted(sums, record), record)
+    return read_payload(count_record(sums, record), record)
 
 
 def _spoken(record: Record) -> Address | None:

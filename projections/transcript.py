@@ -23,7 +23,7 @@ class TranscriptLine(NamedTuple):
 
     number: int
     position: int
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
+    index: int  # type: ignore[assignment]  # hides tuple.index, which is not needed here
 
     @property
     def address(self) -> Address:
@@ -58,7 +58,7 @@ def evolve(state: TranscriptState, record: Record) -> TranscriptState:
     return state._replace(position=record.position)
 
 
-def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
+def add_messages(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     """The transcript after ``context:message_added`` at each of these positions, in one step.
 
     The result is that of ``evolve`` over these records; one step is faster for many of them.
@@ -73,8 +73,8 @@ def added(state: TranscriptState, positions: Sequence[int]) -> TranscriptState:
     )
 
 
-def shown_whole(view: ViewState) -> TranscriptState | None:
-    """The transcript behind a view that shows all of it; None if a compaction changed the view.
+def whole_transcript(view: ViewState) -> TranscriptState | None:
+    """The transcript of a view that shows all of it; None if a compaction changed the view.
 
     The result is that of ``evolve`` over the view's records.
     """

@@ -92,7 +92,7 @@ def _children_can_be_interrupted() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _let_the_kernels_threads_end() -> Iterator[None]:
-    """amplifier-core 2.0.2 crashes an interpreter that ends right behind an async hook.
+    """amplifier-core 2.0.2 crashes an interpreter that ends right after an async hook.
 
     Without any code of ours: 5 of 20 programs at once, none of 40 that waited for 0.1 s.
     """

@@ -3,8 +3,8 @@
 How a page is read:
 
 - Python blocks run in order and share one namespace; ``await`` may stand at the top level. A
-  ``text`` block directly behind one is what it prints.
-- Console blocks run their ``$ eventctx …`` commands in the page's own folder. What stands below a
+  ``text`` block directly after one is what it prints.
+- Console blocks run their ``$ eventctx …`` commands in the page's own folder. What is below a
   command is its output; ``$ echo $?`` and a number say how it exited, else that is with 0.
   ``$ python FILE …`` runs a file of the page as a process of its own.
 - In shown output ``…`` stands for anything, on a line of its own for any lines. Digests, ids and

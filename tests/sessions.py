@@ -14,8 +14,8 @@ from eventctx.log.store import EventStore
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.queries.timelines import key_frames
-from eventctx.queries.timelines.key_frames import KeyFrames
+from eventctx.queries import key_frames
+from eventctx.queries.key_frames import KeyFrames
 
 Message = dict[str, Any]
 
@@ -46,7 +46,7 @@ async def filled(
 
 
 def with_frames(store: EventStore, every: int = 10) -> KeyFrames:
-    """Let even a short session of this store have key frames, and something beside them.
+    """Let even a short session of this store have key frames, and something next to them.
 
     Without frames each question about a short session folds it from zero, and most fold it twice.
     tests/timelines/test_key_frames.py holds that frames change no answer.

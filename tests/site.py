@@ -4,7 +4,7 @@
 is. Any warning of the tool ends it, and so does a link of a built page that leads nowhere. The
 navigation is docs/index.md: its headings, and the links below each.
 
-A page links what stands outside docs/, too: the README, a test. On GitHub such a link opens the
+A page links what is outside docs/, too: the README, a test. On GitHub such a link opens the
 file; here it opens a page that this program makes of the file, so that the sources need no second
 form of a link.
 """

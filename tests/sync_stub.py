@@ -12,14 +12,20 @@ from typing import Final
 ROOT = Path(__file__).parent.parent
 STUB = ROOT / "eventctx" / "sync" / "__init__.pyi"
 
-_SOURCES: Final = {
+_SOURCES: Final[dict[str, tuple[str, ...]]] = {
+    "reader.py": (),
     "engine.py": ("Engine",),
     "session/context.py": ("Context",),
     "session/turns.py": ("Turn", "Iteration", "PlanPhase", "ProviderCall", "ToolCall"),
-    "session/host_turns.py": ("Following",),
-    "search/recall.py": ("Recall", "RecallTool"),
+    "session/host_turns.py": ("HostReporter",),
+    "search/recall.py": ("Recall",),
+    "search/tool.py": ("RecallTool",),
 }
-_ITERATORS: Final = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
+_SYNC: Final = {
+    "AsyncIterator": "Iterator",
+    "AsyncGenerator": "Iterator",
+    "CopyReceiver": "Engine",
+}
 _RUNTIME: Final = ("_whole", "awaited_first")
 """Decorators that leave a method's type as it is."""
 _FACES: Final = frozenset(name for names in _SOURCES.values() for name in names)
@@ -30,7 +36,7 @@ class _Without(ast.NodeTransformer):
     """Turns async names of annotations into the others."""
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(_ITERATORS.get(node.id, node.id))
+        return ast.Name(_SYNC.get(node.id, node.id))
 
 
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
@@ -46,7 +52,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.FunctionDef:
 
 
 def _face(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> list[ast.stmt]:
-    """The public members of a class, and of the private bases that it has in its module."""
+    """The public members of a class and of its bases that are known."""
     members: dict[str, ast.stmt] = {}
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in known:
@@ -93,6 +99,7 @@ def made() -> str:
     imports: dict[str, str] = {"Any": "from typing import Any"}
     classes: list[str] = []
     used: set[str] = {"Any"}
+    known: dict[str, ast.ClassDef] = {}
     for path, names in _SOURCES.items():
         tree = ast.parse((ROOT / "eventctx" / path).read_text(encoding="utf-8"))
         module = "eventctx." + path.removesuffix(".py").replace("/", ".")
@@ -112,7 +119,7 @@ def made() -> str:
                 for target in targets:
                     name = ast.unparse(target)
                     imports.setdefault(name, f"from {module} import {name}")
-        known = {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
+        known |= {one.name: one for one in tree.body if isinstance(one, ast.ClassDef)}
         for name in names:
             body = _face(known[name], known)
             made_class = ast.ClassDef(name, [], [], body or [ast.Expr(ast.Constant(...))], [])

@@ -18,7 +18,7 @@ import eventctx
 import eventctx.sync
 from eventctx.errors import InvalidMessage
 from eventctx.log import events
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import ObservedRequest
 from tests.sessions import USER
 
 
@@ -164,7 +164,7 @@ async def test_what_stands_before_the_messages_is_told_and_sent(engine: Any) -> 
     assert [row["content"] for row in rows] == ["Be brief.", "Use tabs.", USER["content"]]
     prepared = (await each(engine.records("s")))[-1].position
     await got(ctx.record_sent(prepared, 4, [(3, {"role": "user", "content": "Now."})]))
-    own = OwnRequest("openai-chat-1", rows, parameters={"model": "m"}, model="m")
+    own = ObservedRequest("openai-chat-1", rows, parameters={"model": "m"}, model="m")
     observed = await got(ctx.observe_request(own))
     assert (await got(engine.request_view("s", position=observed))).sent.rows == rows
     await got(ctx.emit(events.PlanStart()))
@@ -238,7 +238,7 @@ async def test_a_store_is_signed_verified_backed_up_and_copied(engine: Any, tmp_
     assert (await got(engine.backup(tmp_path / "copy.db"))).ok
     async with entered(opened_beside(tmp_path / "other.db")) as other:
         assert (await got(engine.copy_to(other))).copied == 1
-    assert await got(engine.losses()) == ()
+    assert await got(engine.hook_failures()) == ()
     assert len(await got(engine.recaller().search("hello", "s"))) == 1
 
 

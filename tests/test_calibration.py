@@ -39,10 +39,10 @@ def told(
     steps: list[tuple[int, int]], model: str = "claude-opus-4-5", budget: int = 200_000
 ) -> Calibration:
     """The calibration after requests of these sizes, each with its reported prompt."""
-    state = calibration.called(UNCALIBRATED, model)
+    state = calibration.note_called(UNCALIBRATED, model)
     for position, (size, prompt) in enumerate(steps):
-        state = calibration.prepared(state, RequestSize(position, size, True, budget))
-        state = calibration.reported(state, position, prompt, model)
+        state = calibration.note_prepared(state, RequestSize(position, size, True, budget))
+        state = calibration.note_reported(state, position, prompt, model)
     return state
 
 
@@ -100,10 +100,10 @@ def test_a_report_that_cannot_be_a_whole_prompt_is_not_believed(prompt: int) -> 
 
 def test_models_are_learnt_apart() -> None:
     state = told([(10_000, 12_000)], "claude-opus-4-5")
-    state = calibration.prepared(state, RequestSize(7, 10_000, True, None))
-    state = calibration.reported(state, 7, 25_000, "claude-haiku-4-5")
+    state = calibration.note_prepared(state, RequestSize(7, 10_000, True, None))
+    state = calibration.note_reported(state, 7, 25_000, "claude-haiku-4-5")
     assert calibration.scale(state).reserve == 15_000
-    assert calibration.scale(calibration.called(state, "claude-opus-4-5")).reserve == 2_000
+    assert calibration.scale(calibration.note_called(state, "claude-opus-4-5")).reserve == 2_000
 
 
 @pytest.mark.parametrize(
@@ -235,15 +235,15 @@ def test_a_report_that_comes_twice_teaches_once() -> None:
     steps = [(10_000, 20_000), (20_000, 35_000)]
     state = told(steps)
     for position, (_, prompt) in enumerate(steps):
-        assert calibration.reported(state, position, prompt, "claude-opus-4-5") == state
+        assert calibration.note_reported(state, position, prompt, "claude-opus-4-5") == state
 
 
 def test_growth_across_a_compaction_teaches_nothing_even_between_other_models() -> None:
     state = told([(50_000, 60_000)], "claude-opus-4-5")
-    state = calibration.prepared(state, RequestSize(1, 20_000, False, None))
-    state = calibration.reported(state, 1, 22_000, "claude-haiku-4-5")
-    state = calibration.prepared(state, RequestSize(2, 70_000, True, None))
-    state = calibration.reported(state, 2, 118_000, "claude-opus-4-5")
+    state = calibration.note_prepared(state, RequestSize(1, 20_000, False, None))
+    state = calibration.note_reported(state, 1, 22_000, "claude-haiku-4-5")
+    state = calibration.note_prepared(state, RequestSize(2, 70_000, True, None))
+    state = calibration.note_reported(state, 2, 118_000, "claude-opus-4-5")
     assert calibration.scale(state).factor == 1.0
 
 
@@ -276,11 +276,11 @@ async def test_tools_count_by_the_rates_of_the_model_that_is_asked() -> None:
     assert first == second > 0
 
 
-# -- behind an imported compaction -----------------------------------------------------------------
+# -- after an imported compaction -----------------------------------------------------------------
 
 
 def compacted_at(position: int, steps: list[tuple[int, int]], **options: Any) -> Any:
-    return calibration.compacted(told(steps, **options), position)
+    return calibration.note_compacted(told(steps, **options), position)
 
 
 def test_what_stands_beside_few_messages_stands_beside_the_summary() -> None:
@@ -300,8 +300,8 @@ def test_a_conversation_from_before_the_file_does_not_stay_through_a_compaction(
 
 def test_a_report_behind_the_compaction_is_what_holds_from_there_on() -> None:
     state = compacted_at(2, [(100, 28_000), (120_000, 150_000)])
-    state = calibration.prepared(state, RequestSize(3, 4_000, False, None))
-    state = calibration.reported(state, 3, 45_000, "claude-opus-4-5")
+    state = calibration.note_prepared(state, RequestSize(3, 4_000, False, None))
+    state = calibration.note_reported(state, 3, 45_000, "claude-opus-4-5")
     assert calibration.scale(state).tokens(4_000) == 45_000
     assert state.readings[-1].base.size == 4_000
 
@@ -403,16 +403,16 @@ async def test_what_a_host_adds_to_each_request_is_not_taken_for_the_views() -> 
 
 def test_a_list_that_is_told_after_its_usage_takes_the_report_back() -> None:
     state = told([(10_000, 12_000), (12_000, 15_000)])
-    assert calibration.scale(calibration.sent(state, 1, None)) == Scale(1.0, 0)
-    assert calibration.sent(state, 0, None).readings == state.readings
+    assert calibration.scale(calibration.note_sent(state, 1, None)) == Scale(1.0, 0)
+    assert calibration.note_sent(state, 0, None).readings == state.readings
 
 
 def test_usage_that_comes_after_the_next_request_teaches_of_its_own() -> None:
-    state = calibration.called(UNCALIBRATED, "claude-opus-4-5")
-    state = calibration.prepared(state, RequestSize(0, 10_000, True, None))
-    state = calibration.sent(state, 0, 500)
-    state = calibration.prepared(state, RequestSize(1, 40_000, True, None))
-    state = calibration.reported(state, 0, 14_500, "claude-opus-4-5")
+    state = calibration.note_called(UNCALIBRATED, "claude-opus-4-5")
+    state = calibration.note_prepared(state, RequestSize(0, 10_000, True, None))
+    state = calibration.note_sent(state, 0, 500)
+    state = calibration.note_prepared(state, RequestSize(1, 40_000, True, None))
+    state = calibration.note_reported(state, 0, 14_500, "claude-opus-4-5")
     assert calibration.scale(state) == Scale(1.0, 4_000)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventctx.messages.canonical import canonical, digest_of, message_digest
+from eventctx.messages.encoding import canonical, digest_of, message_digest
 from tests.how_much import some
 
 VALUES = st.recursive(
@@ -43,7 +43,7 @@ def test_numbers_are_written_as_javascript_writes_them(number: float, written: s
 
 
 def test_keys_stand_in_the_order_of_their_utf_16_units() -> None:
-    # U+FF5E sorts before U+1F600 by code point, and behind its surrogates.
+    # U+FF5E sorts before U+1F600 by code point, and after its surrogates.
     assert canonical({"\uff5e": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\uff5e":1}'
 
 

@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventctx.errors import DecodeError, InvalidMessage, UpcastMissing
-from eventctx.log.codec import Unknown, decode_event, encode_event
+from eventctx.log.codec import Unknown, decode_event, encode_event, upcast
 from eventctx.log.events import CATALOGUE, Cleared, MessagesSet
 from eventctx.log.record import GENESIS, Record
-from eventctx.log.upcast import upcast
 from eventctx.messages.encoding import MAX_DEPTH, decode_bodies, decode_body, encode_message
 
 plain_json = st.recursive(

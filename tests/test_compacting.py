@@ -16,7 +16,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow, InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER, filled, names, tool_round
 from tests.transcripts import refusal
@@ -152,7 +152,7 @@ def test_a_floor_that_cannot_be_reduced_does_not_compact_again_and_again(
             await ctx.get_messages_for_request()
         return len((await engine.audit("s")).compactions)
 
-    # 20 rounds of about 130 tokens: 2,600 in all, more than what is left beside the floor.
+    # 20 rounds of about 130 tokens: 2,600 in all, more than what is left next to the floor.
     assert asyncio.run(play()) <= 3
 
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from eventctx.log.events import Outcome, PostCompact, PreCompact, Trigger
-from eventctx.log.plan import REASONS, Insertion, Plan, Run
-from eventctx.projections.explain.wording import TRIGGERS
-from eventctx.projections.trace.compaction_sentence import beginning, sentence
+from eventctx.log.plan import Insertion, Plan, Run
+from eventctx.projections.presence import REASONS, TRIGGERS
+from eventctx.projections.trace.compaction import describe_beginning, describe_compaction
 
 OLD, LONG = REASONS["old_round"], REASONS["oversize"]
 
@@ -28,7 +28,7 @@ def test_it_says_why_how_much_what_became_of_the_messages_and_which() -> None:
         Run(63, 65, "shortened", "oversize"),
         Run(66, 70, "kept", "recent"),
     )
-    assert sentence(event) == (
+    assert describe_compaction(event) == (
         "over budget: ~81,315 → ~15,940 tokens (63 dropped, 3 shortened); "
         f"#0–#62: {OLD}; #63–#65: {LONG}"
     )
@@ -36,7 +36,7 @@ def test_it_says_why_how_much_what_became_of_the_messages_and_which() -> None:
 
 def test_what_stays_as_it_was_is_not_spoken_of() -> None:
     event = ended(Run(0, 70, "kept", "fits"))
-    assert sentence(event) == "over budget: ~81,315 → ~15,940 tokens"
+    assert describe_compaction(event) == "over budget: ~81,315 → ~15,940 tokens"
 
 
 def test_the_reason_of_most_messages_comes_first_and_a_long_list_ends() -> None:
@@ -47,7 +47,7 @@ def test_the_reason_of_most_messages_comes_first_and_a_long_list_ends() -> None:
         Run(33, 33, "shortened", "old_arguments"),
         Run(34, 34, "merged", "duplicate"),
     ]
-    said = sentence(ended(*one, *others)).split("; ")
+    said = describe_compaction(ended(*one, *others)).split("; ")
     assert said[0].endswith("(17 dropped, 1 merged, 3 shortened)")
     assert said[1] == f"#20–#30: {OLD}"
     assert said[2] == f"#0, #2, #4, #6 and 2 more ranges: {REASONS['older']}"
@@ -61,42 +61,44 @@ def test_what_was_put_in_is_counted_by_kind() -> None:
     put += (Insertion("notice", 0, at=7),)  # of the compaction at @7, and still there
     assert event.plan is not None
     event = replace(event, plan=replace(event.plan, insertions=put))
-    assert "(63 summarised, 2 summaries put in, 1 system prompt put in)" in sentence(event)
+    assert "(63 summarised, 2 summaries put in, 1 system prompt put in)" in describe_compaction(
+        event
+    )
 
 
 def test_the_count_that_an_imported_file_names_stands_beside_ours() -> None:
     event = ended(Run(0, 70, "summarised", "imported"), trigger="imported")
     assert (
         ": ~81,315 → ~15,940 tokens, 167,094 before by the file's own count (71 summ"
-        in sentence(replace(event, tokens_recorded=167_094))
+        in describe_compaction(replace(event, tokens_recorded=167_094))
     )
 
 
 @pytest.mark.parametrize("outcome", ["skipped", "failed", "cancelled"])
 def test_one_that_changed_nothing_says_so_and_why(outcome: Outcome) -> None:
     event = ended(outcome=outcome, trigger="manual")
-    assert sentence(event) == f"on demand: {outcome} at ~81,315 tokens"
+    assert describe_compaction(event) == f"on demand: {outcome} at ~81,315 tokens"
     event = replace(event, error="ValueError: no", fallback="ladder")
     # The status of a failed span has the same words.
     why = "" if outcome == "failed" else ": ValueError: no"
-    assert sentence(event).endswith(f" tokens, done by ladder{why}")
+    assert describe_compaction(event).endswith(f" tokens, done by ladder{why}")
 
 
 def test_another_policy_that_decided_is_named() -> None:
     event = replace(ended(Run(0, 1, "dropped", "older")), fallback="truncate")
-    assert "(2 dropped), done by truncate; #0–#1: " in sentence(event)
+    assert "(2 dropped), done by truncate; #0–#1: " in describe_compaction(event)
 
 
 def test_a_reason_or_a_trigger_that_this_release_does_not_know_stands_as_it_is() -> None:
     event = ended(Run(0, 1, "dropped", "of_tomorrow"))
     event = replace(event, trigger="by moonlight")  # type: ignore[arg-type]
-    assert sentence(event).startswith("by moonlight: ")
-    assert sentence(event).endswith("#0–#1: of_tomorrow")
+    assert describe_compaction(event).startswith("by moonlight: ")
+    assert describe_compaction(event).endswith("#0–#1: of_tomorrow")
 
 
 def test_an_open_one_says_what_it_begins_with() -> None:
     event = PreCompact("threshold", "ladder", 1, tokens=81_315, messages=1_071)
-    assert beginning(event) == "threshold reached: ~81,315 tokens in 1,071 messages"
+    assert describe_beginning(event) == "threshold reached: ~81,315 tokens in 1,071 messages"
 
 
 def test_every_trigger_has_its_words() -> None:

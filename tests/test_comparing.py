@@ -68,7 +68,7 @@ async def test_a_diff_tells_which_insertions_came_and_went() -> None:
     runs = (Run(0, 19, "summarised", "summary"), Run(20, 29, "kept", "recent"))
     at = await compacted(engine, Plan(29, runs, (), (summary,)), "In short.")
     async with ctx.turn():
-        await ctx.get_messages()  # sees what was appended beside it
+        await ctx.get_messages()  # sees what was appended next to it
         await ctx.get_messages_for_request()
     await compacted(engine, Plan(29, (Run(20, 29, "kept", "recent"),)))
     async with ctx.turn():

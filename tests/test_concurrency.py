@@ -21,7 +21,7 @@ from eventctx.errors import (
 )
 from eventctx.log import events
 from eventctx.projections.view.snapshot import NAME as SNAPSHOT
-from eventctx.session.body_cache import MAX_BYTES, MAX_NEW
+from eventctx.session.contents import MAX_BYTES, MAX_NEW
 from eventctx.session.context import Context
 from eventctx.session.repository import load
 from eventctx.stores.memory import MemoryStore

@@ -22,7 +22,7 @@ from eventctx.errors import (
 )
 from eventctx.log import events
 from eventctx.log.codec import decode_event
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 from eventctx.policies.ladder import Ladder
 from eventctx.session.settings import Settings, UnknownSetting
 from tests.sessions import USER, filled, names

@@ -28,7 +28,7 @@ from eventctx.messages.encoding import (
 )
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.orchestrators.providers.arguments import read_arguments
+from eventctx.orchestrators.providers.sdk_calling import read_arguments
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
 from eventctx.session.context import Context
 from eventctx.stores.memory import MemoryStore

@@ -30,7 +30,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import audit, numbering, transcript, usage
 from eventctx.projections.view import request_view
 from eventctx.queries.transfer import export_lines, import_drafts, looks_like_export, read_drafts
-from eventctx.queries.verification.session import verify
+from eventctx.queries.verify import verify
 from eventctx.stores.memory import MemoryStore
 from tests.transcripts import Story, stories
 

@@ -136,7 +136,7 @@ async def test_a_plan_that_repeats_what_is_long_gone_changes_no_answer() -> None
     assert new.ruling is not None
     assert (old.ruling.reason, old.ruling.cause.position) == ("older", first)
     assert (new.ruling.reason, new.ruling.cause.position) == ("budget", first + 1)
-    await ctx.get_messages()  # sees what was appended beside it
+    await ctx.get_messages()  # sees what was appended next to it
     await ctx.restore(3)
     back = await engine.why("s", 3)
     assert (back.standing, back.stays) == ("whole", None)

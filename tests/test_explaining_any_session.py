@@ -18,8 +18,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.plan import Plan, find
 from eventctx.policies.named import policy_named
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explain.answering import left_out_of
-from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.explaining import RequestSelector, left_out_of
 from eventctx.queries.lost.reading import what_left
 from eventctx.stores.memory import MemoryStore
 from tests.explained import user

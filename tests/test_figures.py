@@ -10,7 +10,7 @@ from eventctx.log import events
 from eventctx.log.codec import encode_event
 from eventctx.log.record import Record
 from eventctx.projections import figures
-from eventctx.projections.estimate_errors import (
+from eventctx.projections.audit import (
     EstimateErrors,
     Spread,
     estimate_errors,

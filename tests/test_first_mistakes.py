@@ -12,7 +12,7 @@ import pytest
 
 import eventctx
 from eventctx.comparison.contenders import contenders
-from eventctx.errors import InvalidMessage, InvalidSetting
+from eventctx.errors import InvalidMessage, InvalidSetting, NotOpened
 from eventctx.policies.proposals import keep_only
 from tests.sessions import USER, filled
 
@@ -132,9 +132,9 @@ async def test_a_role_of_another_program_is_taken(role: str) -> None:
 
 async def test_an_engine_that_was_not_awaited_says_what_to_write() -> None:
     engine: Any = eventctx.open()
-    with pytest.raises(eventctx.NotOpened, match=r"async with eventctx\.open.*await eventctx"):
+    with pytest.raises(NotOpened, match=r"async with eventctx\.open.*await eventctx"):
         engine.session("s")
-    with pytest.raises(eventctx.NotOpened, match="async with"), engine:
+    with pytest.raises(NotOpened, match="async with"), engine:
         raise AssertionError("the block must not run")
     assert not hasattr(engine, "hooks")
     async with engine as opened:
@@ -146,7 +146,7 @@ async def test_a_session_that_was_not_awaited_says_what_to_write() -> None:
         ctx: Any = engine.session("s")
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with pytest.raises(eventctx.NotOpened, match=r"`ctx = await engine\.session\(…\)`"):
+            with pytest.raises(NotOpened, match=r"`ctx = await engine\.session\(…\)`"):
                 await ctx.add_message({"role": "user", "content": "hello"})
             del ctx
             gc.collect()

@@ -149,7 +149,7 @@ def test_a_view_that_shows_all_messages_has_the_lines_of_the_transcript(
         # A set may name a message that a clear took away; no view tells what became of that one.
         missing = one.type == "context:messages_set" and view.messages > len(view.layout.refs)
         broken = broken or missing
-        assert broken or transcript.shown_whole(view) == folded
+        assert broken or transcript.whole_transcript(view) == folded
 
 
 @examples
@@ -188,9 +188,9 @@ def test_one_step_takes_all_rows_of_a_usual_session() -> None:
         MessageRef(number, number, 0, bytes(32), read_facts(message), 10)
         for number, message in enumerate(messages)
     ]
-    layout, taken = layouts.extended(layouts.EMPTY, refs)
+    layout, taken = layouts.extend(layouts.EMPTY, refs)
     assert taken == len(refs)
     assert len(layout.sealed) == len(refs)
     assert layouts.plain_until(refs, 0) == len(refs)
     late = msgspec.structs.replace(refs[3], facts=read_facts(result("openai", "gone", "x")))
-    assert layouts.extended(layout._replace(abandoned={"gone": 1}), [refs[1], late])[1] == 1
+    assert layouts.extend(layout._replace(abandoned={"gone": 1}), [refs[1], late])[1] == 1

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from eventctx.errors import NotAStore, StoreError, StoreTooNew, StoreUnavailable
+from eventctx.hooks.hook_failures import HookFailures, Loss
 from eventctx.hooks.registry import Hooks
-from eventctx.log.hook_failures import HookFailures, Loss
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ _PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from eventctx.hooks.registry import Hooks
-from eventctx.log.hook_failures import HookFailures
+from eventctx.hooks.hook_failures import HookFailures
 failures = HookFailures(Path(sys.argv[1]), Hooks().on_loss)
 """
 

@@ -10,6 +10,7 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.errors import UnknownEventName
 from eventctx.log.codec import decode_event
 from eventctx.log.open_calls import NO_END
 from eventctx.log.record import Record
@@ -233,7 +234,7 @@ async def test_a_session_is_observed_alone_until_the_observer_stops() -> None:
         await engine.hooks.drain()
         assert heard == ["one"]
         assert later == ["context:message_added"] * 2
-        with pytest.raises(eventctx.UnknownEventName):
+        with pytest.raises(UnknownEventName):
             one.on("context:nothing", heard.append)  # type: ignore[arg-type]
 
 

@@ -97,7 +97,7 @@ def test_a_wheel_has_the_package_with_both_folders_and_every_amplifier_module(wh
     sources = {name.removeprefix("eventctx/amplifier_source/") for name in names}
     for module in MODULES:
         assert f"amplifier_module_{module.replace('-', '_')}/__init__.py" in sources
-    # It would install the checkout that it stands in, and a wheel's folder stands in none.
+    # It would install the checkout that it is in, and a wheel's folder is in none.
     assert "pyproject.toml" not in sources
 
 
@@ -177,3 +177,36 @@ def test_constraints_have_each_direct_dependency_within_its_range(python: str, w
         assert not outside, (
             f"{one}, found {outside} in {path_of(python, which)}: `make constraints`"
         )
+
+
+def first_block() -> list[str]:
+    """The commands of the README's first block."""
+    block = (ROOT / "README.md").read_text(encoding="utf-8").partition("```console\n")[2]
+    lines = block.partition("```")[0].splitlines()
+    return [line.removeprefix("$ ") for line in lines]
+
+
+def test_ci_runs_the_commands_of_the_readmes_first_block() -> None:
+    ran = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert first_block() == ["make demo", "make test"]
+    assert set(first_block()) <= set(ran)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no checkout to clone")
+def test_the_readmes_first_command_works_in_a_fresh_clone(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    environment = {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MAKEFLAGS")
+    }
+    run = subprocess.run(
+        first_block()[0].split(),
+        cwd=clone,
+        env=environment | {"PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert "compactions that took out" in run.stdout

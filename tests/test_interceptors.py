@@ -13,7 +13,7 @@ from eventctx.errors import InvalidSetting, UnknownEventName
 from eventctx.hooks.interceptors import Interceptors
 from eventctx.log.codec import decode_event
 from eventctx.log.events import CATALOGUE
-from eventctx.policies.interception import CompactionAsked, Verdict
+from eventctx.policies.advisers import CompactionAsked, Verdict
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.sessions import filled
 

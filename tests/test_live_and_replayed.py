@@ -19,7 +19,7 @@ from eventctx.hooks.redact import DEFAULT
 from eventctx.hooks.trace import TraceSink
 from eventctx.log.record import Record
 from eventctx.projections.metrics.fold import fold as measured
-from eventctx.projections.trace import traced
+from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
 from tests.measured import OPERATIONAL, Gathered, summed
 
@@ -79,12 +79,12 @@ def as_folded(one: Span) -> dict[str, Any]:
 
 
 def folded(records: list[Record], *, content: bool) -> dict[str, dict[str, Any]]:
-    state = traced.initial(DEFAULT.text if content else None)
+    state = SessionTrace.start(DEFAULT.text if content else None)
     found: list[Span] = []
     for record in records:
-        state = traced.evolve(state, record)
+        state = state.after(record)
         found = [] if record.type == "session:fork" else [*found, *state.finished]
-    found += traced.unfinished(state)
+    found += state.unfinished()
     return {one.span_id: as_folded(DEFAULT.span(one)) for one in found}
 
 

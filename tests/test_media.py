@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 
 from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.lengths.audio_length import MOST_TENTHS, audio_tenths
-from eventctx.messages.lengths.pdf_pages import MOST_GUESSED, MOST_PAGES, pdf_pages
-from eventctx.messages.media import UNKNOWN_PAGES
+from eventctx.messages.media import (
+    MOST_GUESSED,
+    MOST_PAGES,
+    MOST_TENTHS,
+    UNKNOWN_PAGES,
+    audio_tenths,
+    pdf_pages,
+)
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.tokens import FAMILIES, family_of
 

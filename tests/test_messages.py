@@ -12,8 +12,8 @@ import pytest
 from eventctx.errors import InvalidMessage
 from eventctx.messages.facts import Facts, Medium, decode_facts, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.images import image_medium
-from eventctx.messages.part_queries import call_names
+from eventctx.messages.media import image_medium
+from eventctx.messages.parts import call_names
 from eventctx.messages.tokens import BY_KIND, FAMILIES
 from eventctx.messages.tool_rounds import group_rows
 

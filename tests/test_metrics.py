@@ -24,8 +24,7 @@ from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.projections.metrics import names
-from eventctx.projections.metrics.fold import Measurement, fold
-from eventctx.projections.metrics.prefix import RequestPrefix, reused
+from eventctx.projections.metrics.fold import Measurement, RequestPrefix, fold, reused_share
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import build, with_end
 from eventctx.projections.view.refs import CallEnd, MessageRef
@@ -358,11 +357,11 @@ def sent(*refs: MessageRef) -> RequestPrefix:
 async def test_the_same_body_shown_in_another_way_is_another_message() -> None:
     question, reply = await refs_of(user("x" * 100), *answer("openai", "y" * 100))
     before = sent(question, reply)
-    assert reused(before, sent(question, reply), frozenset()) == 1.0
+    assert reused_share(before, sent(question, reply), frozenset()) == 1.0
     stripped = msgspec.structs.replace(reply, stripped=True)
-    assert 0 < (reused(before, sent(question, stripped), frozenset()) or 0) < 1
+    assert 0 < (reused_share(before, sent(question, stripped), frozenset()) or 0) < 1
     moved = msgspec.structs.replace(reply, number=7, position=70, tokens=1)
-    assert reused(before, sent(question, moved), frozenset()) == 1.0
+    assert reused_share(before, sent(question, moved), frozenset()) == 1.0
 
 
 async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_apart() -> None:
@@ -377,21 +376,21 @@ async def test_results_left_out_of_a_row_and_made_up_for_another_call_are_told_a
         return msgspec.structs.replace(call, facts=facts)
 
     same = go.tokens + call.tokens
-    share_of_row = reused(sent(go, call, row), sent(go, of("a"), row), frozenset())
+    share_of_row = reused_share(sent(go, call, row), sent(go, of("a"), row), frozenset())
     assert share_of_row == same / (same + row.tokens)
-    share_of_made_up = reused(sent(go, of("a")), sent(go, of("b")), frozenset())
+    share_of_made_up = reused_share(sent(go, of("a")), sent(go, of("b")), frozenset())
     assert share_of_made_up == same / (same + UNANSWERED_TOKENS)
     ended = with_end(build((go, of("a"))), "a", CallEnd(ended=True))
     later = RequestPrefix(request_view.initial()._replace(layout=ended))
-    assert reused(sent(go, of("a")), later, frozenset()) == same / (same + UNANSWERED_TOKENS)
+    assert reused_share(sent(go, of("a")), later, frozenset()) == same / (same + UNANSWERED_TOKENS)
 
 
 async def test_a_kept_answer_that_was_erased_ends_what_is_shared() -> None:
     go, call = await refs_of(user("go"), *calls("anthropic", ["a"], "hm", 10))
     kept = with_end(build((go, call)), "a", CallEnd(True, 7, b"digest"))
     view = RequestPrefix(request_view.initial()._replace(layout=kept))
-    assert reused(view, view, frozenset()) == 1.0
-    assert (reused(view, view, frozenset({(7, 0)})) or 0) < 1
+    assert reused_share(view, view, frozenset()) == 1.0
+    assert (reused_share(view, view, frozenset({(7, 0)})) or 0) < 1
 
 
 def _block(key: str) -> list[dict[str, Any]]:

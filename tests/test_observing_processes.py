@@ -198,7 +198,7 @@ async def alone(name):
 def fork_holding():
     # As if another thread were in the middle of a record of its own.
     locks = [one._lock for one in (*sinks, trace._tracer, trace._exporter)]
-    locks += [engine.hooks._lock, engine.hooks._lanes._lock, engine._losses._lock]
+    locks += [engine.hooks._lock, engine.hooks._lanes._lock, engine._failures._lock]
     held, go = threading.Event(), threading.Event()
     def hold():
         for lock in locks:

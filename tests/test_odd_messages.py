@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from eventctx.engine import Engine
 from eventctx.messages.encoding import decode_body, encode_message
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import call_names
+from eventctx.messages.parts import call_names
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.stores.memory import MemoryStore
 from tests.how_much import some

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.log.open_calls import NO_END, EndedCall, OpenCalls
-from eventctx.log.outcomes import OK, SpanOutcome
-from eventctx.log.turn_recorder import TurnRecorder
+from eventctx.log.turn_recorder import OK, SpanOutcome, TurnRecorder
 
 BROKEN = SpanOutcome("error", "ValueError", "went wrong")
 GONE = SpanOutcome("error", "OSError", "no such file")

@@ -21,13 +21,12 @@ from eventctx.log.store import ANY
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import words_of
-from eventctx.messages.parts import PartKind, read_parts
+from eventctx.messages.parts import PartKind, read_parts, words_of
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.messages.speaker import is_of_harness
-from eventctx.orchestrators.providers.amplifier_rows import converted
-from eventctx.projections.trace.genai_messages import genai_message
+from eventctx.orchestrators.providers.amplifier import converted
+from eventctx.projections.trace.texts import genai_message
 from eventctx.stores.memory import MemoryStore
 
 Message = dict[str, Any]
@@ -255,7 +254,7 @@ def test_screens_traces_search_and_summarizers_see_every_part(
     trace = json.dumps(genai_message(message, str))
     assert found_by(marks, trace) == without(marks, "document")
     assert found_by(marks, text_of(message)) == without(marks, "thinking")
-    # What a summarizer is told behind Amplifier's providers, whose rows have words of their own.
+    # What a summarizer is told after Amplifier's providers, whose rows have words of their own.
     told = json.dumps(converted(message))
     assert without(found_by(marks, told), "thinking") == without(marks, "thinking")
     spoken = {mark for mark, kind in marks.items() if kind in ("text", "refusal")}

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 from tests.test_imports import HOMES, imports_of, modules
 
 

@@ -10,16 +10,17 @@ import pytest
 import eventctx
 from eventctx.errors import InvalidPlan
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS, Plan, expand, find, runs_of
+from eventctx.log.plan import Plan, expand, find, runs_of
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import Limit, cut, shorten
 from eventctx.messages.tool_rounds import group_rows
 from eventctx.policies.fit import fit
 from eventctx.policies.policy import Budget, NewInsertion, PolicyState, Proposal, Visible
+from eventctx.policies.presets import Simple
 from eventctx.policies.rules import check
-from eventctx.policies.simple import Simple
 from eventctx.policies.trigger import due, make_budget
+from eventctx.projections.presence import REASONS
 from tests.policies.given import ROOMY, Row, asks, model, staying, system, tells, user, view
 
 

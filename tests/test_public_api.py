@@ -19,13 +19,20 @@ PACKAGE = Path(eventctx.__file__).parent
 GOLDEN = Path(__file__).parent / "golden" / "public-api.txt"
 
 
-KIT = (kit.HostSession, kit.Following, kit.GivenEngine, kit.OpenSessions)
+KIT = (kit.HostSession, kit.HostReporter, kit.GivenEngine, kit.OpenSessions)
 """The classes of the kit, whose methods an adapter calls."""
 
 
 def described() -> str:
     lines = sorted(name for name in eventctx.__all__ if name != "__version__")
-    for owner in (Engine, eventctx.Context, eventctx.Turn, eventctx.Iteration, *KIT):
+    for owner in (
+        eventctx.Reader,
+        Engine,
+        eventctx.Context,
+        eventctx.Turn,
+        eventctx.Iteration,
+        *KIT,
+    ):
         lines.append("")
         for name, member in sorted(vars(owner).items()):
             if not name.startswith("_") and callable(member):

@@ -25,14 +25,12 @@ from eventctx.log.events import Erased
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY, Address
 from eventctx.messages.recall_text import text_of
-from eventctx.search.answer import Quote, fenced, page
-from eventctx.search.documents import parts_of
+from eventctx.search.documents import matches, parse, parts_of, snippet, words
 from eventctx.search.index import TextIndex
 from eventctx.search.postgres_index import PostgresTextIndex
-from eventctx.search.query import matches, parse, snippet, words
-from eventctx.search.recall import Recall, RecallTool
+from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
-from eventctx.search.tool import read_arguments
+from eventctx.search.tool import Quote, RecallTool, fence_quote, page, read_arguments
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.postgres.store import PostgresStore
 from tests.transcripts import DIALECTS, answer, calls, human, result
@@ -569,8 +567,8 @@ async def test_the_tool_of_a_session_that_does_not_exist_says_so(recall: Recall)
 def test_a_fence_cannot_be_closed_from_inside(text: str, role: str, copies: int) -> None:
     # Somebody who has seen earlier answers writes their fences into a message.
     for _ in range(copies):
-        text += fenced(Quote(1, "user", 0, text))
-    block = fenced(Quote(1, role, 0, text))
+        text += fence_quote(Quote(1, "user", 0, text))
+    block = fence_quote(Quote(1, role, 0, text))
     opening, *middle, closing = block.split("\n")
     fence = closing.removeprefix("</").removesuffix(">")
     assert opening.startswith(f"<{fence} ")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.log.store import Receipt
-from eventctx.queries.verification.backups import verify_file
-from eventctx.stores.sqlite_restore import fetched, put_in_place
+from eventctx.queries.verify import verify_file
+from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 
 
 async def say(path: Path, book: Path, *sessions: str) -> None:
@@ -34,7 +34,7 @@ async def restored(path: Path, book: Path, *, noted: bool) -> None:
     async with eventctx.open(path, receipts=book) as engine:
         assert (await engine.backup(backup)).ok
     await say(path, book, "old", "new")
-    with fetched(backup, path) as copy:
+    with fetch_copy(backup, path) as copy:
         checked = await verify_file(copy, {})
         put_in_place(copy, path, replace=True)
     if noted:

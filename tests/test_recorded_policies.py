@@ -19,8 +19,8 @@ from eventctx.policies.named import POLICIES
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import keep_only
-from eventctx.policies.trigger import counted, make_budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.trigger import convert_budget, make_budget
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view import request_view
 from eventctx.queries.audit import Audit
 from eventctx.queries.requests import fold
@@ -128,8 +128,10 @@ async def check_budget(run: Played, budget: int) -> None:
         if row.floor_sent:
             state = await fold(run.engine.store, "live", request_view, stop=row.position - 1)
             visible = visible_of(state)
-            goal = counted(make_budget(budget, 0.92, 0.5), calibration.scale(state.calibration))
-            assert fit(visible, kept_whole(visible), goal).overflow
+            goal = convert_budget(
+                make_budget(budget, 0.92, 0.5), calibration.scale(state.calibration)
+            )
+            assert fit(visible, keep_whole(visible), goal).overflow
 
 
 BUDGETS = (200_000, 50_000, 16_000, 4_000)

@@ -34,7 +34,7 @@ SESSIONS = (
 async def imported(path: Path) -> tuple[Engine, list[str]]:
     engine = Engine(MemoryStore())
     with_frames(engine.store, 100)
-    # By itself; without the format's name, the log beside it would be read in its place.
+    # By itself; without the format's name, the log next to it would be read in its place.
     own = "amplifier" if path.name == "transcript.jsonl" else None
     summaries = await import_file(engine.store, path, complete=True, format=own)
     return engine, [summary.session for summary in summaries if summary.session]

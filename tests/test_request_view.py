@@ -115,7 +115,7 @@ async def test_a_request_may_have_insertions_of_its_own() -> None:
     state = await fold(engine.store, "s", request_view)
     body = body_of({"role": "system", "content": "Be brief."}, os.urandom)
     insertion = Insertion("system_prompt", 0)
-    name, version, payload = encode_event(request_view.prepared(state))
+    name, version, payload = encode_event(request_view.prepare_request(state))
     draft = Draft(os.urandom(16), name, version, 0, payload, (body,))
     # Prepared twice: the digest is known only once the insertion has its record.
     first = await engine.store.append("s", [draft], ANY)

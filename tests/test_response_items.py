@@ -15,12 +15,11 @@ import eventctx
 from eventctx.errors import InvalidMessage
 from eventctx.messages.encoding import decode_body, encode_message
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import failed_results
-from eventctx.messages.parts import read_parts
+from eventctx.messages.parts import failed_results, read_parts
 from eventctx.messages.recall_text import text_of
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.tokens import BY_KIND
-from eventctx.projections.trace.genai_messages import genai_message
+from eventctx.projections.trace.texts import genai_message
 from eventctx.projections.view import layout as layouts
 from eventctx.projections.view.entries import CALL_NOT_ENDED
 from eventctx.projections.view.refs import MessageRef

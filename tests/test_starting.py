@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from eventctx.cli.later import CommandLater
 from eventctx.cli.main import cli
-from eventctx.cli.output.later import CommandLater
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -60,10 +60,10 @@ def test_a_first_message_loads_no_policy_that_was_not_chosen(at_first_open: set[
     [
         "eventctx.session.requests",
         "eventctx.session.compaction_run",
-        "eventctx.session.evidence.erasing",
+        "eventctx.session.erasure.erasing",
         "eventctx.search.recall",
         "eventctx.queries.requests",
-        "eventctx.queries.verification.session",
+        "eventctx.queries.verify",
         "eventctx.projections.timeline.fold",
         "eventctx.projections.explain.changes",
         "eventctx.importers",
@@ -123,13 +123,15 @@ def test_the_help_of_a_command_loads_no_engine() -> None:
 def test_the_help_of_a_command_that_reads_loads_no_loop() -> None:
     loaded = loaded_by(_HELP, *sorted(cli.commands.keys() - WITH_A_LOOP))
     assert "eventctx.cli.commands.audit" in loaded
-    assert loaded.isdisjoint({"asyncio", "ssl", "eventctx.queries.timelines.frame_files"})
+    assert loaded.isdisjoint({"asyncio", "ssl", "eventctx.queries.frame_files"})
 
 
 def test_the_help_of_most_used_commands_loads_neither_loop_nor_view() -> None:
     loaded = loaded_by(_HELP, *LIGHT)
     assert "eventctx.cli.commands.lost" in loaded
-    assert loaded.isdisjoint({"asyncio", "eventctx.queries.requests", "eventctx.queries.timelines"})
+    assert loaded.isdisjoint(
+        {"asyncio", "eventctx.queries.requests", "eventctx.queries.key_frames"}
+    )
     assert len([name for name in loaded if name.startswith("eventctx.")]) < 120
 
 

@@ -156,7 +156,7 @@ async def test_an_overflow_names_it() -> None:
             await ctx.get_messages_for_request()
 
 
-MODEL = "claude-sonnet-5-5"  # it checks what its thinking was made behind
+MODEL = "claude-sonnet-5-5"  # it checks what its thinking was made after
 
 
 async def test_thinking_signed_behind_another_prompt_is_left_out() -> None:

@@ -14,13 +14,13 @@ from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import action_in, has_form, observes
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_results import action_in, has_form, observes
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.policies.policy import Visible
-from eventctx.policies.working_set import shortened_tokens
+from eventctx.policies.working_set import bound_tokens
 from eventctx.projections.view.layout import EMPTY, append, build
 from eventctx.projections.view.refs import MessageRef
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts, read_header
@@ -233,7 +233,7 @@ def test_an_observation_is_cut_as_a_result_and_counts_as_its_facts_say() -> None
         limit = Limit(outcome=500)
         short = as_observation(read_facts(shorten(message, 7, limit, facts)))
         assert 400 < short.outcome <= 500 + MARKER_CHARACTERS
-        assert BY_KIND.tokens(short) <= shortened_tokens(facts, limit, BY_KIND)
+        assert BY_KIND.tokens(short) <= bound_tokens(facts, limit, BY_KIND)
 
 
 @settings(max_examples=150, deadline=None)

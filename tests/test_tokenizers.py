@@ -11,7 +11,7 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.messages.tokenizers import tiktoken_tokenizer
+from eventctx.messages.tokens import tiktoken_tokenizer
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore

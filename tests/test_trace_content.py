@@ -14,12 +14,11 @@ import eventctx
 from eventctx.log import events as ev
 from eventctx.log.codec import decode_event
 from eventctx.log.record import Record
-from eventctx.projections.trace import bodies as trace_bodies
-from eventctx.projections.trace import traced
+from eventctx.projections.trace import texts as trace_texts
+from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.fold import fold as plain_fold
-from eventctx.projections.trace.genai_messages import MARGIN, MAX_PART, genai_message
-from eventctx.projections.trace.message_lists import MAX_CONTENT
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.texts import MARGIN, MAX_CONTENT, MAX_PART, genai_message
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import killed, process, records_of, until_two_tools_run
 from tests.session.given import result as result_of
@@ -34,12 +33,12 @@ def same(text: str) -> str:
 
 
 def with_contents(records: Iterable[Record], clean: Any = same) -> list[Span]:
-    state = traced.initial(clean)
+    state = SessionTrace.start(clean)
     found: list[Span] = []
     for record in records:
-        state = traced.evolve(state, record)
+        state = state.after(record)
         found += state.finished
-    return [*found, *traced.unfinished(state)]
+    return [*found, *state.unfinished()]
 
 
 async def recorded(engine: eventctx.Engine, session: str = "s") -> list[Record]:
@@ -391,7 +390,7 @@ async def test_what_was_erased_is_on_no_later_span_live_or_from_the_log() -> Non
 async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trace_bodies, "MAX_KEPT", 20_000)
+    monkeypatch.setattr(trace_texts, "MAX_KEPT", 20_000)
     async with eventctx.open() as engine:
         ctx = await engine.session("s", max_tokens=2_000)
         async with ctx.turn("t") as turn:
@@ -405,15 +404,15 @@ async def test_texts_that_no_view_shows_are_forgotten_when_much_has_gathered(
                             pass
         records = await recorded(engine)
         view = (await engine.request_view("s", 1)).messages
-    state = traced.initial(same)
+    state = SessionTrace.start(same)
     # As the sink begins: with a limit that was small from the first record on.
     assert state.content is not None
     state = replace(
-        state, content=replace(state.content, texts=trace_bodies.Texts({}, {}, 0, 20_000))
+        state, content=replace(state.content, texts=trace_texts.Texts({}, {}, 0, 20_000))
     )
     largest, chats = 0, []
     for record in records:
-        state = traced.evolve(state, record)
+        state = state.after(record)
         assert state.content is not None
         largest = max(
             largest, sum(len(data or b"") for data in state.content.texts.bodies.values())

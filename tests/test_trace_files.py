@@ -15,11 +15,10 @@ from msgspec import Meta
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 
-from eventctx.hooks.readable import readable
+from eventctx.hooks.otlp import readable
 from eventctx.log import events as ev
+from eventctx.projections.trace.files import jaeger_file, jaeger_span, otlp_line
 from eventctx.projections.trace.fold import fold
-from eventctx.projections.trace.jaeger_json import encode_span, file_parts
-from eventctx.projections.trace.otlp_json import export_line
 from eventctx.projections.trace.spans import Span, SpanEvent
 from tests.hooks.given import START, Session, span, whole_turn
 
@@ -124,8 +123,8 @@ def everything() -> list[Span]:
 def as_jaeger(spans: Iterable[Span]) -> bytes:
     traces: dict[str, list[bytes]] = {}
     for one in spans:
-        traces.setdefault(one.trace_id, []).append(encode_span(one, "1.0"))
-    return b"".join(file_parts(traces, RESOURCE))
+        traces.setdefault(one.trace_id, []).append(jaeger_span(one, "1.0"))
+    return b"".join(jaeger_file(traces, RESOURCE))
 
 
 def read(data: bytes) -> JaegerFile:
@@ -162,7 +161,7 @@ def test_jaegers_interface_can_read_every_span_of_a_jaeger_file() -> None:
 
 
 def test_a_file_of_no_traces_is_a_file_all_the_same() -> None:
-    assert read(b"".join(file_parts({}, RESOURCE))).data == []
+    assert read(b"".join(jaeger_file({}, RESOURCE))).data == []
 
 
 def officially(spans: list[Span]) -> Any:
@@ -187,7 +186,7 @@ def _hex(value: Any) -> Any:
 def ours(spans: list[Span]) -> Any:
     from eventctx.version import __version__
 
-    return json.loads(export_line(spans, RESOURCE, __version__))
+    return json.loads(otlp_line(spans, RESOURCE, __version__))
 
 
 def test_an_otlp_line_says_what_opentelemetrys_own_encoder_says() -> None:

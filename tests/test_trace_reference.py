@@ -18,15 +18,14 @@ from eventctx.log.plan import Insertion, Plan, Run
 from eventctx.log.wire import WireForm
 from eventctx.projections import flat
 from eventctx.projections.trace import (
-    beginning,
-    compaction_attributes,
-    genai_messages,
-    message_lists,
+    compaction,
     semconv,
     spans,
-    traced,
+    steps,
+    texts,
 )
 from eventctx.projections.trace import fold as trace
+from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, span
 
@@ -188,9 +187,9 @@ async def with_contents() -> list[Span]:
                     done = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "text"}
                     await ctx.add_message({"role": "user", "content": [done]})
         await ctx.compact()
-        state, found = traced.initial(str), []
+        state, found = SessionTrace.start(str), []
         async for record in engine.records("s", bodies=True):
-            state = traced.evolve(state, record)
+            state = state.after(record)
             found += state.finished
     return found
 
@@ -275,10 +274,10 @@ def test_the_limits_are_those_of_the_code() -> None:
             for what, limit in rows} == {
         "events of a span": [spans.MAX_EVENTS],
         "a text in an attribute, also an error's": [flat.MAX_TEXT],
-        "runs of message numbers in an attribute": [compaction_attributes.MAX_RUNS],
-        "a text in a content": [genai_messages.MAX_PART],
-        "a content": [message_lists.MAX_CONTENT],
-        "open spans of a session": [beginning.MAX_OPEN],
+        "runs of message numbers in an attribute": [compaction.MAX_RUNS],
+        "a text in a content": [texts.MAX_PART],
+        "a content": [texts.MAX_CONTENT],
+        "open spans of a session": [steps.MAX_OPEN],
         "sessions that a `TraceSink` follows": [live.MAX_SESSIONS],
         "traces whose sampling is remembered": [tracer.MAX_TRACES],
         "spans in one batch of `eventctx trace`": [

@@ -12,10 +12,9 @@ from eventctx.log import events as ev
 from eventctx.log.record import Body, make_body
 from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.projections.trace import traced
-from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.fold import SessionTrace, fold
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.trace.title import MAX_TITLE
+from eventctx.projections.trace.texts import MAX_TITLE
 from tests.hooks.given import PRE, Session, compacted, span
 
 TITLE = "eventctx.session.title"
@@ -23,9 +22,9 @@ KEY = "sk-ant-api03-" + "a1B2" * 12
 
 
 async def roots(engine: eventctx.Engine, session: str = "s", clean: Any = str) -> list[Span]:
-    state, found = traced.initial(clean), list[Span]()
+    state, found = SessionTrace.start(clean), list[Span]()
     async for record in engine.records(session, bodies=True):
-        state = traced.evolve(state, record)
+        state = state.after(record)
         found = [] if record.type == "session:fork" else [*found, *state.finished]
     return [one for one in found if one.parent_span_id is None]
 
@@ -94,9 +93,9 @@ async def test_only_roots_have_it_also_that_of_a_compaction_outside_of_a_turn() 
             async with cycle.provider_call("m"):
                 pass
         await ctx.compact(budget=600)
-        state, found = traced.initial(str), list[Span]()
+        state, found = SessionTrace.start(str), list[Span]()
         async for record in engine.records("s", bodies=True):
-            state = traced.evolve(state, record)
+            state = state.after(record)
             found += state.finished
     titled = {one.name for one in found if TITLE in one.attributes}
     assert titled == {"invoke_agent", "compact workset"}
@@ -116,21 +115,21 @@ async def test_once_erased_it_is_gone_live_and_from_the_log_and_no_other_takes_i
         ctx = await engine.session("s")
         await turns_of(ctx, "My name is Ann", "Go on")
         assert [one.attributes[TITLE] for one in await roots(engine)] == ["My name is Ann"] * 2
-        seen = traced.initial(str)
+        seen = SessionTrace.start(str)
         async for record in engine.records("s", bodies=True):
-            seen = traced.evolve(seen, record)
+            seen = seen.after(record)
         await engine.erase("s", [0])
         await turns_of(ctx, "And then")
         later = [one async for one in engine.records("s", bodies=True)][seen_records(seen) :]
         live = list[Span]()
         for record in later:
-            seen = traced.evolve(seen, record)
+            seen = seen.after(record)
             live += seen.finished
         assert [TITLE in one.attributes for one in live] == [False]
         assert all(TITLE not in one.attributes for one in await roots(engine))
 
 
-def seen_records(state: traced.Traced) -> int:
+def seen_records(state: SessionTrace) -> int:
     assert state.content is not None
     return state.content.view.position + 1
 
@@ -155,9 +154,9 @@ def test_what_a_harness_said_by_its_record_gives_no_title_in_a_list_either() -> 
     session.add(ev.MessageAdded(origin="harness"), bodies=bodies[:1])
     session.add(ev.MessagesSet(order=((0, 2),), harness=(0,)), bodies=bodies)
     session.add(ev.PromptComplete(), span(1))
-    state = traced.initial(str)
+    state = SessionTrace.start(str)
     for record in session.records:
-        state = traced.evolve(state, record)
+        state = state.after(record)
     (turn,) = state.finished
     assert turn.attributes[TITLE] == "Fix the clock"
 

@@ -13,16 +13,17 @@ from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log import events
 from eventctx.log.events import Event
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import SpanOutcome, outcome_of
 from eventctx.log.turn_recorder import (
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,
+    outcome_of,
     usage_record,
 )
 from eventctx.log.usage import Usage
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.session.scope import Scope
 
 ENDS: dict[type[Event], tuple[type[Event], ...]] = {
@@ -244,7 +245,7 @@ REPORTS: dict[str, tuple[Any, ...]] = {
 @given(st.lists(st.sampled_from(sorted(REPORTS)), max_size=30))
 async def test_whatever_a_host_reports_every_span_ends_once(reports: list[str]) -> None:
     emitter = Kept()
-    host = Following(cast(SessionEmitter, emitter), lambda scope: None, bytes)
+    host = HostReporter(cast(SessionEmitter, emitter), lambda scope: None, bytes)
     for name in reports:
         await getattr(host, name)(*REPORTS[name])
     await host.turn_ended()

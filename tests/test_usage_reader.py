@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eventctx.log import usage as usage_table
 from eventctx.log.usage import (
     AMPLIFIER,
     ANTHROPIC,
-    CODEX,
+    GEMINI,
     MOST_TOKENS,
     OPENAI_CHAT,
     OPENAI_RESPONSES,
-    PI,
     Usage,
     UsageForm,
     form_of_host,
@@ -24,7 +24,7 @@ from eventctx.log.usage import (
     read_usage,
 )
 
-FORMS = [ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, CODEX, AMPLIFIER, PI]
+FORMS = [form for form in vars(usage_table).values() if isinstance(form, UsageForm)]
 CALL = Usage(prompt=130, output=7, cache_read=100, cache_write=20, reasoning=3)
 
 
@@ -40,7 +40,8 @@ def nested(names: dict[str, Any]) -> dict[str, Any]:
 def in_form(usage: Usage, form: UsageForm) -> dict[str, Any]:
     """The usage as an API with this form reports it."""
     counts = {name: getattr(usage, name) for name in Usage.__struct_fields__}
-    counts["prompt"] -= sum(counts[name] for name in form.beside)
+    counts["prompt"] -= sum(counts.get(name, 0) for name in form.outside_prompt)
+    counts["output"] -= sum(counts.get(name, 0) for name in form.outside_output)
     return nested({getattr(form, name)[0]: n for name, n in counts.items() if getattr(form, name)})
 
 
@@ -65,7 +66,7 @@ def test_what_counts_no_tokens_is_read_as_0(form: UsageForm, count: Any) -> None
     reported[form.prompt[0]] = count
     read = read_usage(reported, form)
     assert read is not None
-    assert read.prompt == sum(getattr(read, name) for name in form.beside)
+    assert read.prompt == sum(getattr(read, name, 0) for name in form.outside_prompt)
     assert read.output == CALL.output
 
 
@@ -82,7 +83,7 @@ def test_a_providers_own_counts_are_recognised_by_their_names() -> None:
 
 
 def test_a_proxys_extra_names_do_not_count_a_cache_twice() -> None:
-    # LiteLLM reports Anthropic's names beside OpenAI's, whose prompt holds the caches.
+    # LiteLLM reports Anthropic's names next to OpenAI's, whose prompt holds the caches.
     both = {"prompt_tokens": 130, "completion_tokens": 7, "cache_read_input_tokens": 100}
     assert read_usage(both, form_of_provider(both)) == Usage(130, 7)
 
@@ -109,3 +110,13 @@ def test_whatever_is_reported_is_read_as_counts(form: UsageForm, odd: list[Any])
         usage = read_usage(one, form)
         assert usage is not None
         assert all(getattr(usage, name) >= 0 for name in Usage.__struct_fields__)
+
+
+def test_what_a_frameworks_counts_leave_out_is_added() -> None:
+    counts = {
+        "prompt_token_count": 100,
+        "tool_use_prompt_token_count": 20,
+        "candidates_token_count": 7,
+        "thoughts_token_count": 3,
+    }
+    assert read_usage(SimpleNamespace(**counts), GEMINI) == Usage(120, 10, reasoning=3)

@@ -15,8 +15,9 @@ import pytest
 
 import eventctx
 from eventctx.errors import LogCorrupted, StreamNotFound
-from eventctx.log.receipt_book import ReceiptBook
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.log.integrity import Signer
+from eventctx.queries.verify import StoreVerification
+from eventctx.stores.receipt_book import ReceiptBook
 
 Edit = Callable[[apsw.Connection], Any]
 
@@ -147,7 +148,7 @@ async def test_what_lies_between_the_sessions_is_checked(
 ) -> None:
     found = await checked(path, lambda connection: connection.execute(sql).fetchall())
     if words is None:
-        # The last records of a store leave no gap behind; only a receipt knows of them.
+        # The last records of a store leave no gap after; only a receipt knows of them.
         assert not found.problems
     else:
         assert any(words in problem for problem in found.problems)
@@ -381,7 +382,7 @@ async def test_a_torn_line_in_the_book_is_passed_over(tmp_path: Path) -> None:
 # -- signatures ------------------------------------------------------------------------------------
 
 
-def key() -> eventctx.Signer:
+def key() -> Signer:
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     made = ed25519.Ed25519PrivateKey.generate()

@@ -19,7 +19,7 @@ from eventctx.policies.fit import fit
 from eventctx.policies.named import POLICIES
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.audit import AuditRow
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
@@ -237,7 +237,7 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
             (n for n, ref in enumerate(refs) if ref.facts.kind == "assistant"),  # type: ignore[union-attr]
             default=-1,
         )
-        # What is to be answered stays; a system message behind it is no answer to it.
+        # What is to be answered stays; a system message after it is no answer to it.
         to_answer = max(
             (n for n, ref in enumerate(refs) if ref.facts.kind != "system"),  # type: ignore[union-attr]
             default=-1,
@@ -252,7 +252,7 @@ def test_a_view_fits_the_budget_unless_only_the_floor_is_left(story: Story, budg
         # More than the floor goes only where a floor above the budget went before, and still is.
         low = state.size_after_compaction
         visible = visible_of(state)
-        proven = fit(visible, kept_whole(visible), Budget(budget, budget, budget)).overflow
+        proven = fit(visible, keep_whole(visible), Budget(budget, budget, budget)).overflow
         assert only_floor or (proven and budget < low and row.tokens <= low + low // 4)
 
     asyncio.run(check())
@@ -333,7 +333,7 @@ def test_the_same_log_gives_the_same_view_from_zero_and_from_a_snapshot(
         restored = view_snapshot.load(view_snapshot.dump(state))
         assert restored.layout.entries() == state.layout.entries()
         assert restored.layout.measure() == state.layout.measure()
-        assert request_view.prepared(restored) == request_view.prepared(state)
+        assert request_view.prepare_request(restored) == request_view.prepare_request(state)
         again = await Engine(engine.store).session(
             "s", policy="simple", keep_recent=4, max_tokens=budget
         )

@@ -10,18 +10,17 @@ from typing import Any, Final
 
 import click
 
-from eventctx.cli.output.later import CommandLater, ProgramOfCommands
-from eventctx.cli.session_lists.completion import with_session_names
+from eventctx.cli.later import CommandLater, ProgramOfCommands, with_session_names
 from eventctx.version import __version__
 
 _COMMANDS: Final = (
     ("demo", "demo.command", "Run a sample session live, compactions and all."),
     ("import", "commands.imports", "Import transcripts of other programs, or exports."),
-    ("record", "record.command", "Run a program, and record what it asks its model."),
+    ("record", "commands.record", "Run a program, and record what it asks its model."),
     ("watch", "commands.watch", "Import sessions while agents write them."),
-    ("hook", "for_agents.hook", "Answer a hook of an agent's program."),
-    ("mcp", "for_agents.mcp", "Answer the agent itself, as an MCP server."),
-    ("inspect", "inspect.command", "A page that shows what the model saw, at any point."),
+    ("hook", "commands.for_agents", "Answer a hook of an agent's program."),
+    ("mcp", "commands.for_agents", "Answer the agent itself, as an MCP server."),
+    ("inspect", "commands.inspect", "A page that shows what the model saw, at any point."),
     ("sessions", "commands.sessions", "The sessions of the store, the last used first."),
     ("log", "commands.log", "The records of a session, one a line."),
     ("transcript", "commands.transcript", "All that was said, now or at an earlier point."),
@@ -32,14 +31,14 @@ _COMMANDS: Final = (
     ("diff", "commands.diff", "What two requests differ in, and why."),
     ("lost", "commands.lost", "What left the view: instructions, files, commands."),
     ("instructions", "commands.instructions", "What a person demanded, and what is still told."),
-    ("search", "commands.search", "Find what was said, in view or not."),
+    ("search", "commands.sessions", "Find what was said, in view or not."),
     ("replay", "commands.replay", "Step through a session."),
-    ("fork", "commands.fork", "A new session from a point of another one."),
-    ("restore", "commands.restore", "Bring messages back into view."),
+    ("fork", "commands.changing", "A new session from a point of another one."),
+    ("restore", "commands.changing", "Bring messages back into view."),
     ("compact", "commands.compact", "Compact a session, or say what that would do."),
     ("compare", "commands.compare", "What each policy would have kept, and at what cost."),
     ("verify", "commands.verify", "Recompute every digest; find damage."),
-    ("sign", "commands.sign", "Vouch for a session with a key."),
+    ("sign", "commands.changing", "Vouch for a session with a key."),
     ("backup", "commands.backup", "A verified copy of the store, while it is in use."),
     ("restore-backup", "commands.backup", "Put a verified backup in the store's place."),
     ("export", "commands.exports", "A session as JSON Lines that import back equal."),
@@ -77,7 +76,7 @@ def cli(context: click.Context, store: str | None) -> None:
     if context.invoked_subcommand is None:
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise click.exceptions.NoArgsIsHelpError(context)
-        from eventctx.cli.session_lists.first_look import look
+        from eventctx.cli.first_look import look
 
         look()
 

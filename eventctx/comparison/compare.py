@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from eventctx.comparison import statistics
-from eventctx.comparison.asking import play_with
 from eventctx.comparison.contenders import (
     HINDSIGHT,
     WHOLE,
@@ -20,14 +19,22 @@ from eventctx.comparison.contenders import (
     without_compaction,
 )
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
-from eventctx.comparison.figures import RunFigures, figures
-from eventctx.comparison.losses import LostByRule, NeededAgain, by_rule, needed_again, worst
-from eventctx.comparison.recording import Recording
+from eventctx.comparison.figures import (
+    LostByRule,
+    NeededAgain,
+    RunFigures,
+    by_rule,
+    figures,
+    needed_again,
+    worst,
+)
+from eventctx.comparison.recording import Recording, UnusedSession
+from eventctx.comparison.simulator import play_with
 from eventctx.comparison.statistics import Interval
 from eventctx.errors import InvalidSetting
-from eventctx.log import notebook
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
+from eventctx.text import counted, html_table, summary_line
 
 
 class ShareDifference(msgspec.Struct, frozen=True):
@@ -85,20 +92,13 @@ class PolicyRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComparedSession(msgspec.Struct, frozen=True):
-    """A session of a comparison; ``left_out`` messages behind its first compaction are not used."""
+    """A session of a comparison; ``left_out`` messages after its first compaction are not used."""
 
     session: str
     messages: int
     requests: int
     judged: int
     left_out: int
-
-
-class UnusedSession(msgspec.Struct, frozen=True):
-    """A session that could not be used, and why."""
-
-    session: str
-    reason: str
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +118,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         raise InvalidSetting(f"row: expected one of {known}, found {policy} at {budget}")
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             "Comparison:",
-            notebook.counted(len(self.sessions), "session"),
-            notebook.counted(len(self.rows), "row"),
+            counted(len(self.sessions), "session"),
+            counted(len(self.rows), "row"),
         )
 
     def _repr_html_(self) -> str:
@@ -137,7 +137,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             )
             for one in self.rows
         ]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)
 
 
 def _percent(share: float | None) -> str:
@@ -161,7 +161,7 @@ class RunOver(NamedTuple):
         return [(getattr(one, numerator), getattr(one, denominator)) for one in self.figures]
 
     def curve(self, share: str, prices: Prices = PRICES) -> statistics.Curve:
-        """A share of ``SHARES`` beside the cost, for a comparison at equal cost."""
+        """A share of ``SHARES`` with the cost, for a comparison at equal cost."""
         costs = [one.cost(prices) for one in self.figures]
         return statistics.Curve(self.parts(*SHARES[share]), costs)
 

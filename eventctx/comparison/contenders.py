@@ -1,18 +1,25 @@
-"""What is compared: policies with their settings, by name or as objects, and the baselines."""
+"""The policies of a comparison with their settings, by name or as objects, and the baselines.
+
+A policy is measured against no choice at all, chance, age alone, and knowing the future. These drop
+whole rounds until the view is down to the target; what must stay stays. They are no policies to
+use: ``hindsight`` reads what the model will reuse, so it cannot run live.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.comparison import baselines
-from eventctx.comparison.drive import TARGET, THRESHOLD
+from eventctx.comparison.simulator import TARGET, THRESHOLD
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import decode_json
+from eventctx.messages.tool_rounds import Group
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.named import (
     ALIASES,
@@ -22,10 +29,124 @@ from eventctx.policies.named import (
     policy_named,
     settings_of_policy,
 )
-from eventctx.policies.policy import Policy, PolicyFunction, is_policy
+from eventctx.policies.policy import (
+    Budget,
+    Policy,
+    PolicyFunction,
+    PolicyState,
+    Proposal,
+    Visible,
+    is_policy,
+)
 from eventctx.policies.trigger import make_budget
+from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.evidence import Need
 from eventctx.session.settings import by_own_name, check_advised
+
+Order = Callable[[Visible, Sequence[Group], WorkingSet], Iterable[Group]]
+"""Rounds that may go, in the order in which they go."""
+
+
+class Dropping:
+    """Drops whole rounds in a given order until the view is down to the target."""
+
+    version = 1
+    max_messages: int | None = None
+
+    def __init__(self, name: str, order: Order) -> None:
+        self.name = name
+        self._order = order
+
+    def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        """The proposal; its insertions are those of the view."""
+        whole = keep_whole(visible)
+        working_set = WorkingSet(visible, whole)
+        fixed = visible.protected | visible.open_round
+        free = [one for one in working_set.groups if fixed.isdisjoint(one.rows)]
+        for group in self._order(visible, free, working_set):
+            if working_set.total <= budget.target:
+                break
+            working_set.drop(group, "old_round")
+        return Proposal(
+            working_set.decided, working_set.limits, kept_insertions=whole.kept_insertions
+        )
+
+
+def recency() -> Policy:
+    """The oldest rounds go first."""
+    return Dropping("recency", lambda visible, free, _: free)
+
+
+def chance(seed: int = 0) -> Policy:
+    """Any rounds go; which ones depends on ``seed`` and their numbers alone."""
+
+    def order(visible: Visible, free: Sequence[Group], _: WorkingSet) -> Iterable[Group]:
+        return sorted(free, key=lambda group: _draw(seed, visible.messages[group.rows[0]].number))
+
+    return Dropping("random", order)
+
+
+def _draw(seed: int, number: int) -> bytes:
+    return sha256(f"{seed} {number}".encode()).digest()
+
+
+def hindsight(needs: Sequence[Need]) -> Policy:
+    """Those rounds stay that hold most of what will be reused, for their size.
+
+    What a request needs counts once, in the round that holds it, and every request counts the same.
+    So this is what whole rounds could hold, had the future been known; not an exact bound, as
+    choosing rounds well is a knapsack problem.
+    """
+    spans = [
+        (need.before, span.weight / total, frozenset(span.carriers))
+        for need in needs
+        if (total := sum([one.weight for one in need.spans if one.age >= 1]))
+        for span in need.spans
+        if span.age >= 1
+    ]
+
+    def order(visible: Visible, free: Sequence[Group], working_set: WorkingSet) -> Iterable[Group]:
+        messages = visible.messages
+        group_of = {messages[row].number: place for place, g in enumerate(free) for row in g.rows}
+        held = {
+            ref.number
+            for row, ref in enumerate(messages)
+            if ref.number not in group_of and not ref.shortened
+        }
+        now = messages[-1].number + 1 if messages else 0
+        wanted: dict[int, dict[int, float]] = {}
+        for place, (before, weight, carriers) in enumerate(spans):
+            if before >= now and held.isdisjoint(carriers):
+                for at in {group_of[one] for one in carriers if one in group_of}:
+                    wanted.setdefault(at, {})[place] = weight
+        costs = [max(1, working_set.cost(group)) for group in free]
+        ranked = _rank(wanted, costs)
+        return [free[at] for at in reversed(ranked)]
+
+    return Dropping("hindsight", order)
+
+
+def _rank(wanted: Mapping[int, Mapping[int, float]], costs: Sequence[int]) -> list[int]:
+    """Places of rounds, the most worth first: weight not held yet, per token; the newest of equals.
+
+    A round's worth only sinks as others are taken, so the old worth is a bound, and few are counted
+    again.
+    """
+    heap = [(-sum(wanted.get(at, {}).values()) / cost, -at) for at, cost in enumerate(costs)]
+    heapify(heap)
+    covered: set[int] = set()
+    ranked: list[int] = []
+    while heap:
+        worth, at = heappop(heap)
+        left = [weight for place, weight in wanted.get(-at, {}).items() if place not in covered]
+        present = -sum(left) / costs[-at]
+        if present > worth:
+            heappush(heap, (present, at))
+            continue
+        ranked.append(-at)
+        covered.update(wanted.get(-at, ()))
+    return ranked
+
 
 WHOLE: Final = "whole"
 """The row without any compaction."""
@@ -34,7 +155,7 @@ HINDSIGHT: Final = "hindsight"
 ON_REQUEST: Final = ("recency", "random")
 
 SESSION_SETTINGS: Final = ("target_usage", "compact_threshold")
-"""Settings of a session that stand beside a policy's own."""
+"""Settings of a session that are given with a policy's own."""
 
 _SETTING: Final = re.compile(r":(?=[a-z_]+=)")
 _BUDGET: Final = re.compile(r"([0-9][0-9_]*|[0-9]+\.[0-9]+)([kKmM]?)")
@@ -57,7 +178,7 @@ def contenders(
 ) -> list[Contender]:
     """The policies to compare; without any, all that need no function of the user's.
 
-    A policy is an object, or a text: its name, and settings of it or of the session behind colons
+    A policy is an object, or a text: its name, and settings of it or of the session after colons
     (``ladder:target_usage=0.3``). Raises InvalidSetting for one that is unknown or is there twice,
     and for one that needs a function which is not given.
     """
@@ -75,7 +196,7 @@ def contenders(
         raise InvalidSetting(f"policies: expected each once, found {', '.join(twice)} twice")
     chosen = [one for one in found if one.label not in (WHOLE, HINDSIGHT)]
     if not chosen:
-        raise InvalidSetting("policies: expected at least one beside whole and hindsight")
+        raise InvalidSetting("policies: expected at least one besides whole and hindsight")
     return chosen
 
 
@@ -86,7 +207,7 @@ def without_compaction() -> Contender:
 
 def with_hindsight() -> Contender:
     """The contender that knows what will be reused."""
-    return Contender(HINDSIGHT, baselines.hindsight)
+    return Contender(HINDSIGHT, hindsight)
 
 
 def budgets_of(given: Sequence[int | str]) -> list[int]:
@@ -111,7 +232,7 @@ def _budget(given: int | str) -> int:
 
 
 def name_and_settings(label: str) -> tuple[str, list[str]]:
-    """A policy's name and its settings (``KEY=VALUE``), as they stand in a text."""
+    """A policy's name and its settings (``KEY=VALUE``), read from a text."""
     name, *settings = _SETTING.split(label.strip())
     return name, settings
 
@@ -180,9 +301,9 @@ def _by_name(given: str, summarizer: Summarizer | None, scorer: Scorer | None) -
 
 _BASELINES: Final[dict[str, Callable[[Sequence[Need]], Policy | None]]] = {
     WHOLE: lambda _: None,
-    HINDSIGHT: baselines.hindsight,
-    "recency": lambda _: baselines.recency(),
-    "random": lambda _: baselines.chance(),
+    HINDSIGHT: hindsight,
+    "recency": lambda _: recency(),
+    "random": lambda _: chance(),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a comparison is made with unless its caller says otherwise; loads nothing else."""
+"""Defaults of a comparison. This module loads nothing else."""
 
 from __future__ import annotations
 

@@ -6,15 +6,21 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any, Final
 
+import msgspec
+
+from eventctx.errors import InvalidSetting
 from eventctx.log import events
-from eventctx.log.codec import encode_event
+from eventctx.log.codec import decode_known, encode_event
 from eventctx.log.events import Event
 from eventctx.log.record import Body, Record, make_body
+from eventctx.log.store import EventStore
 from eventctx.messages.encoding import encode_plain, plain_message
 from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import observes
+from eventctx.messages.tool_results import observes
 from eventctx.projections.evidence import CarriedDemand, Need, carried_demands, needs
+from eventctx.projections.view import request_view
+from eventctx.queries.records import transcript_at
 
 STREAM: Final = "what-if"
 """The session id in the records of a run; no store ever sees it."""
@@ -58,7 +64,7 @@ class Recording:
 
     A message's place is its number in a run; ``number_of(place)`` is its number in the session,
     which differs where a host replaced messages. Message ``n`` is body 0 of the record at position
-    ``n``; what a run records lies behind.
+    ``n``; a run's own records come after them.
     """
 
     def __init__(
@@ -105,7 +111,7 @@ class Recording:
 
     @cached_property
     def needs(self) -> tuple[Need, ...]:
-        """What every request needed."""
+        """The needs of every request."""
         return needs(self.messages)
 
     @cached_property
@@ -116,10 +122,77 @@ class Recording:
 
     @cached_property
     def requests(self) -> frozenset[int]:
-        """How many messages precede each request: there is one before every answer of the model."""
+        """The number of messages before each request; every answer of the model has one."""
         answers = [facts.kind == "assistant" for facts in self.facts]
         return frozenset(
             before
             for before in range(1, len(answers))
             if answers[before] and not answers[before - 1]
         )
+
+
+# -- sessions of a store -------------------------------------------------------------------------
+
+
+class UnusedSession(msgspec.Struct, frozen=True):
+    """A session that could not be used, and why."""
+
+    session: str
+    reason: str
+
+
+async def recording_of(store: EventStore, stream: str) -> Recording:
+    """The session up to its first compaction: what follows was done by a model that had forgotten.
+
+    It ends before the first erased message, too. Raises InvalidSetting where no model answered
+    until there, and StreamNotFound.
+    """
+    view = request_view.initial()
+    last: int | None = None
+    compacted = False
+    async for record in store.read(stream, bodies=False):
+        if record.type == "context:post_compact" and decode_known(record).outcome == "applied":
+            compacted = True
+            break
+        view = request_view.evolve(view, record)
+        last = record.position
+    lines = [] if last is None else await transcript_at(store, stream, last)
+    messages = []
+    for line in lines:
+        if line.message is None:
+            break
+        messages.append(line.message)
+    used = lines[: len(messages)]
+    whole = len(await transcript_at(store, stream)) if compacted else len(lines)
+    recording = Recording(
+        messages,
+        name=stream,
+        model=view.calibration.model,
+        numbers=[line.number for line in used],
+        harness=frozenset([at for at, line in enumerate(used) if line.origin is not None]),
+        observations=frozenset(
+            [at for at, line in enumerate(used) if line.origin == "observation"]
+        ),
+        left_out=max(0, whole - len(messages)),
+    )
+    if not recording.requests:
+        until = " before its first compaction" if compacted else ""
+        found = f"{len(messages)} messages and no answer" if messages else "no message"
+        raise InvalidSetting(
+            f"session {stream!r}: expected an answer of a model to a request{until}, found {found}"
+        )
+    return recording
+
+
+async def recordings_of(
+    store: EventStore, streams: Sequence[str]
+) -> tuple[list[Recording], list[UnusedSession]]:
+    """The sessions that can be played, and those that cannot. Raises StreamNotFound."""
+    found: list[Recording] = []
+    unused: list[UnusedSession] = []
+    for stream in dict.fromkeys(streams):
+        try:
+            found.append(await recording_of(store, stream))
+        except InvalidSetting as error:
+            unused.append(UnusedSession(stream, str(error)))
+    return found, unused

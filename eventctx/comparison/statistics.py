@@ -1,4 +1,4 @@
-"""How sure a comparison is: intervals from sessions drawn again, and figures at equal cost.
+"""The certainty of a comparison: intervals from resampled sessions, figures at equal cost.
 
 A bootstrap over sessions: as many sessions as there are, drawn with replacement, many times. The
 draws are seeded, so the same figures give the same intervals; and the same draws are used for all
@@ -76,7 +76,7 @@ def within_noise(parts: Parts, between: Interval | None) -> bool:
 
 
 def at_cost(curve: Sequence[tuple[float, float]], cost: float) -> float | None:
-    """What a policy that was run with several budgets or targets has at ``cost``.
+    """The figure, at ``cost``, of a policy that was run with several budgets or targets.
 
     ``curve`` are its pairs of cost and share; between two of them lies a straight line. None
     outside of them: nothing is known there.

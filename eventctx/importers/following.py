@@ -2,7 +2,7 @@
 
 What changes is noticed by looking (``lookout.py``). An import of a file of JSON Lines stays open,
 and reads on what is written (``load.follow_file``); other files are read anew. How a file was when
-its import ended is remembered beside the store (``known_files.py``).
+its import ended is remembered next to the store (``known_files.py``).
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ import msgspec
 
 from eventctx.errors import EventctxError, WrongExpectedVersion
 from eventctx.importers.detect import passed_over
-from eventctx.importers.found import FileState
+from eventctx.importers.found import ChangedFile, FileState, FolderWatcher
 from eventctx.importers.known_files import KnownFiles
 from eventctx.importers.load import ENDS_ALL, ImportSummary, follow_file
-from eventctx.importers.lookout import ChangedFile, Lookout
 from eventctx.importers.many import (
     CLOSED_ON_PURPOSE,
     FilePassedOver,
@@ -92,7 +91,7 @@ class Follower:
     ) -> None:
         self.unchanged = 0
         self._store = store
-        self._lookout = Lookout(paths, quiet)
+        self._lookout = FolderWatcher(paths, quiet)
         self._known = known
         self._told = told
         self._format = format
@@ -282,7 +281,7 @@ class Follower:
                 self._told(msgspec.structs.replace(summary, added=added))
 
     def _tell_problems(self) -> None:
-        """Say what was passed over for an error, when its file stands still."""
+        """Say what was passed over for an error, when its file no longer changes."""
         now = monotonic()
         for followed in self._followed.values():
             gone = not followed.seen.files and followed.seen.error is None

@@ -1,4 +1,4 @@
-"""The files that were imported, and how they were then: beside the store, and never needed.
+"""The files that were imported, and their states then: a file next to the store, never needed.
 
 Whoever follows folders need not read a file again that has not changed since it was imported. This
 is a cache: without it, or after an update of eventctx, all files are read again, and nothing is
@@ -52,7 +52,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class KnownFiles:
-    """What is known of the files that were imported into one store; without a path, nothing."""
+    """The files that were imported into one store; without a path, none are known."""
 
     def __init__(self, store: Path | None) -> None:
         self._path = None if store is None else store.with_name(store.name + SUFFIX)
@@ -72,7 +72,7 @@ class KnownFiles:
     async def get(
         self, path: Path, files: tuple[FileState, ...], store: EventStore
     ) -> KnownFile | None:
-        """What is known of a path, if its ``files`` and its sessions are as they were left.
+        """The entry of a path, if its ``files`` and its sessions are as they were left.
 
         A session of the store may have got more records since. Raises StoreError.
         """

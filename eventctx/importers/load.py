@@ -10,15 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import (
-    EventctxError,
     NotAStore,
     SourceChanged,
     StoreTooNew,
     StoreUnavailable,
     WrongExpectedVersion,
 )
-from eventctx.importers.detect import Format, choose, session_source
-from eventctx.importers.formats import amplifier_folder, claude_code
+from eventctx.importers.detect import choose, session_source
+from eventctx.importers.format_table import Format
+from eventctx.importers.formats import amplifier
 from eventctx.importers.one_session import (
     ImportOutcome,
     ImportRun,
@@ -26,26 +26,21 @@ from eventctx.importers.one_session import (
     import_session,
 )
 from eventctx.importers.recording.track import Track, check_not_taken_over
-from eventctx.importers.source.growing_lines import GrowingLines
 from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.naming import event_id, session_name
-from eventctx.importers.source.source import Progress
-from eventctx.importers.subagents import Subagent, subagent_files, subagent_of
+from eventctx.importers.source.source import GrowingLines, Progress
+from eventctx.importers.subagents import Agents, with_agents
 from eventctx.log.codec import decode_known
-from eventctx.log.events import SessionLinked, SessionTakenOver
-from eventctx.log.ids import random_bytes
-from eventctx.log.outcomes import fit_for_log
+from eventctx.log.events import SessionTakenOver
+from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import CheckedClock
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import EventStore
-from eventctx.projections.trace.call_spans import CallSpans
+from eventctx.log.turn_recorder import fit_for_log
 
 __all__ = ["ENDS_ALL", "ImportSummary", "More", "follow_file", "import_file"]
 
 ENDS_ALL: Final = (StoreUnavailable, NotAStore, StoreTooNew)
 """The errors that end an import of many files. They concern the store, not one file."""
-
-_Agents = dict[Path, tuple[Subagent, ImportSummary]]
 
 More = Callable[[list[ImportSummary], Callable[[], bool]], Awaitable[bool]]
 """Called at the present end of a file, with the summaries so far; waits, and returns whether to
@@ -64,7 +59,7 @@ async def import_file(
     salt: Callable[[int], bytes] = random_bytes,
     progress: Progress | None = None,
 ) -> list[ImportSummary]:
-    """Import a transcript, and the subagents' files beside it, and return a summary of each.
+    """Import a transcript, and the files of its subagents, and return a summary of each.
 
     ``path`` is a file, a folder of events as OpenHands keeps it, or Amplifier's folder of a
     session. Of Amplifier's files, the one that tells most is read, whichever is named, unless
@@ -97,7 +92,7 @@ async def import_file(
     now = CheckedClock(clock)()
     run = ImportRun(store, chosen, session, complete or take_over, now, salt, ENDS_ALL)
     main = await import_session(run, path, progress)
-    summaries = await _with_agents(run, path, main, {})
+    summaries = await with_agents(run, path, main, {})
     others = await _others(run, path, main)
     summaries += [one.summary for one in others]
     if not take_over:
@@ -126,21 +121,21 @@ async def follow_file(
     # What another process writes in between says nothing of a subagent's file: all is read again.
     ends = (*ENDS_ALL, WrongExpectedVersion)
     run = ImportRun(store, _choose(path, format), None, False, CheckedClock(clock)(), salt, ends)
-    agents: _Agents = {}
+    agents: Agents = {}
 
     async def at_end(main: ImportOutcome, lines: GrowingLines) -> bool:
-        return await more(await _with_agents(run, path, main, agents), lines.is_same)
+        return await more(await with_agents(run, path, main, agents), lines.is_same)
 
     main = await import_session(run, path, at_end=at_end)
     others = await _others(run, path, main)
-    return [*await _with_agents(run, path, main, agents), *[one.summary for one in others]]
+    return [*await with_agents(run, path, main, agents), *[one.summary for one in others]]
 
 
 async def _others(run: ImportRun, path: Path, main: ImportOutcome) -> list[ImportOutcome]:
     """Import the further sessions of a file, which only some formats have."""
     found = []
-    # The subagents in a Claude Code file belong to its main session, whatever that is called here.
-    parent = main.summary.session if run.chosen.name == claude_code.NAME else None
+    # The subagents in a file belong to its main session, whatever that is called here.
+    parent = main.summary.session if run.chosen.has_agents else None
     for number, parse in enumerate(run.chosen.others(path), 2):
         session = None if run.session is None else f"{run.session}-{number}"
         part = run._replace(chosen=run.chosen._replace(parse=parse), session=session)
@@ -159,19 +154,19 @@ async def _to_take_over(
     store: EventStore, path: Path, session: str | None
 ) -> tuple[Path, str | None]:
     """The file to read, and the session's name, where the file itself is not named after it."""
-    folder = amplifier_folder.folder_of_session(path)
+    folder = amplifier.folder_of_session(path)
     if folder is None:
         return session_source(path), session
     name = session or session_name(folder.resolve().name)
     mirrored = await _mirrored(store, name)
-    path = amplifier_folder.source_to_take_over(path, mirrored)
+    path = amplifier.source_to_take_over(path, mirrored)
     if mirrored is not None and path.name != mirrored:
         await check_not_taken_over(store, name)
         raise SourceChanged(
             f"{path.name}: session {name!r} mirrors {mirrored}, which is not in {folder}: name the "
             "folder that has it, or import this file as another session with --session NEW"
         )
-    return path, name if path.name == amplifier_folder.CONTEXT else session
+    return path, name if path.name == amplifier.CONTEXT else session
 
 
 async def _mirrored(store: EventStore, session: str) -> str | None:
@@ -193,83 +188,3 @@ async def _taken_over(summary: ImportSummary, track: Track | None, now: int) -> 
     await track.put(event, new_id, 0, now)
     await track.flush()
     return msgspec.structs.replace(summary, added=summary.added + 1, taken_over=True)
-
-
-# -- subagents -----------------------------------------------------------------------------------
-
-
-async def _with_agents(
-    run: ImportRun, path: Path, main: ImportOutcome, before: _Agents
-) -> list[ImportSummary]:
-    """Import the subagents' files that are not the same as ``before``, and link their sessions.
-
-    Returns the summaries of all of them, behind the main session's.
-    """
-    if run.chosen.name != claude_code.NAME or main.summary.session is None:
-        return [main.summary]
-    summaries = []
-    known: CallSpans | None = None
-    for file in subagent_files(path):
-        agent = subagent_of(file, main)
-        if file not in before or before[file][0] != agent:
-            known = known or await _call_spans(run.store, main.summary.session)
-            before[file] = agent, await _import_agent(run, file, agent, main, known)
-        summaries.append(before[file][1])
-    already = main.track.added if main.track else 0
-    await _link(main, summaries)
-    added = main.summary.added + (main.track.added - already if main.track else 0)
-    names = [summary.session for summary in summaries]
-    links = dict.fromkeys((*main.summary.links, *(name for name in names if name)))
-    main.summary = msgspec.structs.replace(main.summary, added=added, links=tuple(links))
-    return [main.summary, *summaries]
-
-
-async def _call_spans(store: EventStore, session: str) -> CallSpans:
-    known = CallSpans()
-    async for record in store.read(session, bodies=False):
-        known.see(record)
-    return known
-
-
-async def _import_agent(
-    run: ImportRun, path: Path, agent: Subagent, main: ImportOutcome, known: CallSpans
-) -> ImportSummary:
-    """Import a subagent's file into a stream of its own, named after the main session's."""
-    parent = main.summary.session or ""
-    name = f"{parent}.agent-{agent.name}" if run.session is not None else None
-    run = run._replace(session=name, complete=run.complete or agent.over)
-    span = known.calls.get(agent.call_id or "")
-    # Which of several compactions an agent wrote the summary for, its file does not say.
-    if agent.name.startswith("acompact") and len(known.compactions) == 1:
-        (span,) = known.compactions
-    try:
-        done = await import_session(run, path, parent=parent, call_id=agent.call_id, call_span=span)
-    except run.ends:
-        raise
-    except EventctxError as error:
-        return ImportSummary(
-            path=path,
-            format=run.chosen.name,
-            session=None,
-            warnings=(str(error),),
-            warned=1,
-            error=type(error).__name__,
-        )
-    return done.summary
-
-
-async def _link(main: ImportOutcome, agents: list[ImportSummary]) -> None:
-    """Write a link to each subagent's stream into the main one, once."""
-    track = main.track
-    if track is None:
-        return
-    known = {record.id for record in track.aside}
-    for name in [agent.session for agent in agents if agent.session is not None]:
-        link_id = event_id(track.stream, 0, "session:linked", name)
-        if link_id in known:
-            continue
-        agent = f".agent-{name.rpartition('.agent-')[2]}"
-        call_id = next((call for link, call in main.links.items() if link.endswith(agent)), None)
-        event = SessionLinked(session=name, relation="child", call_id=call_id)
-        track.aside.append(await track.put(event, link_id, 0, None))
-    await track.flush()

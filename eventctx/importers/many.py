@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from filecmp import cmp
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +17,12 @@ from eventctx.errors import (
     SessionWasTakenOver,
     SourceChanged,
 )
-from eventctx.importers.detect import passed_over
-from eventctx.importers.formats.amplifier_folder import CONTEXT
+from eventctx.importers.detect import choose, passed_over
+from eventctx.importers.formats.amplifier import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
-from eventctx.importers.same_names import SameNames
+from eventctx.importers.source.document import stem
+from eventctx.importers.source.naming import session_name
 from eventctx.log.store import EventStore
 
 
@@ -143,14 +146,14 @@ async def _results(
         reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
             return [FilePassedOver(path=found.path, reason=reason)]
-        return [result_of(summary) for summary in await _imported(found.path, importing, names)]
+        return [result_of(summary) for summary in await _import(found.path, importing, names)]
     except ENDS_ALL:
         raise
     except EventctxError as error:
         return [passed_over_for(found.path, error, named=found.named)]
 
 
-async def _imported(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
+async def _import(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
     """Import a file under the first of its names whose session is not another file's."""
     changed: SourceChanged | None = None
     for name in names.to_try(path):
@@ -174,7 +177,7 @@ def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:
 
 
 def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePassedOver:
-    """What is said of a file whose import raised ``error``; not ``named`` if a search met it."""
+    """The report of a file whose import raised ``error``; not ``named`` if a search met it."""
     if isinstance(error, NotATranscript) and not named:
         return FilePassedOver(path=path, reason=f"no transcript: {error.found}")
     if isinstance(error, CLOSED_ON_PURPOSE) and not named:
@@ -183,3 +186,58 @@ def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePas
     # It may hold a file's name, which may be no UTF-8.
     reason = reason.encode("utf-8", "backslashreplace").decode()
     return FilePassedOver(path=path, reason=reason, error=type(error).__name__)
+
+
+class SameNames:
+    """Names for the sessions of files that have one file name in several folders.
+
+    Runs of one task have a folder each, and their files have the same names. The first session is
+    named after its file, the others after the folders that tell them apart. A second import tries
+    the same names in the same order, and finds each session under the name that it got, also when
+    folders came or went.
+    """
+
+    def __init__(self, found: Iterable[Candidate]) -> None:
+        self._count = Counter(one.path.name for one in found)
+        self._taken: dict[str, Path] = {}
+
+    def to_try(self, path: Path) -> Iterator[str | None]:
+        """The names to try for a file's session; None is the one that the file gives it."""
+        if self._count[path.name] < 2 or (own := _own_name(path)) is None:
+            yield None
+            return
+        for name in (own, *_with_folders(path, own)):
+            other = self._taken.get(name)
+            if other is None or _same(other, path):
+                yield None if name == own else name
+
+    def took(self, path: Path, session: str | None) -> None:
+        """Note the session of a file."""
+        if session is not None:
+            self._taken.setdefault(session, path)
+
+
+def _own_name(path: Path) -> str | None:
+    """The name that a file gives its session; None where a line in it gives one."""
+    try:
+        chosen = choose(path, None, folders=True)
+    except (EventctxError, OSError):
+        return None  # the import says what is wrong with it
+    return session_name(stem(chosen.called(path))) if chosen.by_file else None
+
+
+def _with_folders(path: Path, own: str) -> Iterator[str]:
+    """The name after that of a folder, then after those of two, …; a folder of this name says
+    nothing."""
+    name = own
+    for folder in path.resolve().parents:
+        if folder.name and folder.name != own:
+            name = f"{folder.name}.{name}"
+            yield session_name(name)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.is_file() and other.is_file() and cmp(one, other, shallow=False)
+    except OSError:
+        return False

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from eventctx.errors import NotATranscript, SourceChanged
-from eventctx.importers.detect import FORMATS, Format
+from eventctx.errors import InvalidMessage, NotATranscript, SourceChanged
+from eventctx.importers.format_table import FORMATS, Format
 from eventctx.importers.recording.recorder import Recorder
 from eventctx.importers.recording.track import Track
-from eventctx.importers.source.growing_lines import GrowingLines
-from eventctx.importers.source.items import FileLine, Item, Paused, Session
+from eventctx.importers.source.items import (
+    CompactionItem,
+    FileLine,
+    Item,
+    MessageItem,
+    Paused,
+    Raw,
+    RecordedContent,
+    RecordedRequest,
+    Session,
+    Waiting,
+)
+from eventctx.importers.source.lines import MAX_BYTES
 from eventctx.importers.source.naming import session_name
-from eventctx.importers.source.source import Progress, Source
-from eventctx.importers.textless import problem_and_items
-from eventctx.log.outcomes import fit_for_log
+from eventctx.importers.source.source import GrowingLines, Progress, Source
 from eventctx.log.store import EventStore
-from eventctx.projections.trace.call_spans import SpanIds
+from eventctx.log.turn_recorder import fit_for_log
+from eventctx.messages.facts_reader import read_facts
+from eventctx.projections.trace.identity import SpanIds
 
 
 class ImportSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +85,7 @@ class ImportRun(NamedTuple):
 
 
 class ImportOutcome(msgspec.Struct):
-    """What the import of a session found. ``links`` are calls by the sessions they started."""
+    """The outcome of the import of a session. ``links`` are calls by the sessions they started."""
 
     summary: ImportSummary
     links: dict[str, str | None] = {}
@@ -86,12 +98,60 @@ AtEnd = Callable[[ImportOutcome, GrowingLines], Awaitable[bool]]
 """Called at the present end of a file; waits, and returns whether to read on."""
 
 
-class _Reading(NamedTuple):
-    """A file while it is read."""
+class _Reading:
+    """A file while it is read, and the stream that its records are in."""
 
-    run: ImportRun
-    source: Source
-    at_end: AtEnd | None
+    def __init__(self, run: ImportRun, source: Source, at_end: AtEnd | None) -> None:
+        self.run = run
+        self.source = source
+        self.track: Track | None = None
+        self._at_end = at_end
+
+    def items(self) -> Iterator[Item]:
+        """The items that the run's format reads."""
+        chosen, path = self.run.chosen, self.source.path
+        lines: Iterable[FileLine] = chosen.whole(path, self.source.lines())
+        if self.run.complete:
+            # The rest of a half last line will never come, so it is kept as it is.
+            lines = (line._replace(terminated=True) for line in lines)
+        parse = (chosen.parse_folder if self.source.is_folder else None) or chosen.parse
+        return parse(lines, chosen.called(path), self.closed)
+
+    def closed(self) -> bool:
+        """Whether the file grows no more."""
+        # A stream that goes on after what may grow was imported as complete before.
+        return self.run.complete or (self.track is not None and self.track.next is not None)
+
+    async def feed(self, recorder: Recorder, track: Track, items: Iterable[Item]) -> None:
+        """Record items up to the end of the file. Raises SourceChanged."""
+        try:
+            for item in items:
+                if isinstance(item, Paused):
+                    await self._pause(recorder, track)
+                else:
+                    await recorder.feed(item)
+            await recorder.end(self.closed())
+        except SourceChanged:
+            await track.check_ours()
+            raise
+        finally:
+            recorder.close()
+        if track.next is not None:
+            await track.check_ours()
+            raise SourceChanged(
+                f"{self.source.path.name}: session {track.stream!r} holds more than this file, "
+                f"from position {track.next.position} ({track.next.type}) on: the file was cut, or "
+                "the session was continued; import the file as another session with --session NEW"
+            )
+
+    async def _pause(self, recorder: Recorder, track: Track) -> None:
+        """Wait at the present end of a file that is followed."""
+        growing = self.source.growing
+        # A stream that goes on after the file's end is matched, or refused, at that end.
+        if track.next is None and self._at_end is not None and growing is not None:
+            await track.flush()
+            if await self._at_end(_outcome(self, recorder, track), growing):
+                growing.resume()
 
 
 async def import_session(
@@ -109,25 +169,15 @@ async def import_session(
     ``call_id`` and ``call_span`` are those of the call in ``parent`` that started it.
     """
     chosen = run.chosen
-    source = Source(path, progress, growing=at_end is not None)
-    track: Track | None = None
-
-    def closed() -> bool:
-        # A stream that goes on behind what may grow was imported as complete before.
-        return run.complete or (track is not None and track.next is not None)
-
-    parse = (chosen.parse_folder if source.is_folder else None) or chosen.parse
-    lines: Iterable[FileLine] = chosen.whole(path, source.lines())
-    if run.complete:
-        # Nobody will write the rest of a half last line, so it is kept as it is.
-        lines = (line._replace(terminated=True) for line in lines)
-    items = parse(lines, chosen.called(path), closed)
+    reading = _Reading(run, Source(path, progress, growing=at_end is not None), at_end)
+    items = reading.items()
     first = next(items, None)
     if not isinstance(first, Session):
-        return ImportOutcome(_nothing(path, chosen, first, source.size))
+        return ImportOutcome(_nothing(path, chosen, first, reading.source.size))
     if parent is not None:
         first = msgspec.structs.replace(first, parent=parent)
     track = Track(run.store, run.session or session_name(first.session_id), run.salt, run.now)
+    reading.track = track
     await track.open()
     rest: Iterable[Item] = items
     if track.next is None:
@@ -145,39 +195,11 @@ async def import_session(
         imported_at=run.now,
         call_id=call_id,
         call_span=call_span,
+        has_requests=chosen.has_requests,
+        undoes_compactions=chosen.undoes_compactions,
     )
-    reading = _Reading(run, source, at_end)
-    try:
-        await recorder.feed(first)
-        for item in rest:
-            if isinstance(item, Paused):
-                await _pause(reading, recorder, track)
-            else:
-                await recorder.feed(item)
-        await recorder.end(closed())
-    except SourceChanged:
-        await track.check_ours()
-        raise
-    finally:
-        recorder.close()
-    if track.next is not None:
-        await track.check_ours()
-        raise SourceChanged(
-            f"{path.name}: session {track.stream!r} holds more than this file, from position "
-            f"{track.next.position} ({track.next.type}) on: the file was cut, or the session was "
-            "continued; import the file as another session with --session NEW"
-        )
+    await reading.feed(recorder, track, chain((first,), rest))
     return _outcome(reading, recorder, track)
-
-
-async def _pause(reading: _Reading, recorder: Recorder, track: Track) -> None:
-    """Wait at the present end of a file that is followed."""
-    growing = reading.source.growing
-    # A stream that goes on behind the file's end is matched, or refused, at that end.
-    if track.next is None and reading.at_end is not None and growing is not None:
-        await track.flush()
-        if await reading.at_end(_outcome(reading, recorder, track), growing):
-            growing.resume()
 
 
 def _outcome(reading: _Reading, recorder: Recorder, track: Track) -> ImportOutcome:
@@ -192,8 +214,8 @@ def _outcome(reading: _Reading, recorder: Recorder, track: Track) -> ImportOutco
         turns=counts.turns,
         calls=counts.calls,
         compactions=counts.compactions,
-        observed=recorder.wires.observed,
-        unanswered=recorder.wires.unanswered,
+        observed=recorder.requests.observed,
+        unanswered=recorder.requests.unanswered,
         raw=dict(recorder.raw.kinds),
         unknown=dict(counts.unknown),
         waiting=tuple(counts.waiting),
@@ -210,3 +232,52 @@ def _nothing(path: Path, chosen: Format, first: Item | None, size: int) -> Impor
     return ImportSummary(
         path=path, format=chosen.name, session=None, waiting=(f"line 1: {reason}",), bytes=size
     )
+
+
+def problem_and_items(items: Iterator[Item]) -> tuple[str | None, Iterable[Item]]:
+    """The problem of a session that holds no text, and all items again.
+
+    The marks of a format may fit a file of another program. Such a file yields messages that are
+    all empty, or lines that no parser understands.
+
+    Items are held back up to the first one that says something. A file that has no message yet is
+    no problem, nor is one whose beginning is too long to be held.
+    """
+    held: list[Item] = []
+    size = messages = unknown = 0
+    begins = False
+    for item in items:
+        held.append(item)
+        size += len(item.data) if isinstance(item, Raw) else 0
+        # What waits for the rest of the file may say something.
+        if _says(item) or isinstance(item, Waiting) or size > MAX_BYTES:
+            return None, chain(held, items)
+        if isinstance(item, Paused):
+            begins = True
+            break
+        messages += isinstance(item, MessageItem)
+        unknown += isinstance(item, Raw) and not item.understood
+        begins = begins or (isinstance(item, Raw) and item.kind != "document")
+    problem = None
+    if messages:
+        problem = f"{messages} message{'s' * (messages > 1)} without any text"
+    elif unknown:
+        problem = f"no message, and {unknown} line{'s' * (unknown > 1)} of another form"
+    elif not begins:
+        problem = "no message"
+    return problem, chain(held, items)
+
+
+def _says(item: Item) -> bool:
+    if isinstance(item, MessageItem):
+        return _holds_something(item)
+    return isinstance(item, CompactionItem | RecordedContent | RecordedRequest)
+
+
+def _holds_something(item: MessageItem) -> bool:
+    try:
+        facts = item.facts or read_facts(item.message)
+    except InvalidMessage:
+        return False
+    sizes = facts.prose + facts.arguments + facts.outcome + facts.thinking + facts.images
+    return bool(sizes or facts.media or facts.calls or facts.results)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from eventctx.errors import InvalidSetting
+from eventctx.text import clip
 
 LAST: Final = 2**63 - 1
 """The largest position or time that a record can have."""
@@ -22,7 +23,7 @@ def shown(value: object, characters: int = _MAX_SHOWN) -> str:
     except Exception:
         # It is a user's object, and even an int of thousands of digits raises here.
         return f"a {type(value).__name__}"
-    return text if len(text) <= characters else f"{text[:characters]}…"
+    return clip(text, characters + 1)
 
 
 def is_text(value: object) -> bool:

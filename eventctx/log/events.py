@@ -1,12 +1,20 @@
-"""The catalogue: every event of eventctx, its payload, and the promise about it.
+"""The catalogue of events: the facts that a log can hold, and the promise about each.
 
-Two families share one log. Context events change the context; activity events record what happened
-around it. ``CATALOGUE`` at the end is the one table that code, documentation, tests and the command
-line read. An event's type name is also the name that hooks subscribe to.
+A session is the list of its events, and nothing else is stored about it: transcript, request views,
+audits, traces and figures are computed from them. Two families share the list. Context events
+change the context; activity events record what happened around it. Messages have numbers, from 0 in
+the order in which they were first added, and events name them by number.
 
-A payload never holds contents: they are in the record's bodies, to which the payload refers by
-index. Times are UTC nanoseconds, durations nanoseconds, sizes tokens unless a name states another
-unit. Payloads are stored as JSON with the type name in ``event``.
+Invariant: a payload holds no contents. Messages and all other texts are bodies of the record, and
+the payload refers to them by index. So a fold decodes no contents, and an erasure finds every copy.
+
+Invariant: a stored payload keeps its meaning. A field is added with a default, or the type gets a
+new version and an upcaster (``log.codec``).
+
+``CATALOGUE`` at the end is the one table that code, documentation, tests and the command line read:
+a new event is a payload here and a row there. A type name is also the name that hooks subscribe to.
+Times are UTC nanoseconds, durations nanoseconds, sizes tokens unless a name states another unit.
+Payloads are stored as JSON with the type name in ``event``.
 """
 
 from __future__ import annotations
@@ -31,6 +39,10 @@ Break = Literal[
 ]
 """Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
 
+CountedPart = Literal["prompt", "cache"]
+LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
+"""Likely causes of a suspected loss, inferred by ``projections.timeline.silent_loss``."""
+
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """Base of the payloads; it only carries msgspec's settings."""
@@ -46,7 +58,8 @@ class MessageAdded(Event, frozen=True, tag="context:message_added"):
     person. ``observation``: it is the result of an action in the model's text.
     """
 
-    # A late result in place of a synthetic one changes what thinking behind it is bound to.
+    # Thinking is bound to the messages before it, so a late result in place of a synthetic one
+    # unbinds the thinking after it.
     unbound: tuple[tuple[int, int], ...] = ()
     origin: Literal["harness"] | None = None
     observation: bool = False
@@ -108,8 +121,8 @@ class Located(msgspec.Struct, frozen=True, array_like=True):
 class Restored(Event, frozen=True, tag="context:restored"):
     """These messages were brought back into view; they stay until the next compaction.
 
-    ``before`` names for each the message in view that it stands before (null: at the end); without
-    it, numbers give the order. ``unbound`` as in a plan.
+    ``before`` names for each the message in view that follows it (null: none); without it, numbers
+    give the order. ``unbound`` as in a plan.
     """
 
     messages: tuple[Located, ...]
@@ -130,9 +143,10 @@ class Erased(Event, frozen=True, tag="context:erased"):
 
 
 class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
-    """A host gave ``messages`` known messages back without those its storage drops: no change.
+    """A host set a list of ``messages`` known messages that its storage had cut: no change.
 
-    ``missing_roles`` are the roles of those. ``ahead`` counts ours behind its last one.
+    ``missing_roles`` are the roles of the messages that it left out. ``ahead`` counts the messages
+    here after its last one.
     """
 
     messages: int
@@ -143,7 +157,7 @@ class SetIgnored(Event, frozen=True, tag="context:set_ignored"):
 class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
     """The host's system prompt for every request from here on: body 0; none without a body.
 
-    The last ``memory`` bodies are texts of its memory, each a system row behind the prompt. No view
+    The last ``memory`` bodies are texts of its memory, each a system row after the prompt. No view
     shows the transcript's system messages ``replaced`` (runs) until the next such event.
     ``unbound`` as in a plan.
     """
@@ -246,9 +260,9 @@ class PromptComplete(Event, frozen=True, tag="prompt:complete"):
 
 
 class PromptMeasured(Event, frozen=True, tag="prompt:measured"):
-    """How long the turn took since its last measure, as an imported file has it.
+    """The duration of the turn since its last measure, as an imported file has it.
 
-    Waiting for the person may not be in it.
+    It may leave out the waiting for a person.
     """
 
     duration: int
@@ -276,7 +290,7 @@ class ProviderRequest(Event, frozen=True, tag="provider:request"):
 
 
 class InputTransformation(msgspec.Struct, frozen=True, array_like=True):
-    """What an API did with a block of the request: ``thinking_dropped``, for example.
+    """A change that an API made to a block of the request: ``thinking_dropped``, for example.
 
     ``path`` is the block's place as it was sent (``messages.2.content.0``), ``reason`` the check
     that it failed.
@@ -290,7 +304,7 @@ class InputTransformation(msgspec.Struct, frozen=True, array_like=True):
 class ProviderResponse(Event, frozen=True, tag="provider:response"):
     """The model answered. ``provider`` is set where only the answer names it.
 
-    ``transformed`` is what the API says that it changed in the request.
+    ``transformed`` are the changes that the API reports of the request.
     """
 
     model: str | None = None
@@ -411,10 +425,10 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     ``plan`` is the position of the ``context:post_compact`` in force, ``last_message`` the last
     message number (-1: none), ``digest`` the view's (hex). ``insertions`` are this request's alone,
     their bodies this record's. ``reconstructed``: an importer inferred the view. ``tokens`` is the
-    ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for what is sent beside
-    the messages (system prompt, tool definitions). ``wire``: the request as sent, where the client
+    ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for the rest of the
+    request (system prompt, tool definitions). ``wire``: the request as sent, where the client
     recorded it. ``demands_absent`` counts a person's demands that the view lacks word by word; None
-    if none was known. ``unbound`` as in a plan: the model cannot read what another one thought.
+    if none was known. ``unbound`` as in a plan: a model cannot read the thinking of another.
     """
 
     renderer: int
@@ -448,10 +462,10 @@ def known_as(event: RequestPrepared) -> Known:
 class RequestContent(Event, frozen=True, tag="context:request_content"):
     """A content of requests, body 0, stored once for all requests that hold it.
 
-    A live session writes ``tools``, an import all that its file has as sent; ``parameters`` are
-    all other fields. ``digest`` (hex) is the content's: of ``tools``, the ``tools_digest`` of
-    requests; of a ``message``, none. A message of the transcript names its ``numbers``, and what
-    the client added in ``injected``.
+    A live session writes ``tools``, an import everything that its file has as sent; ``parameters``
+    are all other fields. ``digest`` (hex) is the content's: of ``tools``, the ``tools_digest`` of
+    requests; of a ``message``, none. A message of the transcript names its ``numbers``, and in
+    ``injected`` the client's additions.
     """
 
     kind: ContentKind
@@ -462,7 +476,7 @@ class RequestContent(Event, frozen=True, tag="context:request_content"):
 
 
 class Addition(msgspec.Struct, frozen=True, array_like=True):
-    """A text that a host sent with a prepared request, behind the first ``behind`` messages of it.
+    """A text that a host sent with a prepared request, after its first ``behind`` messages.
 
     Its body is ``index`` of the record at ``position``, which is None for the first record with
     this text.
@@ -476,9 +490,9 @@ class Addition(msgspec.Struct, frozen=True, array_like=True):
 class RequestSent(Event, frozen=True, tag="context:request_sent"):
     """The difference between the request prepared at ``prepared`` and the one that the host sent.
 
-    ``messages`` counts what was sent, ``missing`` the prepared messages that were not. What was
-    sent has ``difference`` more tokens than the prepared view, by the view's estimator; None where
-    that is not known.
+    ``messages`` counts the messages sent, ``missing`` the prepared messages that were not sent. The
+    sent request has ``difference`` more tokens than the prepared view, by the view's estimator;
+    None where that is not known.
     """
 
     prepared: int
@@ -505,6 +519,23 @@ class UsageReported(Event, frozen=True, tag="usage:reported"):
     output_exact: bool = True
 
 
+class LossSuspected(Event, frozen=True, tag="context:loss_suspected"):
+    """An inference: the request prepared at ``prepared`` lost tokens, and no record says why.
+
+    ``kind`` is ``prompt``: the provider counted ``found`` tokens where the log says that
+    ``expected`` were sent. Or ``cache``: its cache served ``found`` tokens, ``expected`` for the
+    request before. ``messages`` are runs of the numbers that were probably dropped.
+    """
+
+    prepared: int
+    kind: CountedPart
+    tokens: int
+    expected: int
+    found: int
+    cause: LossCause
+    messages: tuple[tuple[int, int], ...] = ()
+
+
 class ImportRaw(Event, frozen=True, tag="import:raw"):
     """Parts of an imported file that became no message, verbatim: one body per batch.
 
@@ -527,7 +558,7 @@ class EventType(NamedTuple):
     ``durable``: a call that appends it returns only when it is on disk. Calls do not wait for the
     other events, which keep their place in the order; if one cannot be written, the next durable
     call raises the error. ``interceptable``: interceptors are called before it is appended.
-    ``emitted``: a caller may append it by itself; all others have a command that keeps what they
+    ``emitted``: a caller may append it by itself; each other type has a command, which keeps its
     promise, and no other way in.
     """
 
@@ -573,7 +604,7 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),
-        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record behind it"),
+        _row(SessionTakenOver, "activity", True, "at most once; no import adds a record after it"),
         _row(
             SessionEnd,
             "activity",
@@ -613,6 +644,7 @@ CATALOGUE: dict[str, EventType] = dict(
             emitted=True,
         ),
         _row(UsageReported, "activity", False, "as the provider counted", emitted=True),
+        _row(LossSuspected, "activity", False, "an inference, by live sessions, once a request"),
         _row(ImportRaw, "activity", True, "verbatim; line ranges of one source do not overlap"),
     )
 )
@@ -621,4 +653,6 @@ CATALOGUE: dict[str, EventType] = dict(
 ABOUT_A_SESSION: frozenset[str] = frozenset(
     ("context:erased", "import:raw", "session:linked", "session:signed")
 )
-"""Types of records about a session, maybe written long after its use: their times are not its."""
+"""Types of records about a session, which may be written long after its use.
+
+Their times say nothing of its own."""

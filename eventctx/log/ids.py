@@ -1,4 +1,4 @@
-"""Turn, trace and span ids, and the rules by which every reader of a log derives the same ones.
+"""Ids of sessions, turns, traces and spans, and the rules by which every reader derives the same.
 
 A span id is 16 lowercase hex digits and a trace id 32, neither all zero: the W3C trace context's
 forms. A turn that ran inside a host's trace has that trace's id in its record; the id of every
@@ -9,15 +9,17 @@ from the log years later have the same id, although none of them knows of the ot
 from __future__ import annotations
 
 import os
+import re
+import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, Protocol, TypeGuard, runtime_checkable
 from uuid import UUID
 
-from eventctx.errors import InvalidSetting
+from eventctx.errors import InvalidSessionId, InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _SPAN_ID: Final = pattern(r"[0-9a-f]{16}")
 _TRACE_ID: Final = pattern(r"[0-9a-f]{32}")
@@ -27,7 +29,7 @@ _MAX_TURN_ID: Final = 256
 
 
 class RecordIds(NamedTuple):
-    """Where in a session a record stands."""
+    """The place of a record in a session."""
 
     turn_id: str | None = None
     span_id: str | None = None
@@ -35,7 +37,7 @@ class RecordIds(NamedTuple):
     iteration: int | None = None
 
     def child(self, span_id: str) -> RecordIds:
-        """The ids of a span inside of this one."""
+        """The ids of a span inside this one."""
         return RecordIds(self.turn_id, span_id, self.span_id, self.iteration)
 
 
@@ -154,3 +156,41 @@ def is_trace_id(text: str) -> bool:
 
 def _not_zero(digits: str) -> str:
     return digits if digits.strip("0") else digits[:-1] + "1"
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+MAX_SESSION_ID: Final = 256
+"""Most characters of a session id; hosts' ids (UUIDs, W3C span pairs with an agent's name) have
+far fewer."""
+
+_PATH_CHARACTERS = frozenset("/\\")
+
+_STARTED_BY_AMPLIFIER: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}_(.+)", re.DOTALL)
+
+
+def check_session_id(session: object) -> str:
+    """Return ``session`` if it is a valid session id. Raises InvalidSessionId otherwise."""
+    if not isinstance(session, str) or not session:
+        raise InvalidSessionId(
+            f"session id: expected a text of 1 or more characters, found {shown(session)}"
+        )
+    if len(session) > MAX_SESSION_ID:
+        raise InvalidSessionId(
+            f"session id: expected at most {MAX_SESSION_ID} characters, found {len(session)}"
+        )
+    if session in (".", "..") or not _PATH_CHARACTERS.isdisjoint(session):
+        raise InvalidSessionId(f"session id: expected no path (/, \\, ..), found {session!r}")
+    if any(unicodedata.category(character) in ("Cc", "Cs") for character in session):
+        raise InvalidSessionId(f"session id: expected no control characters, found {session!r}")
+    return session
+
+
+def agent_in(session: str) -> str | None:
+    """The name of the agent in the id of a session that another one of Amplifier's started.
+
+    Such an id is the span of the parent, that of the session, and the agent:
+    ``0000000000000000-4f1c…_explorer``. None for every other id.
+    """
+    found = _STARTED_BY_AMPLIFIER.fullmatch(session)
+    return None if found is None else found[1]

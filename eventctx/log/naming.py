@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import shown
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 _NUMBER: Final = r"\d{1,18}"
 _MESSAGE: Final = pattern(rf"#?({_NUMBER})", re.ASCII)
@@ -131,3 +132,17 @@ def read_request(text: str) -> RequestName:
         )
     position, turn, iteration = [None if found is None else int(found) for found in match.groups()]
     return RequestName(turn, iteration, position)
+
+
+_NANOSECONDS: Final = 1_000_000_000
+
+
+def iso(time: int) -> str:
+    """UTC nanoseconds as RFC 3339 with all nine decimals."""
+    seconds, rest = divmod(time, _NANOSECONDS)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{rest:09d}Z"
+
+
+def iso_or(time: int, undated: int | None) -> str | None:
+    """A time; None for ``undated``, the time of an import without times."""
+    return None if time == undated else iso(time)

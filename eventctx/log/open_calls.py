@@ -24,8 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.log.events import ToolPre
-from eventctx.log.outcomes import SpanOutcome, fit_for_log
-from eventctx.log.turn_recorder import TurnSpan
+from eventctx.log.turn_recorder import SpanOutcome, TurnSpan, fit_for_log
 
 NO_END: Final = "the host did not say how it ended"
 LEFT_OPEN: Final = SpanOutcome("cancelled", "NotTold", NO_END)
@@ -61,7 +60,7 @@ class _End:
         message = self.outcome.message
         if not message or failed is None:
             return bool(message) and str(message) in text
-        # One failure's message may stand in another's, so a failure that is told must be equal.
+        # One failure's message may contain another's, so a failure that is told must be equal.
         return message in (failed.message, fit_for_log(text))
 
 
@@ -109,10 +108,10 @@ class OpenCalls:
             among = [one for one in self._open if one.span.of.name == name]
         if not among:
             return []
-        # A host may fail behind a tool that returned, and then reports both ends of one call.
+        # A host may fail after a tool returned, and then reports both ends of one call.
         other = by_name and any(one.of.name == name for one in self._returned)
         self._waiting.append(_End(outcome, answer, among, outcome.status == "ok" or not other))
-        return self._settled()
+        return self._settle_forced()
 
     def result_added(
         self, call_id: str, text: str, failed: SpanOutcome | None = None
@@ -126,7 +125,7 @@ class OpenCalls:
         if call is None:
             if any(one.of.call_id == call_id for one in self._returned):
                 self._forget_failure(text)
-            return self._settled()
+            return self._settle_forced()
         fitting = [one for one in self._waiting if call in one.among and one.fits(text, failed)]
         if not fitting and failed is None:
             return []
@@ -134,16 +133,16 @@ class OpenCalls:
             for end in self._waiting:
                 # The host may have put it in other words, so it may have been this call's.
                 end.sure = end.sure and call not in end.among
-            return [self._settle(call, None, failed), *self._settled()]
-        # The longest: one failure's message may stand in the message of another.
+            return [self._settle(call, None, failed), *self._settle_forced()]
+        # The longest: one failure's message may contain another's.
         found = max(fitting, key=lambda end: len(end.outcome.message or end.answer or ""))
-        return [self._settle(call, found), *self._settled()]
+        return [self._settle(call, found), *self._settle_forced()]
 
     def close(self) -> list[EndedCall]:
         """End the calls that are still open, as their iteration or turn is over."""
         ended: list[EndedCall] = []
         while self._open:
-            calls, ends = self._undecided(self._open[0])
+            calls, ends = self._find_undecided(self._open[0])
             statuses = {end.outcome.status for end in ends}
             if len(ends) >= len(calls) and len(statuses) == 1:
                 for call, end in zip(calls, ends, strict=False):
@@ -156,10 +155,10 @@ class OpenCalls:
         self._to_begin.clear()
         return ended
 
-    def _settled(self) -> list[EndedCall]:
+    def _settle_forced(self) -> list[EndedCall]:
         """The calls that must have the ends that wait, whichever end is whose."""
         ended: list[EndedCall] = []
-        while found := self._forced():
+        while found := self._find_forced():
             calls, ends = found
             for call, end in zip(calls, ends, strict=False):
                 ended.append(self._settle(call, end))
@@ -167,7 +166,7 @@ class OpenCalls:
                 self._waiting.remove(end)
         return ended
 
-    def _forced(self) -> tuple[list[_Call], list[_End]] | None:
+    def _find_forced(self) -> tuple[list[_Call], list[_End]] | None:
         for one in self._waiting:
             calls = one.among
             if any(self._to_begin[call.key] for call in calls):
@@ -177,7 +176,7 @@ class OpenCalls:
                 return list(calls), ends
         return None
 
-    def _undecided(self, call: _Call) -> tuple[list[_Call], list[_End]]:
+    def _find_undecided(self, call: _Call) -> tuple[list[_Call], list[_End]]:
         """The calls that a call can be mistaken for, with it, and the ends that wait for them."""
         calls, ends = [call], list[_End]()
         while more := [
@@ -206,7 +205,7 @@ class OpenCalls:
         return EndedCall(call.span, outcome or end.outcome, end.answer)
 
     def _forget_failure(self, text: str) -> None:
-        """A call that has returned has a failure for a result: the host failed behind the tool."""
+        """Drop the failure of a call that has returned: the host failed after the tool."""
         for end in self._waiting:
             if not end.sure and end.fits(text):
                 self._waiting.remove(end)
@@ -224,7 +223,7 @@ def _in_order(call: _Call, end: _End, ends: list[_End]) -> SpanOutcome:
 
 
 def _unknown(call: _Call, calls: list[_Call], ends: list[_End]) -> SpanOutcome:
-    """The outcome of a call whose end nobody knows, with what is known of the calls beside it."""
+    """The outcome of a call whose end nobody knows, with the known ends of similar calls."""
     if not ends:
         return LEFT_OPEN
     failed = [end.outcome.error for end in ends if end.outcome.status != "ok"]

@@ -21,39 +21,8 @@ Disposition = Literal["kept", "shortened", "summarised", "dropped", "merged"]
 InsertionKind = Literal["system_prompt", "memory", "notice", "summary"]
 
 TAKEN_BACK: Final = "taken_back"
-"""The reason code of what a person or a program undid, and the strategy of the plan that drops it:
-such a plan of an imported file is no compaction."""
-
-REASONS: dict[str, str] = {
-    "system": "system and developer messages always stay",
-    "pinned": "pinned",
-    "latest_human": "the latest human message always stays",
-    "latest": "the message that is to be answered always stays",
-    "recent": "among the most recent messages that the policy keeps",
-    "same_round": "belongs to a tool round of which another message stays",
-    "open_round": "belongs to the tool round in progress, or holds the thinking of its loop",
-    "older": "older than the most recent messages that the policy keeps",
-    "duplicate": "same role and first 100 characters as a later message",
-    "oversize": "larger than its share of the budget",
-    "budget": "to fit the budget",
-    "old_result": "an old tool result, shortened to reach the target",
-    "old_arguments": "old tool arguments, shortened to reach the target",
-    "old_round": "an old tool round or message, dropped to reach the target",
-    "old_words": "an old user message, with its round, cut or dropped to reach the target",
-    "protected": "among the messages or results that the policy protects",
-    "task": "the first human message, which says what it is all about",
-    "demand": "a person asks for or forbids something in it",
-    "least_needed": "needed less than what stays, by the policy's measure",
-    "fits": "room was left for it",
-    "important": "scored high enough to stay",
-    "unimportant": "scored too low to stay",
-    "custom": "so decided by a custom policy",
-    "summary": "a summary stands for it",
-    "restored": "brought back on request",
-    "imported": "the imported file says so",
-    TAKEN_BACK: "taken back: a person went back, or the program withdrew it",
-}
-"""Every reason code that a plan of this release may hold, with its text for a reader."""
+"""The reason code of messages that a person or a program undid, and the strategy of the plan that
+drops them: such a plan of an imported file is no compaction."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -81,12 +50,11 @@ class Insertion(msgspec.Struct, frozen=True, omit_defaults=True):
     """A message in the view that is not in the transcript.
 
     ``body`` and ``at`` locate its body, as in ``Shortening``; it holds a whole message in the
-    session's dialect. The insertion stands before message ``before``; ``None`` is the start of the
-    conversation, behind the leading system messages; the number of the next message, which is not
-    there yet, is the end. ``stands_for`` are the runs of numbers
-    ``[first, last]`` that a summary replaces, and ``depth`` is how many times its content was
-    summarised. ``demands`` are runs of numbers of messages of a person whose demands stand in the
-    insertion, word by word.
+    session's dialect. The insertion comes before message ``before``; ``None`` is the start of the
+    conversation, after the leading system messages; the number of the next message, which does not
+    exist yet, is the end. ``stands_for`` are the runs of numbers ``[first, last]`` that a summary
+    replaces, and ``depth`` counts how often its content was summarised. ``demands`` are runs of
+    numbers of a person's messages whose demands the insertion quotes word by word.
     """
 
     kind: InsertionKind

@@ -6,9 +6,10 @@ is respected.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
@@ -27,20 +28,43 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def whole_file(output: Path) -> Iterator[IO[bytes]]:
-    """A file to write to: it lies beside ``output`` and replaces it at the end.
+    """A file to write to: it has a name of its own until it replaces ``output`` at the end.
 
     So nobody can take a broken file for a complete one, and an older one stays until the end.
     Raises OSError.
     """
-    beside = output.with_name(f".{output.name}.{os.getpid()}.part")
-    beside.unlink(missing_ok=True)
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}.part")
+    unfinished.unlink(missing_ok=True)
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0)
     try:
-        with os.fdopen(os.open(beside, flags, FILE_RIGHTS), "wb") as file:
+        with os.fdopen(os.open(unfinished, flags, FILE_RIGHTS), "wb") as file:
             yield file
         with suppress(FileNotFoundError):
-            beside.chmod(stat.S_IMODE(output.stat().st_mode))
-        beside.replace(output)
+            unfinished.chmod(stat.S_IMODE(output.stat().st_mode))
+        unfinished.replace(output)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
+
+
+def append_line(
+    path: Path, line: bytes, check: Callable[[bytes], None], rights: int = FILE_RIGHTS
+) -> None:
+    """Append a line, which has no line end yet, in one write: any number of processes may at once.
+
+    ``check`` gets the file's first 100 bytes, and raises for a file that must not be written. A
+    last line that a full disk or a power cut tore is ended first, so it spoils no other. A new file
+    gets ``rights``. Raises OSError; of a line that was written in part, with ENOSPC.
+    """
+    with open(
+        path, "ab+", buffering=0, opener=lambda name, flags: os.open(name, flags, rights)
+    ) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        check(file.read(100))
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                line = b"\n" + line
+        if file.write(line + b"\n") <= len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

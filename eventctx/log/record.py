@@ -1,9 +1,17 @@
-"""The envelope: an event in its stream, its bodies, and the chain of digests over them.
+"""The record: an event in its envelope, with its bodies, as a link of the session's chain.
 
-Digests (SHA-256) are taken over length-prefixed fields, so that no two different records share an
-encoding: four bytes of length in network order, then the field; the length ``0xFFFFFFFF`` stands
-for an absent field. The session id and the global position are not part of it, so that a session
-can be moved to another store or name without breaking its chain.
+A writer makes a ``Draft``; the store gives it a position and a digest, and it is a ``Record`` for
+ever. A ``Body`` has a salted digest of its own, and only that goes into the record's digest, so
+that a body can be erased and the chain still verifies.
+
+Invariant: the digest of a record covers the digest of the record before it, and so the whole
+session until there. An edited, inserted, dropped or moved record breaks the chain. A cut or
+rewritten end shows only against a digest that was kept elsewhere (``store.Receipt``).
+
+Digests are SHA-256 over length-prefixed fields, so that no two different records share an encoding:
+four bytes of length in network order, then the field; the length ``0xFFFFFFFF`` means an absent
+field. Session id and global position are left out, so that a session can be moved to another store
+or name without breaking its chain.
 """
 
 from __future__ import annotations

@@ -1,19 +1,24 @@
 """The EventStore protocol: the operations and promises that the engine needs of a store.
 
-A stream's records have positions from 0 without gaps. An append is all or nothing. A stream may
-be a fork: positions up to the fork point are read from its parent, by reference. Every store
-passes the one contract suite, ``eventctx.testing.StoreContract``.
+A store keeps streams, one for each session, and appends to their ends. A stream may be a fork:
+positions up to the fork point are read from its parent, by reference.
 
-What is promised, and by whom:
+Invariant: an acknowledged record is never lost, changed or moved, and a stream's records have the
+positions from 0 without gaps. The exceptions are on purpose: ``erase`` destroys bodies and keeps
+their digests, ``delete`` leaves one last record. Snapshots and checkpoints are caches and may be
+lost.
 
+Every store passes the one contract suite, ``eventctx.testing.StoreContract``. Its promises:
+
+- An append is all or nothing. It names the end of the stream that it expects, so that no writer
+  overwrites or overtakes another.
 - ``append`` returns an awaitable at once and keeps the order of the calls: two appends to one
   stream are applied in the order in which ``append`` was called, whether or not the first was
   awaited. The awaitable resolves when the records are durable. It may be awaited from any event
   loop, never, once or several times.
 - Retrying an append whose outcome is unknown is safe: if the stream already holds records with the
   same ids at the place where they would go, the call succeeds and returns those.
-- A failed append leaves nothing behind. Errors are those of ``eventctx.errors``, never a driver's.
-- Snapshots and checkpoints are caches that may be lost; records never.
+- A failed append stores nothing. Errors are those of ``eventctx.errors``, never a driver's.
 """
 
 from __future__ import annotations
@@ -46,7 +51,7 @@ class Last(NamedTuple):
     """Expects one record at the stream's end, by its position and event id.
 
     Stricter than a position alone. While a writer appends without waiting, another writer may fill
-    just the positions that the first one counted on; the id shows whose record it is.
+    exactly the positions that the first one counted on; the id shows whose record is there.
     """
 
     position: int
@@ -145,7 +150,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class StoreDescription(msgspec.Struct, frozen=True):
-    """What a store is, for people who look after it; it never holds a password or a key.
+    """A store as its operator needs to know it; without passwords and keys.
 
     ``kind`` is one of ``memory``, ``sqlite``, ``postgresql``, ``jetstream``; ``place`` names it to
     a person, ``server`` the program and version that keeps it. ``survives`` is the worst that an
@@ -161,11 +166,11 @@ class StoreDescription(msgspec.Struct, frozen=True):
 
 
 class Inspection(NamedTuple):
-    """What a store finds about itself as a whole.
+    """The findings of a store about itself as a whole.
 
-    ``findings`` are damage outside of any one stream, and what a foreign hand added. ``missing`` is
-    the number of records that were once stored and are in no stream now; deleted sessions account
-    for theirs.
+    ``findings`` are damage outside of any one stream, and foreign additions. ``missing`` is the
+    number of records that were once stored and are in no stream now, without those of deleted
+    sessions.
     """
 
     findings: tuple[str, ...]
@@ -183,11 +188,11 @@ class EventStore(Protocol):
     """Streams of records, their bodies, snapshots and checkpoints."""
 
     @property
-    def beside(self) -> Path | None:
-        """What the names of this machine's caches of the store begin with; None: keep none.
+    def cache_path(self) -> Path | None:
+        """Path prefix of the local cache files; None: there are none.
 
-        Two stores never have the same path. A store in a file has the file's; a store on a server
-        one in the user's cache folder, by an id that lies in the store.
+        No two stores share one. For a store in a file it is the file's path, for a store on a
+        server a path in the user's cache folder, made from an id in the store.
         """
         ...
 
@@ -285,12 +290,12 @@ class EventStore(Protocol):
     ) -> Erasure:
         """Destroy data and salt of the bodies at these addresses of streams, in one step.
 
-        Each body gets the facts that stand with its address: those of ``facts.outline_facts``
-        (role, call ids) let older views keep their order. ``records`` are appended to their streams
-        in the same step: a ``context:erased`` for every stream that reaches the bodies. Digests
-        stay, so chains still verify. Forks share bodies by reference, so a fork loses them too;
-        snapshots that may hold erased contents go. Raises StreamNotFound, and LogCorrupted for an
-        address that holds no body.
+        Each body gets the facts given with its address: those of ``facts.outline_facts`` (role,
+        call ids) let older views keep their order. ``records`` are appended to their streams in the
+        same step: a ``context:erased`` for every stream that reaches the bodies. Digests stay, so
+        chains still verify. Forks share bodies by reference, so a fork loses them too; snapshots
+        that may hold erased contents go. Raises StreamNotFound, and LogCorrupted for an address
+        that holds no body.
         """
         ...
 
@@ -306,8 +311,8 @@ class EventStore(Protocol):
     async def scrubbed(self) -> bool:
         """Whether the bytes of all that was erased or deleted are gone from every file.
 
-        A reader of another process may keep an older state of a file alive. What could not be done
-        is done when it ends, or when the store is opened again.
+        A reader in another process may keep an older state of a file alive. The rest is then done
+        when that reader ends, or when the store is opened again.
         """
         ...
 
@@ -316,7 +321,7 @@ class EventStore(Protocol):
         ...
 
     async def describe(self) -> StoreDescription:
-        """What the store is, and what an acknowledged append survives."""
+        """Describe the store, and the faults that an acknowledged append survives."""
         ...
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
@@ -341,7 +346,7 @@ class EventStore(Protocol):
 
 
 class PeekingStore(Protocol):
-    """What a store may offer besides: the end of a stream in place, without a wait.
+    """An optional ability of a store: the end of a stream at once, without a wait.
 
     An answer from memory is given only after this question, so it is asked very often. A store
     that cannot answer it within some microseconds does not offer it, and is asked for the ``head``.
@@ -357,7 +362,7 @@ class PeekingStore(Protocol):
 
 
 class TombstoneStore(Protocol):
-    """What a store may offer besides: to take over the mark of a session deleted elsewhere.
+    """An optional ability of a store: to take over the mark of a session deleted elsewhere.
 
     ``append`` cannot do it: of the records before the mark only the digest is left.
     """

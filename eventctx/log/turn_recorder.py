@@ -17,31 +17,108 @@ appends it. The ``async with`` blocks of ``session/turns.py``, the reports of ho
 
 Invariant: a span begins at most once and ends at most once, after its beginning and with the event
 that belongs to it; ``TurnSpan`` raises TurnError otherwise. The caller ends what it began. What a
-process left open gets a presumed end (``outcomes.LOST``) from the next one to begin a turn.
+process left open gets a presumed end (``LOST``) from the next one to begin a turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from eventctx.errors import InvalidSetting, TurnError
+from eventctx.errors import InvalidSetting, ProviderFailed, TurnError
 from eventctx.log import events
 from eventctx.log.arguments import check_optional_text, check_text, shown
-from eventctx.log.events import Event, InputTransformation
+from eventctx.log.events import Event, InputTransformation, Status
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.usage import Usage
+
+# -- how a span ends -----------------------------------------------------------------------------
+
+MAX_ERROR_CHARACTERS: Final = 2_000
+"""Characters of an error's text that a record keeps."""
+
+
+def fit_for_log(text: str, characters: int = MAX_ERROR_CHARACTERS) -> str:
+    """The first ``characters`` of a text, fit for UTF-8 (file names may hold surrogates)."""
+    return text[:characters].encode("utf-8", "backslashreplace").decode()
+
+
+def words_of(error: BaseException | None, characters: int = MAX_ERROR_CHARACTERS) -> str:
+    """The text of an error, short enough for the log, whatever its ``__str__`` does."""
+    try:
+        return fit_for_log(str(error), characters)
+    except Exception:
+        return "(it cannot be shown)"
+
+
+def described(error: BaseException | None) -> str | None:
+    """An error's type and text; None without one."""
+    return None if error is None else f"{type(error).__name__}: {words_of(error)}"
+
+
+def status_of(kind: type[BaseException] | None) -> Status:
+    """The status of a span that an error of this kind ended; None for no error."""
+    return "ok" if kind is None else failure_of(kind)
+
+
+def failure_of(kind: type[BaseException]) -> Literal["error", "cancelled"]:
+    """The status of a failed span: "cancelled" for a cancellation, else "error"."""
+    import asyncio  # slow to load, and the readers of outcomes run no loop: folds, command help
+
+    return "cancelled" if issubclass(kind, asyncio.CancelledError) else "error"
+
+
+class SpanOutcome(msgspec.Struct, frozen=True):
+    """How a span ended; ``error_type`` and ``message`` describe what made it fail."""
+
+    status: Status = "ok"
+    error_type: str | None = None
+    message: str | None = None
+
+    @property
+    def error(self) -> str | None:
+        """The type and the message in one text; None where nothing failed."""
+        return self.message if self.error_type is None else f"{self.error_type}: {self.message}"
+
+
+OK: Final = SpanOutcome()
+
+LOST: Final = SpanOutcome(
+    "lost",
+    "ProcessEnded",
+    "the process ended before this was recorded as ended; it may have done its work",
+)
+"""The presumed end of a span that a process left open."""
+
+
+def outcome_of(error: BaseException | None) -> SpanOutcome:
+    """The outcome of a span that this error ended; None for no error."""
+    if error is None:
+        return OK
+    return SpanOutcome(failure_of(type(error)), _type_of(error), words_of(error))
+
+
+def _type_of(error: BaseException) -> str:
+    """The class of an error; of a failed model call the provider's own class, or its status."""
+    if isinstance(error, ProviderFailed):
+        if error.__cause__ is not None:
+            return type(error.__cause__).__name__
+        if error.status is not None:
+            return str(error.status)
+    return type(error).__name__
+
+
+# -- what a turn records -------------------------------------------------------------------------
 
 NewSpanId = Callable[[type[Event]], str]
 """Makes the id of a span from the type of the event that begins it."""
 
 
 class SpanRecord(NamedTuple):
-    """A record to append: its event, and where in the session it stands."""
+    """A record to append: its event, and its place in the session."""
 
     event: Event
     ids: RecordIds
@@ -148,7 +225,7 @@ class TurnSpan(Generic[Of_co]):
             self.beginning = False
 
     def begun(self) -> None:
-        """Note that its beginning was recorded, by who brings it with other records."""
+        """Note that a caller recorded its beginning together with other records."""
         self.began = True
 
     def enter(self) -> None:

@@ -1,12 +1,13 @@
-"""The reader of token counts: from the numbers of any provider to those of ``usage:reported``.
+"""One table of how APIs and frameworks report token counts, and its reader.
 
 APIs differ in the names of their counts, and in whether the prompt's count includes the tokens read
-from a cache or written to one. ``Usage.prompt`` is always the whole prompt. A count that is missing
-or no whole number from 0 to ``MOST_TOKENS`` is read as 0.
+from a cache or written to one. Invariant: ``Usage.prompt`` is the whole prompt and ``Usage.output``
+the whole answer. A count that is missing or no whole number from 0 to ``MOST_TOKENS`` is read as 0.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -30,9 +31,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class UsageForm(NamedTuple):
-    """The names of an API's counts, to try in order; ``a.b`` is a field of a field.
+    """A row of the table: the names of an API's counts, to try in order; ``a.b`` is a nested field.
 
-    ``beside`` are the counts that its prompt count leaves out.
+    ``outside_prompt`` are the counts that the API's prompt count leaves out, ``outside_output``
+    those that its output count leaves out: fields of ``Usage``, or names of the API's own.
     """
 
     prompt: tuple[str, ...]
@@ -40,7 +42,8 @@ class UsageForm(NamedTuple):
     cache_read: tuple[str, ...]
     cache_write: tuple[str, ...]
     reasoning: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    outside_prompt: tuple[str, ...] = ()
+    outside_output: tuple[str, ...] = ()
 
 
 ANTHROPIC: Final = UsageForm(
@@ -49,7 +52,7 @@ ANTHROPIC: Final = UsageForm(
     cache_read=("cache_read_input_tokens",),
     cache_write=("cache_creation_input_tokens",),
     reasoning=("output_tokens_details.thinking_tokens",),
-    beside=("cache_read", "cache_write"),
+    outside_prompt=("cache_read", "cache_write"),
 )
 OPENAI_CHAT: Final = UsageForm(
     prompt=("prompt_tokens",),
@@ -93,15 +96,42 @@ AMPLIFIER: Final = UsageForm(
     cache_read=("cache_read_tokens", "cache_read", "cache_read_input_tokens"),
     cache_write=("cache_write_tokens", "cache_write", "cache_creation_input_tokens"),
     reasoning=("reasoning_tokens",),
-    beside=("cache_write",),
+    outside_prompt=("cache_write",),
 )
 PI: Final = UsageForm(
     prompt=("input",),
     output=("output",),
     cache_read=("cacheRead",),
     cache_write=("cacheWrite",),
-    beside=("cache_read", "cache_write"),
+    outside_prompt=("cache_read", "cache_write"),
 )
+AGENT_FRAMEWORK: Final = UsageForm(
+    prompt=("input_token_count",),
+    output=("output_token_count",),
+    cache_read=("cache_read_input_token_count",),
+    cache_write=("cache_creation_input_token_count",),
+    reasoning=("reasoning_output_token_count",),
+)
+GEMINI: Final = UsageForm(
+    prompt=("prompt_token_count",),
+    output=("candidates_token_count",),
+    cache_read=("cached_content_token_count",),
+    cache_write=(),
+    reasoning=("thoughts_token_count",),
+    outside_prompt=("tool_use_prompt_token_count",),
+    outside_output=("reasoning",),
+)
+STRANDS: Final = UsageForm(
+    prompt=("inputTokens",),
+    output=("outputTokens",),
+    cache_read=("cacheReadInputTokens",),
+    cache_write=("cacheWriteInputTokens",),
+)
+STRANDS_UNCACHED: Final = STRANDS._replace(outside_prompt=("cache_read", "cache_write"))
+"""The counts of those of Strands' providers whose input leaves out what was cached."""
+
+_COUNTS_IN_TEXT: Final = re.compile(r"\b([a-z_]+_tokens)=(\d+)\b")
+"""Counts in the text of a pydantic model, ``input_tokens=5 output_tokens=2``."""
 
 
 def check_usage(counts: Mapping[str, object]) -> None:
@@ -119,9 +149,36 @@ def read_usage(reported: Any, form: UsageForm) -> Usage | None:
     if not isinstance(reported, Mapping) and not hasattr(reported, form.prompt[0]):
         return None
     counts = {name: _first(reported, getattr(form, name)) for name in Usage.__struct_fields__}
-    whole = counts["prompt"] + sum([counts[name] for name in form.beside])
-    counts["prompt"] = whole if whole <= MOST_TOKENS else 0
-    return Usage(**counts)
+    prompt = _whole(reported, counts, "prompt", form.outside_prompt)
+    output = _whole(reported, counts, "output", form.outside_output)
+    return Usage(**{**counts, "prompt": prompt, "output": output})
+
+
+def read_provider_usage(reported: Any) -> Usage | None:
+    """Read a provider's own counts, in the form recognised; None where no prompt is counted."""
+    if not isinstance(reported, Mapping) or reported.keys().isdisjoint(
+        ("prompt_tokens", "input_tokens")
+    ):
+        return None
+    return read_usage(reported, form_of_provider(reported))
+
+
+def read_host_usage(reported: object) -> Usage | None:
+    """Read counts on Amplifier's hooks: fields, or the text of the kernel's model.
+
+    None for anything else, and where no prompt is counted.
+    """
+    if isinstance(reported, str):
+        # loop-basic passes the kernel's model, and the registry hands on its text.
+        reported = {name: int(count) for name, count in _COUNTS_IN_TEXT.findall(reported)}
+    if not isinstance(reported, Mapping):
+        return None
+    return with_prompt(read_usage(reported, form_of_host(reported)))
+
+
+def with_prompt(usage: Usage | None) -> Usage | None:
+    """The usage; None where it counts no prompt, as of a request that was aborted."""
+    return usage if usage is not None and usage.prompt else None
 
 
 def form_of_provider(reported: Mapping[str, Any]) -> UsageForm:
@@ -135,6 +192,21 @@ def form_of_host(reported: Mapping[str, Any]) -> UsageForm:
     """The form of counts on Amplifier's hooks: the kernel's, or those of Anthropic's API."""
     of_provider = "cache_creation_input_tokens" in reported
     return ANTHROPIC if of_provider and "cache_write_tokens" not in reported else AMPLIFIER
+
+
+def form_of_strands(reported: Mapping[str, Any]) -> UsageForm:
+    """The form of Strands' counts: its providers count what was cached as input, or apart."""
+    cached = read_usage(reported, STRANDS)
+    total = _first(reported, ("totalTokens",))
+    return STRANDS if cached and cached.prompt + cached.output == total else STRANDS_UNCACHED
+
+
+def _whole(reported: Any, counts: Mapping[str, int], name: str, outside: tuple[str, ...]) -> int:
+    """The count with those that it leaves out; 0 where the sum is no count."""
+    whole = counts[name]
+    for other in outside:
+        whole += counts[other] if other in counts else _first(reported, (other,))
+    return whole if whole <= MOST_TOKENS else 0
 
 
 def _first(reported: Any, names: tuple[str, ...]) -> int:

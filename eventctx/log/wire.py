@@ -1,4 +1,4 @@
-"""The form in which a request was sent, as the log keeps it: addresses of contents, and a digest.
+"""The wire form of a request in the log: addresses of its contents, and a digest.
 
 A request repeats nearly all of the one before it. So it names an earlier request, how many of its
 messages it begins with, and the addresses of the others: its size in the log does not grow with the
@@ -98,7 +98,7 @@ class Injected(msgspec.Struct, frozen=True, array_like=True):
 
 
 def hash_of(messages: Iterable[bytes], after: Hash | None = None) -> Hash:
-    """A hash over the body digests of messages, behind those that ``after`` has taken already."""
+    """A hash over the body digests of messages, continuing the hash ``after``."""
     found = sha256() if after is None else after.copy()
     for message in messages:
         found.update(message)

@@ -1,12 +1,12 @@
 """Calibration: reported usage of providers, made into a scale for our own counts.
 
 An estimator counts a view from its messages alone. Two things are learnt from reported usage: the
-tokens of all that is sent beside the messages (system prompt, tool definitions), and how far the
+tokens of all that is sent with the messages (system prompt, tool definitions), and how far the
 estimator's rates are off for this model and this kind of text. So a request has
 ``factor * count + reserve`` tokens (``Scale``):
 
 - ``factor`` compares growth: by how many tokens the reported prompts grew, per counted token, from
-  one request to a later one that only continues it. What is sent beside the messages is equal in
+  one request to a later one that only continues it. All that is sent with the messages is equal in
   both and drops out. ``PRIOR`` tokens of growth at factor 1 are there from the start.
 - ``reserve`` is the rest of the model's last prompt, or the caller's guess before the first report.
 
@@ -15,10 +15,10 @@ the view, the report is for the size of that list. It teaches nothing where that
 and where the list differs by more than half of the prompt: the line through it says little of the
 view.
 
-Behind a compaction that an importer found, the view is a tenth of what the last report was for. So
+After a compaction that an importer found, the view is a tenth of what the last report was for. So
 far from it the line through that report is wrong by all that was ever miscounted, and it may even
-be below 0. There the line goes through the report for the smallest view as well: what stood beside
-the messages when there were few of them stands beside the summary, too.
+be below 0. There the line goes through the report for the smallest view as well: what was sent with
+few messages is sent with the summary, too.
 
 Invariants: everything is folded from events, so the same log gives the same scale. The scale of a
 model maps the size of its last reported request to the prompt that was reported, but for rounding.
@@ -45,13 +45,13 @@ OUTLIER: Final = 3.0
 that is not in the log."""
 
 MOST_BESIDE: Final = 150_000
-"""Tokens that are believed to be sent beside the messages of a request without a known budget. What
-is beside them leaves less room in the next request, so a wrong number must not fill a whole one."""
+"""The most tokens besides the messages that are believed of a request without a known budget. They
+leave less room in the next request, so a wrong number must not fill a whole one."""
 
 MOST_STANDING: Final = 64_000
-"""Tokens that are believed to stay beside the messages through an imported compaction. A transcript
-may begin in mid-session: then its first prompt holds a conversation that is not in the file, and a
-compaction takes that out. Programs send 20,000 to 50,000 (74,000 were the most in the recordings).
+"""The most tokens besides the messages that are believed to stay through an imported compaction. A
+transcript may begin in mid-session: then its first prompt holds a conversation that is not in the
+file, and a compaction takes that out. Programs send 20,000 to 50,000; the most recorded is 74,000.
 """
 
 MAX_REQUESTS: Final = 16
@@ -141,12 +141,12 @@ class Calibration(NamedTuple):
 UNCALIBRATED: Final = Calibration()
 
 
-def prepared(calibration: Calibration, request: RequestSize) -> Calibration:
+def note_prepared(calibration: Calibration, request: RequestSize) -> Calibration:
     """The calibration after a request was prepared."""
     return calibration._replace(requests=(*calibration.requests[1 - MAX_REQUESTS :], request))
 
 
-def sent(calibration: Calibration, at: int, difference: int | None) -> Calibration:
+def note_sent(calibration: Calibration, at: int, difference: int | None) -> Calibration:
     """The calibration after the host sent another list than the request prepared at ``at``.
 
     A report that came before this is forgotten: it was taken for one of the view.
@@ -159,21 +159,21 @@ def sent(calibration: Calibration, at: int, difference: int | None) -> Calibrati
     return calibration._replace(requests=tuple(requests), readings=tuple(readings))
 
 
-def called(calibration: Calibration, model: str | None) -> Calibration:
+def note_called(calibration: Calibration, model: str | None) -> Calibration:
     """The calibration after a call of ``model``; its family's rates hold from here on."""
     if model is None or model == calibration.model:
         return calibration
     return calibration._replace(model=model, family=family_of(model))
 
 
-def compacted(calibration: Calibration, at: int) -> Calibration:
+def note_compacted(calibration: Calibration, at: int) -> Calibration:
     """The calibration after an importer found a compaction, whose record is at position ``at``."""
     return calibration._replace(compacted=at)
 
 
-def reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
+def note_reported(calibration: Calibration, at: int, prompt: int, model: str | None) -> Calibration:
     """The calibration after ``prompt`` tokens were reported for the request prepared at ``at``."""
-    calibration = called(calibration, model)
+    calibration = note_called(calibration, model)
     request = next((one for one in reversed(calibration.requests) if one.position == at), None)
     if request is None or request.difference is None or 2 * abs(request.difference) > prompt:
         return calibration
@@ -182,27 +182,32 @@ def reported(calibration: Calibration, at: int, prompt: int, model: str | None) 
         return calibration
     name = calibration.model or ""
     before = next((one for one in calibration.readings if one.model == name), None)
+    # Without a known budget the session may be imported from its middle: then not all of a prompt
+    # beyond the messages is system prompt and tools.
     standing = MOST_STANDING if request.budget is None else prompt
     now = Reading(name, at, size, prompt, (size, prompt), Base(size, prompt, standing))
     if before is not None:
         if at <= before.position:
             return calibration  # reported twice, or out of order
         now = now._replace(counted=before.counted, grown=before.grown)
+        # A view that fell to half was compacted, and one below the base is smaller than any before:
+        # from both a new growth begins, and this report is its base.
         if now.size * 2 > before.size and now.size > before.base.size:
             now = now._replace(base=before.base)
         if _continued(calibration.requests, before.position, at):
-            now = _learnt(before, now)
+            now = _learn_growth(before, now)
     others = tuple([one for one in calibration.readings if one.model != name])
     return calibration._replace(readings=(*others[1 - MAX_MODELS :], now))
 
 
-def recounted(calibration: Calibration, size: int, before: int) -> Calibration:
+def recount(calibration: Calibration, size: int, before: int) -> Calibration:
     """The calibration after the rates changed: a view that counted ``before`` counts ``size`` now.
 
     The sizes of the kept requests change in proportion. Readings stay: each was made with the rates
     of its own model's family.
     """
     before = max(1, before)
+    # A report for one of these may still come, and is compared with counts by the new rates.
     requests = [
         one._replace(
             size=one.size * size // before,
@@ -226,6 +231,8 @@ def scale(calibration: Calibration, reserve: int = 0) -> Scale:
 
 def _line(factor: float, size: int, prompt: int) -> Scale:
     beside = prompt - ceil(size * factor)
+    # The rates count too much even at this factor. The line still goes through the reported prompt,
+    # and ``least`` keeps a smaller view from counting less than its share of that prompt.
     if beside >= 0 or size == 0:
         return Scale(factor, max(0, beside))
     return Scale(factor, beside, round(prompt / size, 4))
@@ -235,23 +242,25 @@ def _scale_below(reading: Reading) -> Scale:
     """The scale of views far smaller than that of the reading: through its base, and it."""
     base = reading.base
     counted, grown = reading.size - base.size, reading.prompt - base.prompt
-    factor = growth_factor(reading) if counted < STEP else _rounded(grown / counted)
+    # The slope between the two reports themselves, not the accepted growth: the line must go
+    # through both, or the error of one would be carried to a view a tenth of its size.
+    factor = growth_factor(reading) if counted < STEP else _round_factor(grown / counted)
     line = _line(factor, base.size, base.prompt)
     return line._replace(reserve=min(line.reserve, base.standing))
 
 
 def growth_factor(reading: Reading) -> float:
     """Reported tokens of growth per counted one; 1 while no growth was accepted."""
-    return _rounded((PRIOR + reading.grown) / (PRIOR + reading.counted))
+    return _round_factor((PRIOR + reading.grown) / (PRIOR + reading.counted))
 
 
-def _rounded(factor: float) -> float:
+def _round_factor(factor: float) -> float:
     # Four digits, so that the factor in a record is exactly the one that was used.
     return round(min(MOST_FACTOR, max(LEAST_FACTOR, factor)), 4)
 
 
 def _continued(requests: tuple[RequestSize, ...], first: int, last: int) -> bool:
-    """Whether every request behind ``first`` up to ``last`` only continues the one before it.
+    """Whether every request after ``first`` up to ``last`` only continues the one before it.
 
     Requests to other models in between count too. False where a request is no longer kept: it may
     have been a break.
@@ -273,11 +282,12 @@ def _plausible(size: int, budget: int | None, prompt: int) -> bool:
     return prompt <= 2 * budget
 
 
-def _learnt(before: Reading, now: Reading) -> Reading:
+def _learn_growth(before: Reading, now: Reading) -> Reading:
     """The new reading with its growth since ``before.since``, if that is a step to accept."""
     size, prompt = before.since
     counted, grown = now.size - size, now.prompt - prompt
     if 0 <= counted < STEP:
+        # Too small to judge alone. The step goes on from the same start, so small ones add up.
         return now._replace(since=before.since)
     if counted <= 0 or not counted / OUTLIER <= grown <= counted * OUTLIER:
         return now

@@ -4,9 +4,9 @@ They are what a compaction must not lose: in a published experiment agents broke
 the runs where a compaction had dropped it, and in none where it was kept
 (https://arxiv.org/abs/2606.22528).
 
-A demand is told by its form alone: a sentence of 3 to 60 words with one of ``CUES``, outside code.
-The cues are English. A sentence never crosses a line, so every demand stands in its text as it is.
-What a harness wrote is nobody's demand, wherever it stands in a message.
+The form alone makes a demand: a sentence of 3 to 60 words with one of ``CUES``, outside code.
+The cues are English. A sentence never crosses a line, so every demand is in its text word for word.
+A harness's text is nobody's demand, wherever in a message it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from eventctx.messages.parts import read_parts
 from eventctx.messages.speaker import persons_part, without_elements
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 LEAST_WORDS: Final = 3
 MOST_WORDS: Final = 60
@@ -61,7 +61,7 @@ _BREAK: Final = pattern(
     r"[.!?<。！？](?:(?<=[.!?])[\"'”)\]]*\s+(?=[\"'“(\[*`]*[A-Z0-9])"
     r"|(?<=<)/?[a-zA-Z][\w-]*>|(?<=[。！？]))"
 )
-"""What stands between sentences; a Latin mark at its beginning belongs to the sentence before.
+"""The break between sentences; a Latin mark at its beginning belongs to the sentence before.
 
 It begins with a set of characters, which ``re`` searches for quickly.
 """
@@ -77,7 +77,7 @@ _CODE: Final = pattern(
 
 
 def demands_of(text: str) -> tuple[str, ...]:
-    """The demands of a text that a person wrote, as they stand in it, in order."""
+    """The demands of a text that a person wrote, word for word, in order."""
     text = text[:MOST_CHARACTERS]
     if "<" in text:
         text = without_elements(text)
@@ -97,7 +97,7 @@ def demands_of(text: str) -> tuple[str, ...]:
 
 
 def demands_in(message: dict[str, Any]) -> tuple[str, ...]:
-    """The demands in a message that a person wrote. What a harness wrote beside them is left out.
+    """The demands in a message that a person wrote; a harness's texts in it are left out.
 
     For a message of anybody else the answer means nothing: ``Facts.human`` tells who spoke.
     """
@@ -135,7 +135,7 @@ def _demand(sentence: str) -> tuple[bool, str] | None:
 
 
 def _readable(sentence: str) -> int:
-    """How many characters are letters or white space."""
+    """The number of letters and white space."""
     if sentence.isascii():
         return len(sentence) - len(sentence.translate(_LETTERS_AND_SPACES))
     return sum([one.isalpha() or one.isspace() for one in sentence])

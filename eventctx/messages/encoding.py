@@ -1,13 +1,19 @@
-"""The encoding of bodies: messages to stored bytes, strictly, and back, exactly."""
+"""JSON of messages, in two forms: the stored bytes of a body, and the canonical text for digests.
+
+Invariant: a body decodes to the message that was encoded, exactly; what JSON cannot hold is refused
+and never changed on the way.
+"""
 
 from __future__ import annotations
 
 import gc
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -72,7 +78,7 @@ def plain_message(message: object) -> dict[str, Any]:
     show other things to each reader. Raises InvalidMessage.
     """
     if type(message) is not dict:
-        raise InvalidMessage("$", _described(message), "a dict")
+        raise InvalidMessage("$", _describe(message), "a dict")
     if _is_plain(message):
         return message
     _refuse(message)
@@ -128,7 +134,7 @@ def decode_bodies(parts: list[bytes]) -> list[Any]:
     Raises NotJson.
     """
     messages: list[Any] = []
-    with collector_paused(len(parts)):
+    with pause_collector(len(parts)):
         for first in range(0, len(parts), PASS):
             some = parts[first : first + PASS]
             found = _decode(b"[" + b",".join(some) + b"]", MAX_READ_DEPTH)
@@ -139,7 +145,7 @@ def decode_bodies(parts: list[bytes]) -> list[Any]:
 
 
 @contextmanager
-def collector_paused(messages: int) -> Iterator[None]:
+def pause_collector(messages: int) -> Iterator[None]:
     """Pause the cyclic garbage collector while more than ``MANY`` messages are made at once.
 
     All of them are live objects; the collector would walk them again and again, which takes as long
@@ -206,7 +212,7 @@ def _refuse(message: dict[Any, Any]) -> None:
             if len(levels) > MAX_DEPTH:
                 raise InvalidMessage(path, "deeper nesting", f"at most {MAX_DEPTH} levels")
             if type(value) is dict:
-                levels.append(_checked_items(value, path))
+                levels.append(_check_items(value, path))
             elif type(value) is list:
                 levels.append(zip(_places(path), value, strict=False))
             else:
@@ -218,12 +224,12 @@ def _refuse(message: dict[Any, Any]) -> None:
             raise _refused_scalar(value, path)
 
 
-def _checked_items(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
+def _check_items(value: dict[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
     """The values of a dict with their paths. Raises InvalidMessage for a key."""
     names: set[str] = set()
     for key, item in value.items():
         if not isinstance(key, str):
-            raise InvalidMessage(path, f"the key {key!r} ({_described(key)})", "string keys")
+            raise InvalidMessage(path, f"the key {key!r} ({_describe(key)})", "string keys")
         name = str.__str__(key)
         if not _encodes(name):
             raise InvalidMessage(path, "a key with a lone surrogate", "text UTF-8 can hold")
@@ -277,7 +283,7 @@ def _refused_scalar(value: Any, path: str) -> InvalidMessage:
     if isinstance(value, int):
         return InvalidMessage(path, "an integer beyond 64 bits", "an integer within 64 bits")
     kinds = "str, bool, None, int, float, list or dict"
-    return InvalidMessage(path, _described(value), kinds)
+    return InvalidMessage(path, _describe(value), kinds)
 
 
 def _encodes(text: str) -> bool:
@@ -288,9 +294,89 @@ def _encodes(text: str) -> bool:
     return True
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if hasattr(value, "__await__"):
         return f"a {type(value).__name__} that was not awaited (write `await` before it)"
     return f"a {type(value).__name__}"
+
+
+# -- the canonical form of what was sent ---------------------------------------------------------
+# The rule is that of Claude Code 2.1.330, read from its transcripts and checked against the
+# requests that a server received: SHA-256 of the JSON with sorted keys and without spaces, without
+# any ``cache_control``. Of a transcript's message role and content are sent; a content that is a
+# text counts as one text block. Two messages with one digest are the same for the model. JSON is
+# written as JavaScript writes it, which made the digests that are compared: keys in the order of
+# their UTF-16 units, numbers in its own shortest form.
+
+RULE: Final = "claude-code-1"
+"""The name of this rule in the log."""
+
+_text = json.encoder.encode_basestring
+_CONSTANTS: Final = {None: "null", True: "true", False: "false"}
+_EXPONENT_FROM, _EXPONENT_BELOW = 21, -7
+
+
+def canonical(value: Any) -> str:
+    """The canonical JSON of a decoded value; any ``cache_control`` in it is left out."""
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, dict):
+        keys = [key for key in value if key != "cache_control"]
+        keys.sort(key=None if "".join(keys).isascii() else _units)
+        return "{" + ",".join([f"{_text(key)}:{canonical(value[key])}" for key in keys]) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, float):
+        return _number(value)
+    return _CONSTANTS[value] if value is None or isinstance(value, bool) else json.dumps(value)
+
+
+def digest_of(value: Any) -> bytes:
+    """SHA-256 of the canonical form. A surrogate that is no text counts as U+FFFD."""
+    return sha256(canonical(value).encode("utf-8", "replace")).digest()
+
+
+def as_sent(message: dict[str, Any]) -> dict[str, Any]:
+    """The parts of a stored message that a request holds: its role and its content."""
+    return {key: message[key] for key in ("role", "content") if key in message}
+
+
+def message_digest(message: dict[str, Any]) -> bytes:
+    """The digest of a transcript's message as it is sent."""
+    return sent_digest(as_sent(message))
+
+
+def sent_digest(message: dict[str, Any]) -> bytes:
+    """The digest of a message of a request, whatever fields it was sent with."""
+    content = message.get("content")
+    if isinstance(content, str):
+        message = {**message, "content": [{"type": "text", "text": content}]}
+    return digest_of(message)
+
+
+def _units(key: str) -> bytes:
+    # Code points and UTF-16 units give the same order, but for characters beyond the first plane.
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+def _number(value: float) -> str:
+    """A float as JavaScript's ``String(value)`` writes it (ECMA-262, Number::toString)."""
+    sign = "-" if value < 0 else ""
+    digits, _, power = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = digits.partition(".")
+    shift = int(power or 0) + len(whole)
+    figures = (whole + fraction).lstrip("0")
+    shift -= len(whole + fraction) - len(figures)
+    figures = figures.rstrip("0")
+    if not figures:
+        return "0"
+    if len(figures) <= shift <= _EXPONENT_FROM:
+        return sign + figures + "0" * (shift - len(figures))
+    if 0 < shift <= _EXPONENT_FROM:
+        return f"{sign}{figures[:shift]}.{figures[shift:]}"
+    if _EXPONENT_BELOW < shift - 1 < 0 or shift == 0:
+        return f"{sign}0.{'0' * -shift}{figures}"
+    exponent = f"e{'+' if shift > 0 else '-'}{abs(shift - 1)}"
+    return sign + figures[0] + (f".{figures[1:]}" if len(figures) > 1 else "") + exponent

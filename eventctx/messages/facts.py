@@ -9,14 +9,14 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 6
+READER: Final = 7
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
-text behind a harness's elements does.
+text after a harness's elements does.
 3: a refusal is prose; arguments under another key, calls of custom tools and reasoning that is not
 encrypted are counted.
-4: what stands behind a task notification, Codex's and pi's summaries and a critic's texts no longer
+4: what is after a task notification, Codex's and pi's summaries and a critic's texts no longer
 count as human; the arguments of a prompt command do. An event may say that a harness spoke. Items
 of OpenAI's Responses API are told apart by type (``item``): shell commands, patches, approvals and
 searches pair with their answers; what cannot be cut in an item counts as prose. Images, documents
@@ -25,6 +25,7 @@ base64; digits, spaces, and bytes beyond one a character are counted.
 5: a person's demands are counted, in number and in characters. An observation of an agent whose
 actions are text is a result; a model's text tells whether it holds an action.
 6: a server tool's call and its result are told apart where they are in two messages.
+7: the finds of a provider's search count nothing: the searching call reports them in its prompt.
 """
 
 FIRST_WITH_DEMANDS: Final = 5
@@ -56,18 +57,18 @@ class Medium(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The facts of a body. Sizes are in characters: code points that a model is shown.
 
-    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` are the
-    tokens of the finds of a provider's own search; before reader 4 those of images, too. ``mark``
-    is a digest of role and first 100 characters. ``human`` is true where a person's words are in
-    the body. ``bound`` is the part of ``thinking`` in blocks that a provider binds to the messages
-    before them. ``tokens`` is the count of a plugged-in tokenizer for the texts (0: there was
-    none); the reader itself never sets it. ``digits`` are those among the characters of ``prose``,
-    ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond one a
-    character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of OpenAI's
-    Responses API that has no role. ``demands`` is how many demands a person makes in it
+    ``calls`` and ``results`` are the ids of the tool calls made and answered. ``images`` were
+    tokens of images before reader 4, and of the finds of a provider's search before reader 7.
+    ``mark`` is a digest of role and first 100 characters. ``human`` is true where a person's words
+    are in the body. ``bound`` is the part of ``thinking`` in blocks that a provider binds to the
+    messages before them. ``tokens`` is the count of a plugged-in tokenizer for the texts (0: there
+    was none); the reader itself never sets it. ``digits`` are those among the characters of
+    ``prose``, ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond
+    one a character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of
+    OpenAI's Responses API that has no role. ``demands`` is how many demands a person makes in it
     (``messages.demands``), ``demand_characters`` how long these sentences are together.
     ``observation``: the text is the result of the action in the model's text before it
-    (``messages.observations``), and counts as ``outcome``. ``action`` is the form in which a
+    (``tool_results.observes``), and counts as ``outcome``. ``action`` is the form in which a
     model's text without calls holds an action. ``server_calls`` are the ids of calls to the
     provider's own tools whose result is not in the body, ``server_results`` those of such results
     whose call is not: an answer that ended in ``pause_turn`` goes on in the next message.
@@ -102,7 +103,7 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def answers(self) -> bool:
-        """Whether it holds a tool's results, or stands for one as an observation."""
+        """Whether it holds a tool's results, or is one, as an observation."""
         return bool(self.results) or self.observation
 
     @property

@@ -1,11 +1,12 @@
 """The reader of facts: from a message of any dialect, which it does not change, to its facts.
 
 Policies, token counts and the order of a view are computed from facts alone, without the text.
-Facts are stored beside the body with the reader's version and can be rebuilt.
+Facts are stored with the body and the reader's version and can be rebuilt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -15,28 +16,22 @@ from eventctx.errors import InvalidMessage
 from eventctx.messages import response_items as items
 from eventctx.messages.demands import LETTERS_ONLY, MARKS, demands_in
 from eventctx.messages.facts import READER, Dialect, Facts, Kind, Medium, as_observation
-from eventctx.messages.images import image_medium
-from eventctx.messages.media import shown_of
-from eventctx.messages.observations import action_in
+from eventctx.messages.media import image_medium, shown_of
 from eventctx.messages.parts import (
     RESULT_ROLES,
     SEALED,
     Part,
+    PartKind,
     parts_of_result,
     read_parts,
     role_of,
 )
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
+from eventctx.messages.tool_results import action_in
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
 _ROLES: Final = ("user", *RESULT_ROLES, *sorted(_SYSTEM_ROLES | _ASSISTANT_ROLES))
-
-WEB_SEARCH_TOKENS: Final = 4_000
-"""Tokens that a provider's own web search adds to the next prompt (2,200 to 6,100 were measured).
-
-The finds are billed and are in no message.
-"""
 
 MARK_CHARACTERS: Final = 100
 """Characters of a text that de-duplication compares (context-simple's README)."""
@@ -54,102 +49,149 @@ def read_facts(
     if not isinstance(role, str):
         raise _without_role(message)
     item = "" if message.get("role") else items.type_of(message)
-    dialect = _dialect(message, item) if item or "type" in message else "chat"
-    # Local names and one loop: this runs for every message that is added.
-    prose = arguments = outcome = thinking = found = bound = 0
-    texts: list[str] = []
-    media: list[Medium] = []
-    by_person, first = False, None
-    calls: dict[str, None] = {}
-    results: dict[str, None] = {}
-    others: list[Part] = []
+    found = _Counts(item, _dialect(message, item) if item or "type" in message else "chat")
     for part in read_parts(message, copies=True):
-        kind, value = part.kind, part.value
-        if kind == "text" or kind == "refusal":
-            prose += len(value)
-            texts.append(value)
-            # Most texts begin as no harness's text does, which is quickly seen.
-            plain = value and value[0] not in BEGINNINGS and not value[0].isspace()
-            by_person = bool(by_person or plain or not is_of_harness(value))
-            first = value if first is None else first
-        elif kind == "call":
-            dialect = part.dialect or dialect
-            # An id that one answer uses twice is one call: an Amplifier row holds calls twice.
-            if part.ids[0] not in calls:
-                calls[part.ids[0]] = None
-                arguments += len(part.name or "")
-                text = _as_text(value)
-                texts.append(text)
-                free, fixed = _sizes_of_arguments(part) if item else (len(text), 0)
-                arguments, prose = arguments + free, prose + fixed
-        elif kind == "result":
-            if part.dialect is not None and dialect == "chat":
-                dialect = part.dialect
-            if isinstance(value, str):
-                outcome += len(value)
-                texts.append(value)
-                first = value if part.place == ("content",) else first
-            else:
-                characters, inner = _read_inside(part, results, texts, media)
-                fixed = characters - _cuttable(part, characters) if item else 0
-                outcome, prose = outcome + characters - fixed, prose + fixed
-                dialect = inner if inner is not None and dialect == "chat" else dialect
-            for call_id in part.ids:
-                results[call_id] = None
-        elif kind == "thinking":
-            if part.place[0] == "thinking_block" and bound:
-                continue  # Amplifier's second copy
-            characters, signed = _read_thinking(part)
-            thinking += characters
-            bound += signed
-        elif kind == "hosted" and not part.place:
-            found += WEB_SEARCH_TOKENS if part.type == "web_search_call" else 0
-            rest = {k: v for k, v in value.items() if k not in ("type", "id")}
-            if part.type == "image_generation_call" and isinstance(rest.get("result"), str):
-                media.append(image_medium({"data": rest.pop("result")}))
-            text = _as_text(rest)
-            arguments += len(text)
-            texts.append(text)
-        else:
-            others.append(part)
-            prose += _read_block(value, texts, media)
-    by_person = by_person or (bool(media) and first is None)
-    digits, wide, spaces = _weighed(texts)
+        _COUNT[part.kind](found, part)
+    by_person = found.by_person or (bool(found.media) and found.first is None)
     human = role == "user" and by_person and not by_harness and not is_from_hook(message)
-    spoken = human and (prose > 0 or not results)
-    kind_of_row = _kind(role, human, bool(results))
+    texts, calls, results = found.texts, found.calls, found.results
+    spoken = human and (found.prose > 0 or not results)
+    kind = _kind(role, human, bool(results))
+    is_models = kind == "assistant"
     demands = demands_in(message) if spoken and _has_cue(texts) else ()
+    digits, wide, spaces = _weigh_texts(texts)
+    server_calls, server_results = _unpaired_ids(found.others) if found.others else ((), ())
     facts = Facts(
         READER,
         role,
-        kind_of_row,
-        dialect,
-        tuple(calls) if calls or not item else items.referenced(item, message),
-        tuple(results) if results else (),
-        prose,
-        arguments,
-        outcome,
-        thinking,
-        found,
-        _mark(role, first or ""),
-        spoken,
-        bound if kind_of_row == "assistant" else 0,
-        0,
-        digits,
-        wide,
-        spaces,
-        tuple(media) if media else (),
-        item,
-        len(demands),
-        sum([len(sentence) for sentence in demands]),
-        False,
-        action_in(texts) if kind_of_row == "assistant" and not calls and texts else "",
-        *(_unpaired(others) if others else ()),
+        kind,
+        found.dialect,
+        tuple(calls) if calls or not item else items.referenced_ids(item, message),
+        tuple(results),
+        prose=found.prose,
+        arguments=found.arguments,
+        outcome=found.outcome,
+        thinking=found.thinking,
+        mark=_mark(role, found.first or ""),
+        human=spoken,
+        bound=found.bound if is_models else 0,
+        digits=digits,
+        wide=wide,
+        spaces=spaces,
+        media=tuple(found.media),
+        item=item,
+        demands=len(demands),
+        demand_characters=sum(map(len, demands)),
+        action=action_in(texts) if is_models and not calls and texts else "",
+        server_calls=server_calls,
+        server_results=server_results,
     )
     return as_observation(facts) if observation else facts
 
 
-def _unpaired(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+class _Counts:
+    """The characters, ids, texts and media of the parts of one message that were read so far.
+
+    ``first`` is the text that de-duplication compares; ``others`` are parts of no kind that is
+    counted by itself.
+    """
+
+    __slots__ = (
+        *("arguments", "bound", "by_person", "calls", "dialect", "first"),
+        *("item", "media", "others", "outcome", "prose", "results", "texts", "thinking"),
+    )
+
+    def __init__(self, item: str, dialect: Dialect) -> None:
+        self.item = item
+        self.dialect: Dialect = dialect
+        self.prose = self.arguments = self.outcome = self.thinking = self.bound = 0
+        self.by_person = False
+        self.first: str | None = None
+        self.texts: list[str] = []
+        self.media: list[Medium] = []
+        self.calls: dict[str, None] = {}
+        self.results: dict[str, None] = {}
+        self.others: list[Part] = []
+
+    def add_text(self, part: Part) -> None:
+        """A text or a refusal."""
+        value = part.value
+        self.prose += len(value)
+        self.texts.append(value)
+        # Most texts begin as no harness's text does, which is quickly seen.
+        plain = value and value[0] not in BEGINNINGS and not value[0].isspace()
+        self.by_person = bool(self.by_person or plain or not is_of_harness(value))
+        self.first = value if self.first is None else self.first
+
+    def add_call(self, part: Part) -> None:
+        self.dialect = part.dialect or self.dialect
+        # An id that one answer uses twice is one call: an Amplifier row holds calls twice.
+        if part.ids[0] in self.calls:
+            return
+        self.calls[part.ids[0]] = None
+        text = _as_text(part.value)
+        self.texts.append(text)
+        free, fixed = _sizes_of_arguments(part) if self.item else (len(text), 0)
+        self.arguments += len(part.name or "") + free
+        self.prose += fixed
+
+    def add_result(self, part: Part) -> None:
+        value = part.value
+        if part.dialect is not None and self.dialect == "chat":
+            self.dialect = part.dialect
+        if isinstance(value, str):
+            self.outcome += len(value)
+            self.texts.append(value)
+            self.first = value if part.place == ("content",) else self.first
+        else:
+            characters, inner = _read_inside(part, self.results, self.texts, self.media)
+            fixed = characters - _cuttable(part, characters) if self.item else 0
+            self.outcome += characters - fixed
+            self.prose += fixed
+            if inner is not None and self.dialect == "chat":
+                self.dialect = inner
+        for call_id in part.ids:
+            self.results[call_id] = None
+
+    def add_thinking(self, part: Part) -> None:
+        if part.place[0] == "thinking_block" and self.bound:
+            return  # Amplifier's second copy
+        characters, signed = _read_thinking(part)
+        self.thinking += characters
+        self.bound += signed
+
+    def add_hosted(self, part: Part) -> None:
+        """An item of a provider's own tool; a block of one counts as any other block."""
+        if part.place:
+            self.add_other(part)
+            return
+        rest = {key: one for key, one in part.value.items() if key not in ("type", "id")}
+        if part.type == "image_generation_call" and isinstance(rest.get("result"), str):
+            self.media.append(image_medium({"data": rest.pop("result")}))
+        text = _as_text(rest)
+        self.arguments += len(text)
+        self.texts.append(text)
+
+    def add_other(self, part: Part) -> None:
+        self.others.append(part)
+        self.prose += _read_block(part.value, self.texts, self.media)
+
+
+# A table and no chain of comparisons: this runs for every part of every message that is added.
+_COUNT: Final[dict[PartKind, Callable[[_Counts, Part], None]]] = {
+    "text": _Counts.add_text,
+    "refusal": _Counts.add_text,
+    "call": _Counts.add_call,
+    "result": _Counts.add_result,
+    "thinking": _Counts.add_thinking,
+    "hosted": _Counts.add_hosted,
+    "image": _Counts.add_other,
+    "document": _Counts.add_other,
+    "other": _Counts.add_other,
+}
+
+
+def _unpaired_ids(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of server tools' calls without their result among these parts, and the reverse."""
     served = [part for part in parts if part.kind == "hosted"]
     calls = [call_id for part in served if part.type.endswith("_use") for call_id in part.ids]
@@ -240,7 +282,7 @@ def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
     return shown.characters + sum([len(text) for text in shown.texts])
 
 
-def _weighed(texts: list[str]) -> tuple[int, int, int]:
+def _weigh_texts(texts: list[str]) -> tuple[int, int, int]:
     """Digits in the texts, their bytes in UTF-8 beyond one a character, and pairs of spaces."""
     digits = wide = spaces = 0
     for text in texts:

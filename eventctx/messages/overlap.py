@@ -1,15 +1,87 @@
-"""Finds texts that share a long enough part with given ones, such as copies of erased words.
-
-Texts are compared without regard to case and white space, since an excerpt is often one line. A
-short text is in many others by chance, so it is compared as a whole; a token without white space,
-such as a key, is looked for as a whole. Paths and addresses are not looked for: many records of one
-session name the same file.
-"""
+"""The common part of two lists, in order, and of two texts, in a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+# -- lists: an ordered diff ----------------------------------------------------------------------
+
+MAX_CANDIDATES = 32
+"""Equal old messages that are considered for one new one; more are rare and cost time."""
+
+
+def match_in_order(old: Sequence[Key | None], new: Sequence[Key]) -> list[int | None]:
+    """For each of ``new`` the index in ``old`` that it equals, or None; indexes only rise.
+
+    A longest common subsequence (by Hunt and Szymanski) between the common head
+    and tail, so that the usual cases (the same list, a few more at the end, a row put in front)
+    cost one pass. None in ``old`` (an erased body) equals nothing.
+    """
+    head = 0
+    while head < min(len(old), len(new)) and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    middle = _longest(old[head : len(old) - tail], new[head : len(new) - tail])
+    matched: list[int | None] = list(range(head))
+    matched += [None if place is None else place + head for place in middle]
+    matched += range(len(old) - tail, len(old))
+    return matched
+
+
+def _longest(old: Sequence[Key | None], new: Sequence[Key]) -> list[int | None]:
+    places: dict[Key, list[int]] = {}
+    for place, data in enumerate(old):
+        if data is not None:
+            places.setdefault(data, []).append(place)
+    # ends[k] is the smallest old index at which an increasing chain of length k + 1 ends.
+    ends: list[int] = []
+    links: list[tuple[int, int, int]] = []
+    at_length: list[int] = []
+    for row, data in enumerate(new):
+        candidates = places.get(data, [])
+        if len(candidates) > MAX_CANDIDATES:
+            after = bisect_left(candidates, ends[-1] + 1 if ends else 0)
+            candidates = candidates[max(0, after - MAX_CANDIDATES // 2) :][:MAX_CANDIDATES]
+        for place in reversed(candidates):
+            length = bisect_left(ends, place)
+            before = at_length[length - 1] if length else -1
+            links.append((row, place, before))
+            if length == len(ends):
+                ends.append(place)
+                at_length.append(len(links) - 1)
+            elif place < ends[length]:
+                ends[length] = place
+                at_length[length] = len(links) - 1
+    matched: list[int | None] = [None] * len(new)
+    link = at_length[-1] if at_length else -1
+    while link >= 0:
+        row, place, link = links[link]
+        matched[row] = place
+    return matched
+
+
+def runs_of_numbers(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """``[first, last]`` runs of consecutive numbers, in the order given."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return tuple((first, last) for first, last in runs)
+
+
+# -- texts: long shared parts, such as copies of erased words ------------------------------------
+# Texts are compared without regard to case and white space, since an excerpt is often one line. A
+# short text is in many others by chance, so it is compared as a whole; a token without white space,
+# such as a key, is looked for as a whole. Paths and addresses are not looked for: many records of
+# one session name the same file.
 
 LEAST_SHARED: Final = 31
 """Characters in a row that two texts must share. Less would find common phrases everywhere."""
@@ -27,7 +99,7 @@ _NO_CONTENTS: Final = frozenset(
 
 
 _SAID: Final = frozenset({"content", "text", "thinking", "output", "refusal", "summary"})
-"""Keys under which stands what somebody said or a tool answered."""
+"""Keys of words that somebody said or a tool answered."""
 
 _PLACES: Final = ("/", "./", "../", "~", "http://", "https://", "file:", "C:", "D:")
 

@@ -1,16 +1,19 @@
-"""The one normal form of a message: its parts, in the same kinds for every dialect.
+"""The one normal form of a message: its parts, of the same kinds in every dialect.
 
-The dialects: Anthropic blocks, OpenAI chat, OpenAI Responses items (which have a ``type`` where
-others have a role), Amplifier rows, and the variants of OpenAI chat that SWE-agent and
-mini-swe-agent write. Facts, shortening, search, traces, screens and conversions read messages
-through this module, so all of them see the same content.
+The log keeps messages as they were given, in any dialect: Anthropic blocks, OpenAI chat, OpenAI
+Responses items (which have a ``type`` where others have a role), Amplifier rows, and the variants
+of OpenAI chat that SWE-agent and mini-swe-agent write. This module and ``response_items`` alone
+know them. Facts, shortening, search, traces, screens and conversions read parts, so all of them see
+the same content, and a new dialect is a new reader here.
 
-Invariants: everything that has content is a part, and a block of an unknown type is a part of kind
-``other``. Reading copies and changes nothing: a part's ``value`` is the object at its ``place`` in
-the raw message. Where nothing stands there, it is None, or an empty text for thinking.
+Invariants:
 
-A host may put any JSON anywhere. So a block's type is looked up only if it is a string, and a value
-of another type than its key should have becomes ``other``.
+- Everything that has content is a part. A block of an unknown type is a part of kind ``other``.
+- A part's ``value`` is the object at its ``place`` in the raw message, so a text can be changed in
+  a copy of the message without knowing its dialect. Where the place is empty, the value is None, or
+  an empty text for thinking. Reading copies and changes nothing.
+- Reading never raises. A host may put any JSON anywhere, so a block's type is looked up only if it
+  is a string, and a value of another type than its key should have becomes ``other``.
 """
 
 from __future__ import annotations
@@ -37,10 +40,10 @@ _TYPED_OUTPUTS: Final = ("shell_call_output", "computer_call_output", "tool_sear
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a message. ``value`` is the raw value that stands at ``place``.
+    """A piece of a message. ``value`` is the raw value at ``place``.
 
     The value of a text, a thinking part and a refusal is a string; of a call its arguments and of
-    a result its content, as they stand there; of all others the block. ``type`` is the block's own
+    a result its content, unchanged; of all others the block. ``type`` is the block's own
     type, empty where it has none. ``ids`` are the ids of the call, or of the calls that a result
     answers: ``function:`` and the name where the dialect has no ids. ``name`` is the tool's.
     ``failed`` marks a result that is an error. ``dialect`` is set where a part shows the dialect of
@@ -71,7 +74,7 @@ def role_of(message: dict[str, Any]) -> str | None:
         return role
     if not items.is_item(message):
         return None
-    return items.described(message).role
+    return items.describe(message).role
 
 
 def read_parts(message: dict[str, Any], *, copies: bool = False) -> list[Part]:
@@ -96,7 +99,7 @@ def parts_of_result(part: Part) -> list[Part]:
     if part.type in _TYPED_OUTPUTS and value is not None and not isinstance(value, str):
         return _parts_of_output(part)
     if not isinstance(value, list):
-        return [] if value is None else [_bare(value, part.place)]
+        return [] if value is None else [_read_bare(value, part.place)]
     found: list[Part] = []
     _read_blocks(value, part.place, _INNER_READERS, found)
     return found
@@ -122,12 +125,12 @@ def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
     content = message.get("content")
     if message["role"] in RESULT_ROLES:
         call_id = message.get("tool_call_id")
-        ids = (call_id,) if isinstance(call_id, str) else _answered(message)
+        ids = (call_id,) if isinstance(call_id, str) else _answered_ids(message)
         found.append(Part("result", ("content",), content, "", ids, _text(message, "name")))
     elif isinstance(content, list):
         _read_blocks(content, ("content",), _READERS, found)
     elif content or isinstance(content, int | float | dict):
-        found.append(_bare(content, ("content",)))
+        found.append(_read_bare(content, ("content",)))
     elif "tools" in message and message.get("type") == "additional_tools":
         found.append(Part("other", ("tools",), message["tools"], "additional_tools"))
     if not _BESIDE.isdisjoint(message):
@@ -136,7 +139,7 @@ def _read_row(message: dict[str, Any], copies: bool) -> list[Part]:
 
 
 def _read_beside(message: dict[str, Any], found: list[Part], copies: bool) -> None:
-    """Read the parts of a row besides its content: reasoning comes before it, all else behind."""
+    """Read the parts of a row besides its content: reasoning comes before it, all else after it."""
     reasoning = message.get("reasoning_content")
     if reasoning and isinstance(reasoning, str):
         found.insert(0, Part("thinking", ("reasoning_content",), reasoning))
@@ -183,7 +186,7 @@ def _read_tool_call(call: dict[str, Any], index: int) -> Part:
     return _call(call, place, "", call_id, call.get("name"))
 
 
-def _answered(message: dict[str, Any]) -> tuple[str, ...]:
+def _answered_ids(message: dict[str, Any]) -> tuple[str, ...]:
     """The ids of the calls that a row in a result's role answers without a single id."""
     several = message.get("tool_call_ids")
     if isinstance(several, list):
@@ -218,27 +221,27 @@ def _read_blocks(
             elif isinstance(kind, str):
                 reader = readers.get(kind)
                 if reader is None:
-                    reader = _hosted_or_other if readers is _READERS else _other
+                    reader = _read_hosted_or_other if readers is _READERS else _other
                 part = reader(kind, block, place, index)
                 if part is not None:
                     found.append(part)
             else:
                 found.append(Part("other", (*place, index), block))
         elif block is not None:
-            found.append(_bare(block, (*place, index)))
+            found.append(_read_bare(block, (*place, index)))
 
 
-def _bare(value: Any, place: Place) -> Part:
+def _read_bare(value: Any, place: Place) -> Part:
     """A value without a type: a text, or ``other``."""
     return Part("text" if isinstance(value, str) else "other", place, value)
 
 
-def _whole(kind: PartKind) -> BlockReader:
+def _make_block_reader(kind: PartKind) -> BlockReader:
     """Make a reader of blocks that are a part as a whole."""
     return lambda type_, block, place, step: Part(kind, (*place, step), block, type_)
 
 
-def _worded(kind: PartKind, *keys: str) -> BlockReader:
+def _make_text_reader(kind: PartKind, *keys: str) -> BlockReader:
     """Make a reader of blocks with a text under one of ``keys``."""
 
     def read(type_: str, block: dict[str, Any], place: Place, step: Step) -> Part | None:
@@ -278,7 +281,7 @@ def _result_block(kind: str, block: dict[str, Any], place: Place, step: Step) ->
     )
 
 
-def _hosted_or_other(kind: str, block: dict[str, Any], place: Place, step: Step) -> Part:
+def _read_hosted_or_other(kind: str, block: dict[str, Any], place: Place, step: Step) -> Part:
     # For example server_tool_use, mcp_tool_use, web_search_tool_result.
     if kind.endswith(("_tool_use", "_tool_result")):
         call_id = block.get("id", block.get("tool_use_id"))
@@ -312,21 +315,23 @@ def _text(holder: dict[str, Any], key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-_other: Final = _whole("other")
+_other: Final = _make_block_reader("other")
 
 _INNER_READERS: Final[dict[str, BlockReader]] = {
-    **dict.fromkeys(("text", "input_text", "output_text"), _worded("text", "text")),
-    **dict.fromkeys(("image", "image_url", "input_image"), _whole("image")),
+    **dict.fromkeys(("text", "input_text", "output_text"), _make_text_reader("text", "text")),
+    **dict.fromkeys(("image", "image_url", "input_image"), _make_block_reader("image")),
     "tool_result": _result_block,
 }
 """The blocks that are read inside a result; all others are data that a tool gave."""
 
 _READERS: Final[dict[str, BlockReader]] = {
     **_INNER_READERS,
-    **dict.fromkeys(("document", "file", "input_file", "input_audio", "audio"), _whole("document")),
-    **dict.fromkeys(("thinking", "reasoning"), _worded("thinking", "thinking", "text")),
-    "redacted_thinking": _worded("thinking", "data"),
-    "refusal": _worded("refusal", "refusal", "text"),
+    **dict.fromkeys(
+        ("document", "file", "input_file", "input_audio", "audio"), _make_block_reader("document")
+    ),
+    **dict.fromkeys(("thinking", "reasoning"), _make_text_reader("thinking", "thinking", "text")),
+    "redacted_thinking": _make_text_reader("thinking", "data"),
+    "refusal": _make_text_reader("refusal", "refusal", "text"),
     **dict.fromkeys(("tool_use", "tool_call"), _call_block),
 }
 
@@ -334,7 +339,7 @@ _READERS: Final[dict[str, BlockReader]] = {
 
 
 def _read_item(message: dict[str, Any], found: list[Part]) -> None:
-    item, what = items.type_of(message), items.described(message)
+    item, what = items.type_of(message), items.describe(message)
     call_id = items.id_of(message)
     ids = (call_id,) if call_id is not None else ()
     if what.sort == "call" and what.keys:
@@ -381,7 +386,7 @@ def _parts_of_output(part: Part) -> list[Part]:
     found: list[Part] = []
     for index, chunk in enumerate(value):
         if not isinstance(chunk, dict):
-            found.append(_bare(chunk, (*place, index)))
+            found.append(_read_bare(chunk, (*place, index)))
             continue
         for key, one in chunk.items():
             if key in ("stdout", "stderr") and isinstance(one, str):
@@ -389,3 +394,33 @@ def _parts_of_output(part: Part) -> list[Part]:
             else:
                 found.append(Part("other", (*place, index, key), one))
     return found
+
+
+# -- questions to the parts ----------------------------------------------------------------------
+
+
+def words_of(message: dict[str, Any]) -> str:
+    """The texts of a message, each on lines of its own, with a refusal of the model."""
+    return "\n".join(
+        [part.value for part in read_parts(message) if part.kind in ("text", "refusal")]
+    )
+
+
+def call_names(message: dict[str, Any]) -> dict[str, str]:
+    """Names of the tools that a message calls, by call id; for activity events, not for views."""
+    calls = [part for part in read_parts(message) if part.kind == "call" and part.name]
+    return {part.ids[0]: part.name for part in reversed(calls) if part.name}
+
+
+def failed_results(message: dict[str, Any]) -> set[str]:
+    """Ids of the results in a message that the tool marked as errors."""
+    return {one for part in read_parts(message) if part.failed for one in part.ids}
+
+
+def hosted_arguments(part: Part) -> Any:
+    """The arguments of a hosted call; all of its values where it holds more, such as a result."""
+    block: dict[str, Any] = part.value
+    given = [key for key in ("arguments", "input", "action") if key in block]
+    if len(given) == 1 and "output" not in block:
+        return block[given[0]]
+    return {key: value for key, value in block.items() if key not in ("type", "id", "name")}

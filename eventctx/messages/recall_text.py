@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.messages.encoding import MAX_DEPTH, decode_json
-from eventctx.messages.parts import Part, parts_of_result, read_parts
-from eventctx.patterns import pattern
+from eventctx.messages.parts import SEALED, Part, parts_of_result, read_parts
+from eventctx.text import pattern
 
 TOOL_NAME: Final = "recall_messages"
 """The agent's tool for searching; its arguments are no content, only what the agent looks for."""
@@ -153,3 +153,22 @@ def _add_or_open(text: str, parts: list[str]) -> None:
             _walk(value, parts, hidden=frozenset())
             return
     _add(text, parts)
+
+
+def text_of_summary(message: dict[str, Any]) -> str:
+    """The text of a summary; also that which a provider's own compaction lets be read."""
+    opened = _thinking(message, sealed=False) if message.get("type") == "compaction" else []
+    return "\n".join([text_of(message), *opened])
+
+
+def is_sealed(message: dict[str, Any]) -> bool:
+    """Whether a summary is encrypted, so that nothing can be found in it."""
+    return any(_thinking(message, sealed=True))
+
+
+def _thinking(message: dict[str, Any], *, sealed: bool) -> list[str]:
+    return [
+        part.value
+        for part in read_parts(message)
+        if part.kind == "thinking" and (part.type in SEALED) == sealed and part.value
+    ]

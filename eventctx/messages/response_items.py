@@ -14,7 +14,7 @@ Sort = Literal["call", "result", "thinking", "hosted", "other"]
 
 
 class ItemType(NamedTuple):
-    """A type of item: its sort, its role, and the keys under which its content may stand.
+    """A type of item: its sort, its role, and the keys that its content may have.
 
     ``answer`` is the type of the item that answers a call.
     """
@@ -74,7 +74,7 @@ TABLE: Final[dict[str, ItemType]] = {
 }
 
 _BY_SERVER: Final = ("tool_search_call", "tool_search_output")
-"""Items that the provider writes by itself, one behind the other, without a ``call_id``."""
+"""Items that the provider writes by itself, one after the other, without a ``call_id``."""
 
 
 def is_item(message: dict[str, Any]) -> bool:
@@ -102,8 +102,8 @@ def _is_bare_reference(message: dict[str, Any]) -> bool:
     return bare and isinstance(message.get("id"), str)
 
 
-def described(message: dict[str, Any]) -> ItemType:
-    """What an item is: by the table, else by its name and whether it has a ``call_id``."""
+def describe(message: dict[str, Any]) -> ItemType:
+    """The type of an item: by the table, else by its name and whether it has a ``call_id``."""
     item = type_of(message)
     found = TABLE.get(item)
     paired = isinstance(message.get("call_id"), str)
@@ -127,7 +127,7 @@ def id_of(message: dict[str, Any]) -> str | None:
     item = type_of(message)
     key = "approval_request_id" if item == "mcp_approval_response" else "call_id"
     shared = message.get(key)
-    if not shared and (described(message).sort != "result" or item in ID_OF_CALL):
+    if not shared and (describe(message).sort != "result" or item in ID_OF_CALL):
         shared = message.get("id")
     return shared if isinstance(shared, str) else None
 
@@ -143,8 +143,8 @@ def has_failed(message: dict[str, Any]) -> bool:
     return any(one.get("type") == "timeout" or one.get("exit_code") for one in outcomes)
 
 
-def referenced(item: str, message: dict[str, Any]) -> tuple[str, ...]:
-    """The id of what a reference stands for, as of a call: its answer may follow.
+def referenced_ids(item: str, message: dict[str, Any]) -> tuple[str, ...]:
+    """The id of the item that is referred to, as of a call: its answer may follow.
 
     Without it, that answer would look like one without a call.
     """
@@ -232,7 +232,7 @@ UnansweredCall = Literal["synthetic", "left_out", "passed_through"]
 
 
 def when_unanswered(item: str) -> UnansweredCall:
-    """What a view does with a call of this type that nobody answered.
+    """The treatment of a call of this type that nobody answered.
 
     A screenshot and a person's answer cannot be made up, so a call for one is left out. Of an item
     that this release does not know, and of a reference, nobody can say whether it waits.

@@ -4,7 +4,7 @@ The copies are made for a view and stored as bodies of the compaction that needs
 itself is never changed. Only texts of a kind with a limit change: ids, order, keys, thinking blocks
 and their signatures stay.
 
-What a person demands is not cut. A limit for a person's words is one for the words beside the
+A person's demands are not cut. A limit for a person's words is one for the words besides the
 demands: each of these sentences stays, word by word, on a line of its own and in its place.
 """
 
@@ -166,7 +166,7 @@ def _cut_around(text: str, number: int, characters: int, begins: int, demands: l
     """``cut`` of a person's text, which begins at ``begins``, around the demands in it.
 
     A cut may make a demand of a part of a longer sentence, or of a harness's words. Then less of
-    the words beside the demands is kept: no end, at last no beginning.
+    the words next to the demands is kept: no end, at last no beginning.
     """
     most = characters + MARKER_CHARACTERS
     if demands:
@@ -261,12 +261,12 @@ def _replace_results(message: dict[str, Any], number: int, characters: int) -> N
     for part in results:
         holder, key = _at(message, part.place)
         share = max(0, characters // len(results))
-        if _joined(message, part, number, share):
+        if _join(message, part, number, share):
             continue
         holder[key] = cut(_as_text(part.value), number, share)[: characters + 80]
 
 
-def _joined(message: dict[str, Any], part: Part, number: int, characters: int) -> bool:
+def _join(message: dict[str, Any], part: Part, number: int, characters: int) -> bool:
     """Cut all the texts of a typed value as one; whether the part has such a value."""
     if items.cuttable(part.type, part.value) is None:
         return False
@@ -279,7 +279,7 @@ def _joined(message: dict[str, Any], part: Part, number: int, characters: int) -
 def _replace_arguments(message: dict[str, Any], number: int, characters: int) -> None:
     parts = [part for part in read_parts(message) if part.kind == "call" and part.place]
     if parts and items.cuttable(parts[0].type, parts[0].value) is not None:
-        _joined(message, parts[0], number, characters)
+        _join(message, parts[0], number, characters)
         return
     holders = _argument_holders(message)
     for holder, key in holders:

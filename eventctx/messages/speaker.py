@@ -1,17 +1,20 @@
-"""Who speaks in a message in the user's role: a person, or the program around the model.
+"""The speaker of a message in the user's role, and the audience that a message is shown to.
 
-This is the one rule for it: facts, policies, views for an audience and importers all ask here. A
-text is judged by its beginning, since a person may quote any of these marks. What only a file's
-envelope says (Claude Code's ``isMeta``) is no part of a message; the event that adds the message
-holds it (``context:message_added``, ``origin``).
+A person speaks, or the program around the model. This is the one rule for it: facts, policies,
+views for an audience and importers all ask here. A text is judged by its beginning, since a person
+may quote any of the beginnings elsewhere. A mark in a file's envelope (Claude Code's ``isMeta``) is
+no part of a message; the event that adds the message holds it (``context:message_added``,
+``origin``).
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Final, Literal, NamedTuple, get_args
 
-from eventctx.messages.parts import read_parts
-from eventctx.patterns import pattern
+from eventctx.errors import InvalidSetting
+from eventctx.messages.parts import kind_of_block, read_parts
+from eventctx.text import pattern
 
 _ELEMENTS: Final = (
     *("system-reminder", "command-name", "command-message", "command-args", "command-contents"),
@@ -36,7 +39,7 @@ _CLOSED_BY: Final = {
         "explicitly asks you to."
     ),
 }
-"""How other texts of a harness begin and end; behind the end may come a person's words."""
+"""Beginnings and ends of other texts of a harness; a person's words may follow."""
 
 _TO_THE_END: Final = (
     "This session is being continued from a previous conversation",
@@ -57,7 +60,7 @@ _TO_THE_END: Final = (
     "Your output was not formatted correctly. Your commands were not executed.",
     "Please continue working on the task on whatever approach you think is suitable.",
 )
-"""How texts begin that are a harness's to their end (Claude Code, Codex, pi, ours).
+"""Beginnings of texts that are a harness's to their end (Claude Code, Codex, pi, ours).
 
 The last ones are complaints about an answer's form (mini-swe-agent, SWE-agent) and a prompt to go
 on (OpenHands).
@@ -69,12 +72,12 @@ HARNESS_PREFIXES: Final = (
     *_CLOSED_BY,
     *_TO_THE_END,
 )
-"""How a text in the user's role begins that a harness wrote."""
+"""Beginnings of texts in the user's role that a harness wrote."""
 
 _NOTICE: Final = pattern(
     r"\s*(?:Read the output file to retrieve the result|Full transcript available at): [^\n]*"
 )
-"""The line that Claude Code writes behind a notification."""
+"""The line that Claude Code writes after a notification."""
 
 _ELEMENT: Final = pattern(
     rf"<({'|'.join([name for name in _ELEMENTS if name != 'command-args'])})[ >\n]"
@@ -89,17 +92,17 @@ BEGINNINGS: Final = frozenset(prefix[0] for prefix in HARNESS_PREFIXES)
 
 
 def is_of_harness(text: str) -> bool:
-    """Whether a harness wrote all of a text: behind its elements may come a person's words."""
+    """Whether a harness wrote all of a text: a person's words may follow its elements."""
     return persons_part(text) is None
 
 
 def persons_part(text: str) -> int | None:
-    """Where a person's words begin in a text; None if a harness wrote all of it.
+    """The place where a person's words begin in a text; None if a harness wrote all of it.
 
     Of a prompt command of Claude Code (it names itself in ``command-message`` first, a local
     command in ``command-name``) the arguments are a person's words.
 
-    Walks over the elements by position: copying the rest behind each one would take time that grows
+    Walks over the elements by position: copying the rest after each one would take time that grows
     with the square of the number of elements.
     """
     head = text[:1]
@@ -121,7 +124,7 @@ def persons_part(text: str) -> int | None:
 
 
 def without_elements(text: str) -> str:
-    """A text without the elements that a harness wrote into it, wherever they stand.
+    """A text without the elements that a harness wrote into it, wherever they are.
 
     Each leaves an empty line, so that the words around it do not become one sentence.
     """
@@ -141,7 +144,7 @@ def without_elements(text: str) -> str:
 
 
 def _end_of_element(text: str, at: int) -> int | None:
-    """Where the harness's element at ``at`` ends; None if it never does."""
+    """The end of the harness's element at ``at``; None if it never does."""
     tag = _TAG.match(text, at)
     if tag is None:
         closing = next((end for one, end in _CLOSED_BY.items() if text.startswith(one, at)), None)
@@ -163,3 +166,173 @@ def interrupts(message: dict[str, Any]) -> bool:
     texts = (part.value for part in read_parts(message) if part.kind == "text")
     first = next((text for text in texts if text and not text.isspace()), None)
     return first is not None and first.startswith(_INTERRUPTED)
+
+
+# -- audiences (orchestrator specification, "Visibility Policy") ---------------------------------
+# The log keeps everything; an application decides what it shows. A content block may be marked with
+# ``visibility``: ``internal``, ``developer`` or ``user``. A developer sees all that a user sees,
+# and ``internal`` sees everything.
+
+Audience = Literal["internal", "developer", "user"]
+AUDIENCES: Final[tuple[str, ...]] = get_args(Audience)
+
+_DEVELOPER: Final = AUDIENCES.index("developer")
+_USER: Final = AUDIENCES.index("user")
+
+_SPEAKERS: Final = ("user", "assistant", "model")
+_BESIDE: Final = ("tool_calls", "function_call", "thinking_block", "reasoning_content")
+_USER_KEYS: Final = frozenset(
+    ("role", "type", "content", "refusal", "name", "id", "timestamp", "visibility")
+)
+"""The keys of a message that a user sees; other keys may hold a provider's state."""
+
+
+def for_audience(
+    messages: Iterable[dict[str, Any]], audience: Audience, *, harness: Container[int] = ()
+) -> list[dict[str, Any]]:
+    """The messages as an audience is shown them, of any dialect, in order.
+
+    ``internal`` is shown everything; ``developer`` everything but parts marked internal;
+    ``user`` everything that is marked for users and, of all without a mark, the words of people
+    and the answers to them: not thinking, calls and their results, system messages, or texts that
+    a harness or a hook wrote in the user's role. The mark of a message holds for its blocks without
+    one, and a hidden block hides all inside it. A message without any shown part is left out.
+    ``harness`` holds the places of messages that a harness wrote although their texts do not say
+    so (``Message.origin``). Messages that are shown whole are the given objects; none is changed.
+    Raises InvalidSetting.
+    """
+    if audience not in AUDIENCES:
+        raise InvalidSetting(f"audience: expected one of {', '.join(AUDIENCES)}, found {audience}")
+    if audience == "internal":
+        return list(messages)
+    rank = AUDIENCES.index(audience)
+    shown = (_message(one, rank, place in harness) for place, one in enumerate(messages))
+    return [message for message in shown if message is not None]
+
+
+class _Row(NamedTuple):
+    """A message's ranks for its blocks; a rank is a place in ``AUDIENCES``."""
+
+    rank: int
+    """The audience's."""
+    marked: int | None
+    """The message's own mark."""
+    usual: int
+    """Of words without a mark of their own."""
+    of_user: bool
+    """Whether a harness may have written it, as it does in the user's role."""
+
+
+def _message(message: dict[str, Any], rank: int, by_harness: bool) -> dict[str, Any] | None:
+    marked = _mark(message)
+    if marked is not None and marked < rank:
+        return None
+    usual = _of_role(message, by_harness) if marked is None else marked
+    row = _Row(rank, marked, usual, message.get("role") == "user")
+    copied = _levels_of_copies(message)
+    kept: dict[str, Any] = {}
+    for key, value in message.items():
+        if key == "content":
+            kept[key] = _content(value, row)
+        elif key in _BESIDE:
+            found = _beside(value, row, copied)
+            if found:
+                kept[key] = found
+        elif rank < _USER or key in _USER_KEYS:
+            kept[key] = value
+    left = any(kept.get(key) for key in ("content", "refusal", *_BESIDE))
+    if kept == message and (left or usual >= rank):
+        return message
+    return kept if left else None
+
+
+def _mark(block: Mapping[str, Any]) -> int | None:
+    """The rank of a block's or message's mark; None without one (Amplifier writes null)."""
+    value = block.get("visibility")
+    return AUDIENCES.index(value) if isinstance(value, str) and value in AUDIENCES else None
+
+
+def _of_role(message: Mapping[str, Any], by_harness: bool) -> int:
+    metadata = message.get("metadata")
+    from_hook = isinstance(metadata, dict) and metadata.get("source") == "hook"
+    return _DEVELOPER if by_harness or from_hook or message.get("role") not in _SPEAKERS else _USER
+
+
+def _content(content: object, row: _Row) -> object:
+    if isinstance(content, list):
+        kept = [_block(block, row) for block in content]
+        return [block for block in kept if block is not None]
+    if isinstance(content, dict):
+        return _block(content, row)
+    level = row.usual if row.marked is not None else _of_text(content, row)
+    return content if level >= row.rank else None
+
+
+def _of_text(text: object, row: _Row) -> int:
+    harness = row.of_user and isinstance(text, str) and text and is_of_harness(text)
+    return min(row.usual, _DEVELOPER) if harness else row.usual
+
+
+def _block(block: Any, row: _Row) -> Any:
+    if not isinstance(block, dict):
+        return block if row.usual >= row.rank else None
+    level = _level(block, row)
+    if level < row.rank:
+        return None
+    inner = block.get("content")
+    if not isinstance(inner, list):
+        return block
+    kept = [part for part in inner if not _hidden_inside(part, row.rank)]
+    return block if len(kept) == len(inner) else {**block, "content": kept}
+
+
+def _hidden_inside(part: object, rank: int) -> bool:
+    own = _mark(part) if isinstance(part, dict) else None
+    return own is not None and own < rank
+
+
+def _level(block: Mapping[str, Any], row: _Row) -> int:
+    """The rank of a block: its own mark, else its message's, else that of its kind."""
+    own = _mark(block)
+    if own is not None:
+        return own
+    if row.marked is not None:
+        return row.marked
+    kind = kind_of_block(block)
+    if kind == "text":
+        return _of_text(block.get("text"), row)
+    return row.usual if kind in ("refusal", "image", "document") else _DEVELOPER
+
+
+def _levels_of_copies(message: Mapping[str, Any]) -> dict[object, int]:
+    """The ranks of marked blocks, by call id and by the text that was thought.
+
+    Amplifier rows hold calls and thinking a second time, outside their content and unmarked.
+    """
+    levels: dict[object, int] = {}
+    content = message.get("content")
+    for block in content if isinstance(content, list) else ():
+        own = _mark(block) if isinstance(block, dict) else None
+        if own is not None:
+            levels.update(dict.fromkeys(_names_of(block), own))
+    return levels
+
+
+def _names_of(block: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(key, block[key]) for key in ("id", "thinking") if isinstance(block.get(key), str)]
+
+
+def _beside(value: Any, row: _Row, copied: Mapping[object, int]) -> object:
+    """The shown ones of a message's calls or thinking outside its content."""
+
+    def shown(entry: object) -> bool:
+        level = _DEVELOPER if row.marked is None else row.marked
+        if isinstance(entry, dict):
+            own = _mark(entry)
+            copies = [copied[name] for name in _names_of(entry) if name in copied]
+            level = own if own is not None else copies[0] if copies else level
+        return level >= row.rank
+
+    if isinstance(value, list):
+        return [entry for entry in value if shown(entry)]
+    return value if shown(value) else None

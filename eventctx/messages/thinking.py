@@ -1,14 +1,14 @@
-"""Which model takes which thinking back: the generations of Claude, by the name of a model.
+"""The thinking that a model takes back: the generations of Claude, by the name of a model.
 
-A provider signs a model's thinking. What it accepts later depends on the model that reads it:
+A provider signs a model's thinking. Whether it is accepted later depends on the reading model:
 
 - *manual* (Claude 3.7 to 4.5): in an open tool loop the last answer begins with its thinking, byte
   for byte. A signature there is not bound to what is before it.
 - *adaptive* (Opus 4.6 to 5, Sonnet 4.6 and 5, Fable 5): neither is asked for.
 - *preserved* (Fable and Mythos 5.1 and 5.2; Opus, Sonnet and Haiku 5.5): a signature is bound to
-  all that is before it. After any change there the thinking behind it must be left out.
-- *unknown*: a model that this table does not name. What is safe for both of the others holds: the
-  thinking behind a change is left out, but for the answer that the open tool loop is at.
+  all that is before it. After any change there the thinking after it must be left out.
+- *unknown*: a model that this table does not name. The rule that is safe for all holds: the
+  thinking after a change is left out, but for the answer that the open tool loop is at.
 
 Source: Anthropic's documentation of extended, adaptive and preserved thinking, November 2026.
 """
@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from eventctx.patterns import pattern
+from eventctx.text import pattern
 
 Generation = Literal["manual", "adaptive", "preserved", "unknown"]
 
 ThinkingSetting = Literal["by_model", "keep", "strip"]
 """``by_model``: by the generation of the model that is called. ``keep``: no view leaves thinking
-out. ``strip``: the thinking behind a change is left out, whatever the model, and no compaction
+out. ``strip``: the thinking after a change is left out, whatever the model, and no compaction
 waits for the end of a tool loop to spare it."""
 
 _VERSION: Final = pattern(

@@ -3,28 +3,156 @@
 Rates are characters per token, times ten. They differ by family of models: characters divided by
 four is near enough for DeepSeek and a third too low for Claude, the unsafe direction. They were
 fitted on large public sets and checked on others; `docs/explanation/tokens.md` has the tables.
+Media cost what their provider's rule says (``MediaRates``). Where a user gives a tokenizer, it sees
+a message once, when it is added; its count is stored with the facts, so a replay counts the same
+without it, and only images, thinking and the cost of a call are still estimated.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.messages.facts import Facts
-from eventctx.messages.media_tokens import (
-    CLAUDE,
-    CLAUDE_LARGE,
-    GEMINI,
-    GEMINI_2,
-    GPT,
-    GPT_4O_MINI,
-    GPT_MINI,
-    GPT_NANO,
-    GPT_TILES,
-    MediaRates,
-)
-from eventctx.patterns import pattern
+from eventctx.errors import InvalidSetting
+from eventctx.messages.facts import Detail, Facts, Medium
+from eventctx.messages.parts import read_parts
+from eventctx.messages.recall_text import text_of
+from eventctx.text import pattern
+
+ImageRule = Callable[[int, int, Detail], int]
+"""Tokens of an image of so many pixels by so many."""
+
+
+class MediaRates(NamedTuple):
+    """``image`` for images whose size is known, ``unknown`` tokens for others.
+
+    ``page`` and ``second`` are tokens of a page of a PDF, with its image and its text, and of a
+    second of sound.
+    """
+
+    image: ImageRule
+    unknown: int
+    page: int
+    second: int
+
+    def tokens(self, medium: Medium) -> int:
+        """Tokens of a medium; at least one."""
+        if medium.kind == "pages":
+            return max(1, medium.amount * self.page)
+        if medium.kind == "audio":
+            return max(1, -(-medium.amount * self.second // 10))
+        if medium.detail == "low" or (medium.amount and medium.height):
+            return max(1, self.image(medium.amount, medium.height, medium.detail))
+        return self.unknown
+
+
+# -- Anthropic -----------------------------------------------------------------------------------
+
+
+def _by_area(longest: int, most: int) -> ImageRule:
+    """Anthropic's rule: width times height / 750 (https://docs.claude.com/en/docs/vision).
+
+    Larger images are scaled down to ``longest`` pixels of an edge and ``most`` tokens. Their size
+    is charged in patches of 28 by 28 pixels, which is 2 to 4 % less.
+    """
+
+    def rule(width: int, height: int, detail: Detail) -> int:
+        if not width or not height:
+            return most
+        scale = min(1.0, longest / max(width, height))
+        return min(most, math.ceil(width * scale * height * scale / 750))
+
+    return rule
+
+
+CLAUDE: Final = MediaRates(_by_area(1_568, 1_600), 1_600, 2_350, 32)
+"""Published: 1,500 to 3,000 tokens of text a page, and its image
+(https://docs.claude.com/en/docs/build-with-claude/pdf-support); "approximately 7,000 tokens" for
+three pages. Measured: 2,115 a page of text, 2,278 with a table, 1,592 scanned
+(https://huggingface.co/datasets/JOHNISKING/pdf-token-cost, Haiku 4.5). Sound is not accepted; it
+counts as with Gemini."""
+
+CLAUDE_LARGE: Final = MediaRates(_by_area(2_576, 4_784), 4_784, 2_500, 32)
+"""From 4.7 on: images up to 2,576 pixels and 4,784 tokens (2,691 were measured for 1920 by 1080,
+https://huggingface.co/datasets/JOHNISKING/image-token-cost); pages 2,324 to 2,481 (Opus 5.5)."""
+
+# -- OpenAI --------------------------------------------------------------------------------------
+
+
+def _by_tiles(base: int, tile: int) -> ImageRule:
+    """OpenAI's tiles of 512 pixels, within 2,048 by 2,048 and a shorter side of 768
+    (https://platform.openai.com/docs/guides/images-vision, "Calculating costs"): 765 tokens for
+    1024 by 1024 with gpt-4o.
+    """
+
+    def rule(width: int, height: int, detail: Detail) -> int:
+        if detail == "low" or not width or not height:
+            return base
+        scale = min(1.0, 2_048 / max(width, height))
+        scale = min(scale, 768 / min(width, height))
+        # Rounded as pixels are: 768.0000001 is no second row of tiles.
+        across, down = (math.ceil(round(side * scale, 3) / 512) for side in (width, height))
+        return base + tile * max(1, across) * max(1, down)
+
+    return rule
+
+
+def _by_patches(percent: int, most: int, most_high: int) -> ImageRule:
+    """OpenAI's patches of 32 pixels, each ``percent`` hundredths of a token (same page).
+
+    An image of more than ``most`` patches is scaled down, with detail ``high`` from ``most_high``.
+    """
+
+    def rule(width: int, height: int, detail: Detail) -> int:
+        patches = math.ceil(width / 32) * math.ceil(height / 32)
+        most_of_it = most_high if detail == "high" else most
+        if detail == "low":
+            most_of_it, patches = 256, patches or 256
+        return -(-min(patches, most_of_it) * percent // 100)
+
+    return rule
+
+
+GPT_TILES: Final = MediaRates(_by_tiles(85, 170), 765, 1_700, 10)
+"""gpt-4o, gpt-4.1, gpt-5 to 5.3 (70 and 140 there) and the o-series (75 and 150). A page is its
+text and its image (https://platform.openai.com/docs/guides/pdf-files): 1,105 for the image of a
+page, 600 for its text. Sound: one token for 100 ms
+(https://platform.openai.com/docs/guides/realtime-costs)."""
+
+GPT_4O_MINI: Final = MediaRates(_by_tiles(2_833, 5_667), 25_501, 37_500, 10)
+"""gpt-4o-mini is charged 33 times the tokens for images (same page)."""
+
+GPT_MINI: Final = MediaRates(_by_patches(172, 1_536, 1_536), 2_642, 3_250, 10)
+"""Published multipliers: gpt-4.1-mini and gpt-5-mini 1.62 (1.2 was measured), o4-mini 1.72."""
+
+GPT_NANO: Final = MediaRates(_by_patches(246, 1_536, 1_536), 3_779, 4_400, 10)
+
+GPT: Final = MediaRates(_by_patches(120, 10_000, 2_500), 3_000, 2_450, 10)
+"""gpt-5.4 and later, and those that are not known. Measured (image-token-cost, as above): 1.2 for
+each patch, 2,500 patches at most with detail ``high`` and 10,000 without one."""
+
+# -- Google --------------------------------------------------------------------------------------
+
+
+def _by_768(width: int, height: int, detail: Detail) -> int:
+    """Gemini up to 2.5: 258 tokens for each tile of 768 by 768, one for an image of up to 384."""
+    if width <= 384 and height <= 384:
+        return 258
+    return 258 * math.ceil(width / 768) * math.ceil(height / 768)
+
+
+GEMINI_2: Final = MediaRates(_by_768, 1_032, 258, 32)
+"""https://ai.google.dev/gemini-api/docs/tokens: 258 a page, 32 tokens a second of sound."""
+
+GEMINI: Final = MediaRates(lambda width, height, detail: 1_120, 1_120, 560, 32)
+"""Gemini 3: 1,120 an image and 560 a page, by default
+(https://ai.google.dev/gemini-api/docs/media-resolution)."""
+
+# -- families of models ------------------------------------------------------------------------
 
 FIRST_WITH_DIGITS: Final = 4
 """The first reader of facts that counts digits and spaces; facts of older ones have the usual."""
@@ -173,3 +301,71 @@ UNANSWERED_TOKENS: Final = 60
 
 OPENING_TOKENS: Final = 28
 """Tokens of the synthetic first message of a view, where the conversation has no own."""
+
+
+# -- a user's own tokenizer ---------------------------------------------------------------------
+
+Tokenizer = Callable[[str], int]
+"""The number of tokens of a text."""
+
+_MOST_TOKENS: Final = 10**12  # as of a reported count, ``log.usage.MOST_TOKENS``
+
+_log = logging.getLogger("eventctx")
+
+
+def count_with_tokenizer(
+    facts: Facts, message: dict[str, Any], tokenizer: Tokenizer | None
+) -> Facts:
+    """The facts with the tokens that ``tokenizer`` counts in the message's texts.
+
+    When a tokenizer raises, that is logged, and the estimate is used, as it is when the tokenizer
+    returns no positive int, or an absurd one: a count must not end an agent's turn.
+    """
+    if tokenizer is None:
+        return facts
+    try:
+        tokens = tokenizer("\n".join([text_of(message), *_plain_documents(message)]))
+    except Exception as error:
+        _log.warning("the tokenizer raised %s: %s", type(error).__name__, error)
+        return facts
+    if type(tokens) is not int or not 1 <= tokens <= _MOST_TOKENS:
+        return facts
+    return msgspec.structs.replace(facts, tokens=tokens)
+
+
+def _plain_documents(message: dict[str, Any]) -> list[str]:
+    """The texts of documents in plain text, which a search does not read: they lie in ``data``."""
+    sources = [part.value.get("source") for part in read_parts(message) if part.kind == "document"]
+    return [
+        one["data"]
+        for one in sources
+        if isinstance(one, dict) and one.get("type") == "text" and isinstance(one.get("data"), str)
+    ]
+
+
+def tiktoken_tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of an OpenAI model, by the ``tiktoken`` package (``eventctx[tiktoken]``).
+
+    Raises InvalidSetting where the package or its vocabulary, which it downloads, is missing.
+    """
+    try:
+        import tiktoken  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise InvalidSetting(
+            "tokenizer: expected the package tiktoken; install eventctx[tiktoken]"
+        ) from error
+    try:
+        encoding = tiktoken.encoding_for_model(model)
+    except KeyError as error:
+        raise InvalidSetting(f"tokenizer: tiktoken knows no model {model!r}") from error
+    except Exception as error:
+        raise InvalidSetting(
+            f"tokenizer: tiktoken's vocabulary for {model!r} cannot be loaded "
+            f"({type(error).__name__}); it is downloaded once and then kept by tiktoken"
+        ) from error
+
+    def tokens(text: str) -> int:
+        # Special tokens in a message are text, not an instruction to the encoder.
+        return len(encoding.encode_ordinary(text))
+
+    return tokens

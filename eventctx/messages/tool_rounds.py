@@ -99,12 +99,12 @@ def joins(previous: Facts, facts: Facts) -> bool:
 def group_rows(rows: Sequence[Facts]) -> list[Group]:
     """Put every row into exactly one group, ordered by each group's first row.
 
-    Only an orphan that was taken out of a round stands behind it.
+    Only an orphan that was taken out of a round comes after it.
 
     A result belongs to the latest call before it that has its id and no answer yet, however late
-    it comes and whatever stands between. A row with results of several rounds belongs to the
-    round of the first one that it matches. A result behind an ``item_reference`` may answer what
-    that stands for, so it belongs to the reference's round if it matches no call.
+    it comes and whatever is between. A row with results of several rounds belongs to the
+    round of the first one that it matches. A result after an ``item_reference`` may answer the item
+    referred to, so it belongs to the reference's round if it matches no call.
     """
     rounds: list[_Round | Group] = []
     open_calls: dict[str, list[_Round]] = {}
@@ -148,11 +148,7 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             referring = None
         if facts.item == REFERENCE:
             referring = current
-        for call_id in facts.calls:
-            waiting = open_calls.setdefault(call_id, [])
-            # An id that one answer uses twice is one call: a provider could not distinguish them.
-            if not waiting or waiting[-1] is not current:
-                waiting.append(current)
+        _open_calls(facts, current, open_calls)
         last = current
     groups: list[Group] = []
     for one in rounds:
@@ -161,6 +157,15 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
         else:
             groups += one.groups(rows)
     return groups
+
+
+def _open_calls(facts: Facts, current: _Round, open_calls: dict[str, list[_Round]]) -> None:
+    """Let the calls of a row wait for their results."""
+    for call_id in facts.calls:
+        waiting = open_calls.setdefault(call_id, [])
+        # An id that one answer uses twice is one call: a provider could not distinguish them.
+        if not waiting or waiting[-1] is not current:
+            waiting.append(current)
 
 
 def _observe(rounds: list[_Round | Group], rows: Sequence[Facts], index: int) -> None:
@@ -176,14 +181,14 @@ def _observe(rounds: list[_Round | Group], rows: Sequence[Facts], index: int) ->
 
 
 def _is_action(one: _Round | Group, rows: Sequence[Facts]) -> bool:
-    """Whether a round is a model's text without calls, and the observations behind it."""
+    """Whether a round is a model's text without calls, and the observations after it."""
     return bool(one.calls) and all(
         rows[row].kind == "assistant" and not rows[row].calls for row in one.calls
     )
 
 
 def _is_passed_through(facts: Facts) -> bool:
-    """Whether a result that answers no call may stand alone: nobody knows its type or its call."""
+    """Whether a result that answers no call may be alone: nobody knows its type or its call."""
     return bool(facts.item) and (facts.item not in TABLE or not facts.results)
 
 

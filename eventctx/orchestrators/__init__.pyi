@@ -1,11 +1,11 @@
 """The public names, one a line; ``eventctx.lazy_names`` reads them."""
 
-from eventctx.orchestrators.loops.basic import BasicOrchestrator as BasicOrchestrator
-from eventctx.orchestrators.loops.events import EventsOrchestrator as EventsOrchestrator
+from eventctx.orchestrators.loops.kinds import BasicOrchestrator as BasicOrchestrator
+from eventctx.orchestrators.loops.kinds import EventsOrchestrator as EventsOrchestrator
 from eventctx.orchestrators.loops.recording import current_ids as current_ids
 from eventctx.orchestrators.loops.settings import OrchestratorSettings as OrchestratorSettings
-from eventctx.orchestrators.loops.sse import server_sent_events as server_sent_events
 from eventctx.orchestrators.loops.streaming import StreamingOrchestrator as StreamingOrchestrator
+from eventctx.orchestrators.loops.streaming import server_sent_events as server_sent_events
 from eventctx.orchestrators.protocol import Answer as Answer
 from eventctx.orchestrators.protocol import Chunk as Chunk
 from eventctx.orchestrators.protocol import ContextManager as ContextManager

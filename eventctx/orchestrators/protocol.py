@@ -17,7 +17,7 @@ from eventctx.log.events import InputTransformation
 from eventctx.log.usage import Usage as Usage
 
 Finish = Literal["answered", "iteration_limit", "denied", "stopped"]
-"""How a turn ended: with an answer, at the limit, by a hook's denial, or on the host's request."""
+"""The end of a turn: with an answer, at the limit, by a hook's denial, or on the host's request."""
 
 
 class Ids(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Provider(Protocol):
-    """A model behind an API.
+    """A model of an API.
 
     ``complete`` and ``stream`` raise ``ProviderFailed`` for failures of the API and the network.
     They never retry by themselves, because each attempt is a call of its own in the log.

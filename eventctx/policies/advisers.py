@@ -1,11 +1,24 @@
-"""Requests to the user's own functions, and their answers: summaries, scores, memories."""
+"""The interface of a user's own functions: summarizer, scorer, memory, interceptor.
+
+The first three answer questions of a policy. An interceptor hears of a compaction before it begins:
+its pins are the policy's to keep, but its texts are no policy's. One notice with them, made anew
+each time, is added to every policy's proposal, and the policy's target is that much lower.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
+
+from eventctx.log.events import PreCompact
+from eventctx.messages.facts_reader import read_facts
+from eventctx.messages.tokens import Estimator
+from eventctx.policies.index import MARK, quote
+from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
+from eventctx.policies.working_set import insertion_tokens
+from eventctx.projections.view.refs import InsertionRef
 
 INSTRUCTION = (
     "Summarize the conversation above for yourself, so that the work can go on without it. Keep "
@@ -18,7 +31,7 @@ INSTRUCTION = (
 )
 """The task of a summarizer; the instruction of a request is this text, filled in.
 
-It is never added to the session. The model's answer to it stands in a view as data, see
+It is never added to the session. The model's answer to it is in a view as data, see
 ``policies.summary_text``.
 """
 
@@ -41,12 +54,12 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
     The messages are whole tool rounds, but a call may have no result, and the first message need
     not be a person's. ``earlier`` are the summaries in view that the new one takes in, as they
-    stand there, oldest first.
+    are there, oldest first.
 
     There are two ways to send a request. Either send ``prompt`` as it is: ``earlier`` and
     ``messages`` as a view would show them, begun by a user message and with a result for each call,
     as APIs require, and then ``instruction``. Or, where the provider caches prompts, send ``view``,
-    which is the whole view as it stands, and then ``instruction_for_view`` as a user message, which
+    which is the whole view as it is, and then ``instruction_for_view`` as a user message, which
     names the messages to leave out: then only the instruction is new to the cache.
 
     ``max_tokens`` is a wish; much longer texts are refused. ``hint`` names in words what the
@@ -139,3 +152,122 @@ class Advisers(NamedTuple):
     scorer: Scorer | None = None
     rememberer: Rememberer | None = None
     timeout: float = 60.0
+
+
+# -- interceptors --------------------------------------------------------------------------------
+
+
+class CompactionAsked(msgspec.Struct, frozen=True):
+    """A compaction that is about to begin in ``session``.
+
+    ``event`` is the ``context:pre_compact`` as it will be recorded, with these ids in its record;
+    ``numbers`` are the messages in view, in order.
+    """
+
+    session: str
+    event: PreCompact
+    numbers: tuple[int, ...]
+    turn_id: str | None = None
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    iteration: int | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """An interceptor's answer: what to keep in this compaction, or a veto with its reason.
+
+    ``pins`` are messages that stay in view, ``texts`` the host's own words that the compacted view
+    gets, marked as no person's. The texts of all interceptors may take a tenth of the target; what
+    is more is left out. A veto is overruled when the view exceeds the budget: the request must fit.
+    """
+
+    pins: tuple[int, ...] = ()
+    veto: str | None = None
+    texts: tuple[str, ...] = ()
+
+
+NO_OBJECTION = Verdict()
+
+Intercept = Callable[[CompactionAsked], Awaitable[Verdict]]
+"""A function that calls every interceptor in order and joins their verdicts."""
+
+# -- texts of the host ---------------------------------------------------------------------------
+# The program around the model wrote them and no person did, but the notice has role user, because
+# providers know no other place for it. So, like a summary, it says who wrote it, and marks each
+# line (``index.quote``). The notice of an earlier compaction leaves with the next one, as pins for
+# one compaction do.
+
+HEADER: Final = (
+    "[From the host: texts that it keeps in view] The program that runs this agent wrote what "
+    f"follows behind {MARK}; no person said it."
+)
+"""The first line; its first 100 characters tell this notice from others (``Facts.mark``)."""
+
+END: Final = "[End of the host's texts]"
+
+SHARE: Final = 10
+"""The texts of a compaction may take its target divided by this: a tenth, frame included."""
+
+
+def host_notice(texts: Sequence[str], before: int | None = None) -> NewInsertion:
+    """The notice with these texts, before message ``before`` (None: at the start)."""
+    message: dict[str, Any] = {
+        "role": "user",
+        "content": "\n".join([HEADER, *[quote(text) for text in texts], END]),
+    }
+    return NewInsertion("notice", message, before)
+
+
+_MARK: Final = read_facts(host_notice(()).message).mark
+
+
+def is_of_host(one: InsertionRef) -> bool:
+    """Whether an insertion holds the host's texts of an earlier compaction."""
+    return one.kind == "notice" and one.facts.mark == _MARK
+
+
+def choose_texts(texts: Sequence[str], budget: Budget, estimator: Estimator) -> tuple[str, ...]:
+    """The texts that fit into their share of the target together, in the order given.
+
+    One that is too long is passed over, and a later, shorter one may still fit.
+    """
+    room = budget.target // SHARE - insertion_tokens(host_notice(()), estimator)
+    kept: list[str] = []
+    for text in texts:
+        size = estimator.tokens(read_facts({"role": "user", "content": quote(text)}))
+        if size <= room:
+            room -= size
+            kept.append(text)
+    return tuple(kept)
+
+
+def remove_notice(visible: Visible) -> Visible:
+    """The view without the notice of an earlier compaction."""
+    left = [one for one in visible.insertions if not is_of_host(one)]
+    if len(left) == len(visible.insertions):
+        return visible
+    freed = sum([one.tokens for one in visible.insertions if is_of_host(one)])
+    return msgspec.structs.replace(visible, insertions=left, tokens=visible.tokens - freed)
+
+
+def lower_budget(budget: Budget, texts: Sequence[str], estimator: Estimator) -> Budget:
+    """The budget of a policy whose view gets a notice with ``texts`` besides."""
+    if not texts:
+        return budget
+    size = insertion_tokens(host_notice(texts), estimator)
+    return msgspec.structs.replace(budget, target=max(1, budget.target - size))
+
+
+def add_texts(proposal: Proposal, texts: Sequence[str]) -> Proposal:
+    """The proposal with a notice, where its own last insertion is, or else at the start."""
+    if not texts:
+        return proposal
+    place = proposal.insertions[-1].before if proposal.insertions else None
+    insertions = (*proposal.insertions, host_notice(texts, place))
+    return msgspec.structs.replace(proposal, insertions=insertions)
+
+
+def is_notice(one: NewInsertion) -> bool:
+    """Whether a new insertion holds the host's texts."""
+    content = one.message.get("content")
+    return one.kind == "notice" and isinstance(content, str) and content.startswith(HEADER)

@@ -41,12 +41,12 @@ def check(settings: msgspec.Struct) -> None:
     """
     for name, kind in _kinds(type(settings)):
         value = getattr(settings, name)
-        found = checked(name, value, kind)
+        found = check_value(name, value, kind)
         if type(found) is tuple is not type(value):
             msgspec.structs.force_setattr(settings, name, found)
 
 
-def checked(name: str, value: object, kind: Any) -> Any:
+def check_value(name: str, value: object, kind: Any) -> Any:
     """The value of a setting as its kind has it. Raises InvalidSetting."""
     try:
         found = msgspec.convert(value, kind)
@@ -55,17 +55,17 @@ def checked(name: str, value: object, kind: Any) -> Any:
     else:
         sound = type(found) is type(value) or (type(value), type(found)) in _WIDENED
     if not sound or (isinstance(value, str) and not is_text(value)):
-        raise InvalidSetting(f"{name}: expected {expected(kind)}, found {shown(value)}")
+        raise InvalidSetting(f"{name}: expected {describe_kind(kind)}, found {shown(value)}")
     return found
 
 
-def expected(kind: Any) -> str:
+def describe_kind(kind: Any) -> str:
     """A kind of setting in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return str(kind.__metadata__[-1].description)
     if origin in (Union, UnionType):
-        return " or ".join([expected(one) for one in arguments])
+        return " or ".join([describe_kind(one) for one in arguments])
     if origin is Literal:
         return " or ".join([repr(one) for one in arguments])
     return _PLAIN.get(kind, "a callable")

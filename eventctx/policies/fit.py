@@ -1,8 +1,11 @@
 """The last stage of every policy: make a proposal fit the budget, cheapest loss first.
 
-A policy need not reach the budget by itself, because this stage reduces its proposal further. What
-a person asked for goes last: the task, the latest message and every demand (``spoken_rows``). Such
-a row that the proposal leaves out is put back first, with its whole round. Then:
+Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor and
+``Fitted.overflow`` names its parts. So a request is never too large for a reason that a policy
+could have avoided, and a policy need not reach the budget by itself.
+
+The words of a person go last: the task, the latest message and every demand (``spoken_rows``).
+Such a row that the proposal leaves out is put back first, with its whole round. Then:
 
 1. Results that take more than their share of the budget are shortened.
 2. Old results are shortened, then old arguments, until the view is down to the target.
@@ -26,9 +29,6 @@ request would force them again.
 System messages, pins, the words of the latest human message and the message to be answered are
 never touched, and a tool round is dropped as a whole or not at all. The smallest view that this
 allows is the floor.
-
-Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor and
-``Fitted.overflow`` names its parts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ import msgspec
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
-from eventctx.policies.spoken_rows import inserted_by, spoken_rows, with_spoken
+from eventctx.policies.proposals import all_insertions, put_back_spoken, spoken_rows
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef
 
@@ -52,7 +52,7 @@ OPEN_CHARACTERS: Final = (16_000, 4_000, 1_000, 250, 0)
 """Characters that are kept of results, then of arguments, of the round in progress, by step."""
 
 BESIDE_DEMANDS: Final = 250
-"""Characters that are kept beside the demands in a message that would be dropped without them."""
+"""Characters that are kept with the demands in a message that would be dropped without them."""
 
 
 class Fitted(NamedTuple):
@@ -69,8 +69,8 @@ class Fitted(NamedTuple):
 
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``. Pure; reads facts, never texts."""
-    spoken = spoken_rows(visible, inserted_by(proposal))
-    proposal = with_spoken(visible, proposal, spoken)
+    spoken = spoken_rows(visible, all_insertions(proposal))
+    proposal = put_back_spoken(visible, proposal, spoken)
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     working_set = WorkingSet(visible, proposal)
     protected, open_round = visible.protected, visible.open_round
@@ -174,7 +174,7 @@ def _shorten_rows(
 def _drop_insertions(
     working_set: WorkingSet, kept: tuple[InsertionRef, ...], drop_line: int
 ) -> tuple[InsertionRef, ...]:
-    """Summaries and notices stand for much in few tokens, so they go behind the messages."""
+    """Summaries and notices stand for much in few tokens, so they go after the messages."""
     left = list(kept)
     for one in kept:
         if working_set.total > drop_line and not one.demands:
@@ -205,7 +205,7 @@ def _shorten_in_steps(
 def _shorten_words(
     working_set: WorkingSet, spoken: Mapping[int, str], drop_line: int, budget: Budget
 ) -> None:
-    """Shorten words beside demands in steps, the task's last. The demands stay."""
+    """Shorten words around demands in steps, the task's last. The demands stay."""
     rows = sorted(spoken, key=lambda row: (spoken[row] == "task", row))
     for row in rows:
         for characters in OPEN_CHARACTERS:

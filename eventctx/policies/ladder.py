@@ -21,15 +21,15 @@ from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
-from eventctx.policies.spoken_rows import spoken_rows
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.proposals import spoken_rows
+from eventctx.policies.working_set import WorkingSet, begin_reduction
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
 """The part of ``protected_recent`` and ``protected_tool_results`` that holds in each step."""
 
 STEPS: Final = len(PROTECTION)
 NEVER: Final = 2 * STEPS
-"""The step of rows that are always protected: behind all steps outside and inside the loop."""
+"""The step of rows that are always protected: after all steps outside and inside the loop."""
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -54,8 +54,7 @@ class Ladder(msgspec.Struct, frozen=True):
 
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
-        working_set = WorkingSet(visible, kept_whole(visible))
-        working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        working_set = begin_reduction(visible, budget)
         spoken = spoken_rows(visible, visible.insertions)
         steps = self._steps(visible, working_set, spoken)
         cut: list[int] = []
@@ -70,14 +69,14 @@ class Ladder(msgspec.Struct, frozen=True):
                 _drop_words(working_set, steps[: number + 1], spoken, budget.target)
         # Only now, because many of these rows may have been dropped in a later step.
         working_set.note(cut, Limit(prose=self.truncate_chars), "old_words")
-        return _explained(visible, working_set, spoken)
+        return _explain(visible, working_set, spoken)
 
     def _steps(
         self, visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]
     ) -> list[_Step]:
         """The rows that each step frees: first steps outside the open loop, then inside it."""
         facts = visible.facts
-        freed_at = self._freed_at(visible)
+        freed_at = self._steps_of_rows(visible)
         for row in visible.open_loop:
             freed_at[row] += STEPS
         for row in (*visible.protected, *visible.open_round):
@@ -97,7 +96,7 @@ class Ladder(msgspec.Struct, frozen=True):
                 step.costs.append(cost)
         return steps[:NEVER]
 
-    def _freed_at(self, visible: Visible) -> list[int]:
+    def _steps_of_rows(self, visible: Visible) -> list[int]:
         """The step at which each row is no longer protected."""
         conversation, facts = visible.conversation, visible.facts
         results = [row for row in conversation if facts[row].answers]
@@ -193,7 +192,7 @@ def _drop_words(
             working_set.drop(group, "old_words")
 
 
-def _explained(visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]) -> Proposal:
+def _explain(visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]) -> Proposal:
     decided, open_round = working_set.decided, visible.open_round
     for row in visible.protected.union(open_round, spoken):
         number = visible.messages[row].number

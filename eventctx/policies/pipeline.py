@@ -26,9 +26,9 @@ from eventctx.policies.policy import (
     Visible,
     is_policy,
 )
+from eventctx.policies.proposals import put_back_spoken
 from eventctx.policies.rules import check
-from eventctx.policies.spoken_rows import with_spoken
-from eventctx.policies.working_set import WorkingSet, shortened_tokens
+from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.refs import MessageRef
 
 _STAYS: Final = ("kept", "shortened")
@@ -94,13 +94,13 @@ class Pipeline(msgspec.Struct, frozen=True):
                     f"{type(found).__name__}"
                 )
             check(seen, found)
-            found = with_spoken(seen, found)
-            joined = found if joined is None else joined_with(joined, found)
-            seen = reduced(seen, found)
+            found = put_back_spoken(seen, found)
+            joined = found if joined is None else join_proposals(joined, found)
+            seen = reduce_view(seen, found)
             if self._is_enough(seen, budget, state):
                 break
         assert joined is not None  # noqa: S101 - there is at least one step
-        return placed(visible, joined)
+        return place_insertions(visible, joined)
 
     def _is_enough(self, seen: Visible, budget: Budget, state: PolicyState) -> bool:
         most = self.max_messages
@@ -109,7 +109,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return seen.tokens <= budget.target
 
 
-def reduced(visible: Visible, proposal: Proposal) -> Visible:
+def reduce_view(visible: Visible, proposal: Proposal) -> Visible:
     """The view under ``proposal``, derived from facts; a shortened text counts its upper bound.
 
     New insertions are counted in ``tokens``, but are not among ``insertions``: they have no place
@@ -120,7 +120,7 @@ def reduced(visible: Visible, proposal: Proposal) -> Visible:
         limit = proposal.limits.get(ref.number)
         if proposal.dispositions[ref.number][0] not in _STAYS:
             continue
-        messages.append(ref if limit is None else _limited(ref, limit, visible))
+        messages.append(ref if limit is None else _limit_message(ref, limit, visible))
     return Visible(
         messages,
         proposal.kept_insertions,
@@ -134,17 +134,17 @@ def reduced(visible: Visible, proposal: Proposal) -> Visible:
     )
 
 
-def _limited(ref: MessageRef, limit: Limit, visible: Visible) -> MessageRef:
-    tokens = min(ref.tokens, shortened_tokens(ref.facts, limit, visible.estimator))
+def _limit_message(ref: MessageRef, limit: Limit, visible: Visible) -> MessageRef:
+    tokens = min(ref.tokens, bound_tokens(ref.facts, limit, visible.estimator))
     return msgspec.structs.replace(
-        ref, facts=_limited_facts(ref.facts, limit), tokens=tokens, shortened=True
+        ref, facts=_limit_facts(ref.facts, limit), tokens=tokens, shortened=True
     )
 
 
-def _limited_facts(facts: Facts, limit: Limit) -> Facts:
+def _limit_facts(facts: Facts, limit: Limit) -> Facts:
     """Facts of a message with the most characters that ``limit`` leaves.
 
-    The bounds are those of ``shortened_tokens``.
+    The bounds are those of ``bound_tokens``.
     """
     outcome, arguments, prose = facts.outcome, facts.arguments, facts.prose
     if limit.outcome is not None:
@@ -157,7 +157,7 @@ def _limited_facts(facts: Facts, limit: Limit) -> Facts:
     return msgspec.structs.replace(facts, outcome=outcome, arguments=arguments, prose=prose)
 
 
-def joined_with(first: Proposal, second: Proposal) -> Proposal:
+def join_proposals(first: Proposal, second: Proposal) -> Proposal:
     """One proposal for a view, of ``first`` for that view and ``second`` for the reduced one."""
     decided: dict[int, tuple[Disposition, str]] = dict(first.dispositions)
     limits = dict(first.limits)
@@ -179,12 +179,12 @@ def joined_with(first: Proposal, second: Proposal) -> Proposal:
     )
 
 
-def placed(visible: Visible, proposal: Proposal) -> Proposal:
+def place_insertions(visible: Visible, proposal: Proposal) -> Proposal:
     """The proposal with every insertion at a place that the whole view allows.
 
     An insertion before a message that a later step drops moves to the next message that stays.
-    Nothing can be inserted behind a round without all its results, even where an earlier step
-    dropped that round: an insertion behind it moves to the start.
+    Nothing can be inserted after a round without all its results, even where an earlier step
+    dropped that round: an insertion after it moves to the start.
     """
     rows = {ref.number: row for row, ref in enumerate(visible.messages)}
     last_open = next(

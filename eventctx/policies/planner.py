@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidPlan
-from eventctx.log.plan import Insertion, Plan, Shortening, runs_by_number
+from eventctx.log.plan import Disposition, Insertion, Plan, Shortening, runs_by_number
 from eventctx.log.record import Body, make_body
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.shorten import shorten
 from eventctx.messages.thinking import BY_MODEL, ThinkingRule
-from eventctx.policies import interception, rules
+from eventctx.policies import advisers, rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import Ask, Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.projections.view.layout import made_up_tokens
@@ -80,15 +80,15 @@ def outline(
     ``texts`` are the host's; they are left out where the floor has no room for them. Raises
     InvalidPlan for an answer that is no proposal and for a proposal that breaks a rule.
     """
-    visible = interception.without_texts(visible)
-    lowered = interception.lowered(budget, texts, visible.estimator)
+    visible = advisers.remove_notice(visible)
+    lowered = advisers.lower_budget(budget, texts, visible.estimator)
     proposal = policy.propose(visible, lowered, state)
     if isinstance(proposal, Ask):
         return proposal
     if not isinstance(proposal, Proposal):
         raise InvalidPlan("a policy returns a Proposal", (), f"it returned {proposal!r}"[:200])
     rules.check_form(visible, proposal)
-    fitted = fit(visible, interception.with_texts(proposal, texts), budget)
+    fitted = fit(visible, advisers.add_texts(proposal, texts), budget)
     if fitted.overflow and texts:
         fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)
@@ -104,10 +104,10 @@ def changes_nothing(view: ViewState, proposal: Proposal, most: int | None = None
     """
     present = _movable(view)
     new = proposal.insertions
-    left = [one for one in present if not interception.is_of_host(one)]
+    left = [one for one in present if not advisers.is_of_host(one)]
     if most is None or view.layout.tokens > most:
         left = [*present]
-    elif all(interception.is_notice(one) for one in new):
+    elif all(advisers.is_notice(one) for one in new):
         new = ()
     return (
         not proposal.limits
@@ -140,24 +140,7 @@ def complete(
     body, ``salt(n)`` returns n random bytes. Raises InvalidMessage.
     """
     bodies: list[Body] = []
-    shortened: list[Shortening] = []
-    dispositions = dict(proposal.dispositions)
-    limits = proposal.limits
-    short = {number for number, (how, _) in dispositions.items() if how == "shortened"}
-    short.update(limits)
-    for ref in [ref for ref in view.layout.in_play() if ref.number in short] if short else ():
-        number = ref.number
-        limit = limits.get(number)
-        disposition, reason = dispositions[number]
-        text = texts.get(number)
-        if limit is not None and text is not None:
-            copy = shorten(decode_body(text), number, limit, ref.facts)
-            shortened.append(Shortening(number, len(bodies)))
-            bodies.append(make(copy))
-        elif ref.shortened and disposition == "shortened":
-            shortened.append(Shortening(number, ref.index, ref.position))
-        elif disposition == "shortened":
-            dispositions[number] = ("kept", reason)
+    dispositions, shortened = _shorten_bodies(view, proposal, texts, make, bodies)
     insertions = [
         Insertion(
             one.kind, one.index, one.position, one.before, one.stands_for, one.depth, one.demands
@@ -188,6 +171,35 @@ def complete(
         insertions=tuple(insertions),
     )
     return Completed(plan, tuple(bodies), scores)
+
+
+def _shorten_bodies(
+    view: ViewState,
+    proposal: Proposal,
+    texts: Mapping[int, bytes | None],
+    make: MakeBody,
+    bodies: list[Body],
+) -> tuple[dict[int, tuple[Disposition, str]], list[Shortening]]:
+    """The dispositions as they can be carried out, and the shortened copies; adds their bodies."""
+    shortened: list[Shortening] = []
+    dispositions = dict(proposal.dispositions)
+    limits = proposal.limits
+    short = {number for number, (how, _) in dispositions.items() if how == "shortened"}
+    short.update(limits)
+    for ref in [ref for ref in view.layout.in_play() if ref.number in short] if short else ():
+        number = ref.number
+        limit = limits.get(number)
+        disposition, reason = dispositions[number]
+        text = texts.get(number)
+        if limit is not None and text is not None:
+            copy = shorten(decode_body(text), number, limit, ref.facts)
+            shortened.append(Shortening(number, len(bodies)))
+            bodies.append(make(copy))
+        elif ref.shortened and disposition == "shortened":
+            shortened.append(Shortening(number, ref.index, ref.position))
+        elif disposition == "shortened":
+            dispositions[number] = ("kept", reason)
+    return dispositions, shortened
 
 
 def _scores_body(scores: Mapping[int, float], salt: Salt) -> Body:

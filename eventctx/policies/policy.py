@@ -26,7 +26,7 @@ from eventctx.projections.view.visible import Visible as Visible
 class Budget(msgspec.Struct, frozen=True):
     """Sizes in tokens: the most of a view, the trigger of a compaction, and a compaction's goal.
 
-    A policy gets them in the view's own count: the size of everything that is sent beside the
+    A policy gets them in the view's own count: the size of everything that is sent with the
     messages is taken off, and the factor learnt from reported usage is divided out.
     """
 

@@ -1,7 +1,7 @@
 """Rules that every proposal must keep, whoever made it (DESIGN §6).
 
 A policy may be a user's own function, so nothing about its proposal is taken for granted. The
-checks run in two steps, because ``fit`` stands between them: ``check_form`` makes sure that the
+checks run in two steps, because ``fit`` comes between them: ``check_form`` makes sure that the
 proposal decides on exactly the messages in view and can be recorded at all, which ``fit`` relies
 on; ``check_rules`` holds the fitted proposal to the rules of a view.
 
@@ -20,9 +20,9 @@ from typing import Any, Final, get_args
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.patterns import pattern
 from eventctx.policies.policy import Proposal, Visible
-from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
+from eventctx.policies.proposals import all_insertions, missing_spoken, spoken_rows
+from eventctx.text import pattern
 
 _STAYS: Final = ("kept", "shortened")
 _REASON: Final = pattern(r"[a-z][a-z0-9_]{0,39}")
@@ -38,11 +38,11 @@ def check_form(visible: Visible, proposal: Proposal) -> None:
     if decided_on != numbers:
         missing = numbers - decided_on
         if missing:
-            raise _broken("every message has a disposition", missing, "they have none")
-        raise _broken("a plan speaks of what is in view", decided_on - numbers, "not in view")
+            raise _broken_rule("every message has a disposition", missing, "they have none")
+        raise _broken_rule("a plan speaks of what is in view", decided_on - numbers, "not in view")
     strange = proposal.limits.keys() - numbers
     if strange:
-        raise _broken("a plan speaks of what is in view", strange, "limits, but not in view")
+        raise _broken_rule("a plan speaks of what is in view", strange, "limits, but not in view")
     known = get_args(Disposition)
     # A session has thousands of messages and few different decisions: check each of those once.
     different: Iterable[Any] = dict.fromkeys(proposal.dispositions.values())
@@ -50,10 +50,12 @@ def check_form(visible: Visible, proposal: Proposal) -> None:
         disposition, reason = decided if isinstance(decided, tuple) else (decided, "")
         if disposition not in known:
             number = _last_with(decided, proposal)
-            raise _broken(f"a disposition is one of {list(known)}", [number], f"{disposition!r}")
+            raise _broken_rule(
+                f"a disposition is one of {list(known)}", [number], f"{disposition!r}"
+            )
         if not isinstance(reason, str) or not _REASON.fullmatch(reason):
             number = _last_with(decided, proposal)
-            raise _broken("a reason is a code such as 'older'", [number], f"found {reason!r}")
+            raise _broken_rule("a reason is a code such as 'older'", [number], f"found {reason!r}")
     _check_insertions(proposal)
 
 
@@ -77,10 +79,12 @@ def _check_insertions(proposal: Proposal) -> None:
             and isinstance(new.message, dict)
         )
         if not sound:
-            raise _broken("an insertion has a kind, a message and numbers", [], f"{new!r}"[:200])
+            raise _broken_rule(
+                "an insertion has a kind, a message and numbers", [], f"{new!r}"[:200]
+            )
         facts = read_facts(new.message)
         if facts.calls or facts.results:
-            raise _broken("an insertion calls no tool and answers none", [], f"{new!r}"[:200])
+            raise _broken_rule("an insertion calls no tool and answers none", [], f"{new!r}"[:200])
 
 
 def check(visible: Visible, proposal: Proposal) -> None:
@@ -98,14 +102,14 @@ def check_rules(visible: Visible, proposal: Proposal) -> None:
         number = messages[row].number
         if not here[row]:
             what = "system" if facts[row].kind == "system" else "pinned"
-            raise _broken(f"{what} messages stay", [number], "left out")
+            raise _broken_rule(f"{what} messages stay", [number], "left out")
         if number in proposal.limits:
-            raise _broken("system messages and pins stay whole", [number], "shortened")
+            raise _broken_rule("system messages and pins stay whole", [number], "shortened")
     human, last = visible.latest_human, visible.to_answer
     if human is not None and not here[human]:
-        raise _broken("the latest human message stays", [messages[human].number], "left out")
+        raise _broken_rule("the latest human message stays", [messages[human].number], "left out")
     if last is not None and not here[last]:
-        raise _broken("the message to be answered stays", [messages[last].number], "left out")
+        raise _broken_rule("the message to be answered stays", [messages[last].number], "left out")
     _check_rounds(visible, here)
     _check_texts(visible, proposal)
     _check_places(visible, proposal, here)
@@ -113,8 +117,8 @@ def check_rules(visible: Visible, proposal: Proposal) -> None:
 
 def check_words(visible: Visible, fitted: Proposal) -> None:
     """Raise InvalidPlan if a task or a demand went while something else could have gone."""
-    spoken = spoken_rows(visible, inserted_by(fitted))
-    missing = left_out(visible, fitted, spoken)
+    spoken = spoken_rows(visible, all_insertions(fitted))
+    missing = missing_spoken(visible, fitted, spoken)
     if not missing:
         return
     groups = visible.groups
@@ -127,7 +131,7 @@ def check_words(visible: Visible, fitted: Proposal) -> None:
         if fitted.dispositions[ref.number][0] in _STAYS and row not in last
     ]
     if numbers:
-        raise _broken("what a person asked for goes last", numbers, "these stay, and it went")
+        raise _broken_rule("what a person asked for goes last", numbers, "these stay, and it went")
 
 
 def _check_rounds(visible: Visible, here: list[bool]) -> None:
@@ -136,7 +140,7 @@ def _check_rounds(visible: Visible, here: list[bool]) -> None:
     if split:
         rows = visible.groups[min(split)].rows
         numbers = [visible.messages[row].number for row in rows]
-        raise _broken("a tool round stands or falls as one", numbers, "only part of it stays")
+        raise _broken_rule("a tool round stands or falls as one", numbers, "only part of it stays")
 
 
 def _check_texts(visible: Visible, proposal: Proposal) -> None:
@@ -149,7 +153,7 @@ def _check_texts(visible: Visible, proposal: Proposal) -> None:
         and not messages[row_of[number]].shortened
     ]
     if without_limit:
-        raise _broken("a shortened message has a limit", without_limit, "no limit given")
+        raise _broken_rule("a shortened message has a limit", without_limit, "no limit given")
 
 
 def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> None:
@@ -157,7 +161,7 @@ def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> Non
     if not places:
         return
     groups = visible.groups
-    # Late results of an open round may still move every row behind its first one.
+    # Late results of an open round may still move every row after its first one.
     open_groups = [group.rows[0] for group in visible.waiting if here[group.rows[0]]]
     last_open = open_groups[-1] if open_groups else None
     starts = {
@@ -166,8 +170,10 @@ def _check_places(visible: Visible, proposal: Proposal, here: list[bool]) -> Non
         if last_open is None or group.rows[0] <= last_open
     }
     if places - starts:
-        raise _broken("nothing is inserted into a round", places - starts, "not a round's start")
+        raise _broken_rule(
+            "nothing is inserted into a round", places - starts, "not a round's start"
+        )
 
 
-def _broken(rule: str, numbers: Iterable[int], problem: str) -> InvalidPlan:
+def _broken_rule(rule: str, numbers: Iterable[int], problem: str) -> InvalidPlan:
     return InvalidPlan(rule, tuple(sorted(numbers)), problem)

@@ -2,7 +2,7 @@
 
 The head (system messages, the first human message, pins) and a recent tail stay as they are. What
 people demanded in the middle is in the summary word for word: what the model leaves out is added.
-Summaries have the same depth until ``fan_in`` of them stand in view; then the next one takes them
+Summaries have the same depth until ``fan_in`` of them are in view; then the next one takes them
 in and is one deeper, so that their number grows with the logarithm of the session.
 
 The policy returns a question for a summary, and the engine calls it again with the answer.
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from eventctx.log.plan import Disposition, numbers_in
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import AtLeastOne, Share, check
 from eventctx.policies.fit import fit, line_to_drop_to
@@ -35,16 +35,16 @@ from eventctx.policies.policy import (
     Summary,
     Visible,
 )
-from eventctx.policies.spoken_rows import inserted_by, left_out, spoken_rows
+from eventctx.policies.proposals import all_insertions, missing_spoken, spoken_rows
 from eventctx.policies.summary_text import (
     UnfitSummary,
     check_length,
     demands_to_add,
+    most_tolerated,
     summary_message,
-    tolerated,
-    united,
+    unite_runs,
 )
-from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
+from eventctx.policies.working_set import begin_reduction, insertion_tokens
 from eventctx.projections.view.refs import InsertionRef
 
 LEAST_SAVED: Final = 10
@@ -126,7 +126,7 @@ class Summarize(msgspec.Struct, frozen=True):
         for key, answer in state.answers.items():
             cut = _cut_of(key)
             if cut is not None and isinstance(answer, Summary) and scene.allows(cut):
-                return _checked(scene, cut, answer)
+                return _check_answer(scene, cut, answer)
         cut = self._cut(scene, goal)
         if cut is None:
             return Ladder().propose(visible, budget, state)
@@ -136,7 +136,7 @@ class Summarize(msgspec.Struct, frozen=True):
 
     def _cut(self, scene: _Scene, goal: int) -> Cut | None:
         """The first cut that frees enough, else the deepest; None if none is worth a summary."""
-        merged = self._merged(scene.visible.insertions, goal)
+        merged = self._summaries_to_merge(scene.visible.insertions, goal)
         most = max(1, min(self.summary_tokens, goal // SUMMARY_SHARE))
         found: Cut | None = None
         for guarded in scene.guards():
@@ -176,7 +176,9 @@ class Summarize(msgspec.Struct, frozen=True):
             start -= 1
         return [place for place in rounds[:start] if place in free]
 
-    def _merged(self, insertions: Sequence[InsertionRef], goal: int) -> list[InsertionRef]:
+    def _summaries_to_merge(
+        self, insertions: Sequence[InsertionRef], goal: int
+    ) -> list[InsertionRef]:
         """Older summaries that the next one takes in: those of a full depth and all less deep."""
         summaries = [one for one in insertions if one.kind == "summary"]
         if sum(one.tokens for one in summaries) * SUMMARIES_SHARE > goal:
@@ -195,9 +197,8 @@ class _Scene:
     def __init__(self, visible: Visible, budget: Budget) -> None:
         self.visible = visible
         self.budget = budget
-        self.working_set = WorkingSet(visible, kept_whole(visible))
-        # The fit stage shortens these in any case, so no summary is needed to free their tokens.
-        self.working_set.shorten_oversize(visible.shortenable, budget.tokens)
+        # The fit stage shortens large results in any case, so no summary need free them.
+        self.working_set = begin_reduction(visible, budget)
         self.costs = self.working_set.costs()
         spoken = spoken_rows(visible, ())
         self.head = self._whole(visible.protected | visible.open_round)
@@ -274,18 +275,18 @@ class _Scene:
             for ref in [self.visible.messages[row] for row in self.demands]
             if ref.number in numbers
         ]
-        longest = Summary("x" * (tolerated(cut.most) * rate // 10), demands=tuple(demands))
+        longest = Summary("x" * (most_tolerated(cut.most) * rate // 10), demands=tuple(demands))
         return self.crowds_out(self.proposal(cut, longest))
 
     def crowds_out(self, proposal: Proposal) -> bool:
-        """Whether there is no room for a summary beside the floor and what a person asked for."""
+        """Whether there is no room for a summary besides the floor and what a person asked for."""
         fitted = fit(self.visible, proposal, self.budget)
-        spoken = spoken_rows(self.visible, inserted_by(fitted.proposal))
+        spoken = spoken_rows(self.visible, all_insertions(fitted.proposal))
         numbers = {self.visible.messages[row].number for row in self.task}
         limits = [limit for n, limit in fitted.proposal.limits.items() if n in numbers]
         return (
             bool(fitted.overflow)
-            or bool(left_out(self.visible, fitted.proposal, spoken))
+            or bool(missing_spoken(self.visible, fitted.proposal, spoken))
             or any(limit.prose is not None for limit in limits)
         )
 
@@ -299,7 +300,7 @@ class _Scene:
     def proposal(self, cut: Cut, answer: Summary) -> Proposal:
         """The proposal that puts ``answer`` in place of everything that ``cut`` takes out."""
         merged, rows, _ = self.taken(cut)
-        runs = united([*cut.runs, *(run for one in merged for run in one.stands_for)])
+        runs = unite_runs([*cut.runs, *(run for one in merged for run in one.stands_for)])
         depth = 1 + max([one.depth for one in merged], default=0)
         quoted = numbers_in([run for one in merged for run in one.demands])
         added, demands = demands_to_add(answer, self._room_for_demands, quoted)
@@ -308,7 +309,7 @@ class _Scene:
         new = NewInsertion("summary", message, anchor, runs, depth, demands)
         gone = {self.visible.messages[row].number for row in rows}
         kept = [
-            # An insertion before a message that leaves now stands before the message's summary.
+            # An insertion before a message that leaves now comes before the message's summary.
             msgspec.structs.replace(one, before=anchor) if one.before in gone else one
             for one in self.visible.insertions
             if one not in merged
@@ -316,10 +317,10 @@ class _Scene:
         return Proposal(self._dispositions(rows), insertions=(new,), kept_insertions=tuple(kept))
 
     def _anchor(self, rows: frozenset[int]) -> int | None:
-        """The message before which the summary stands: the first that stays behind ``rows``.
+        """The message before which the summary is put: the first that stays after ``rows``.
 
-        None (the start) where no message stays behind them, and where a round without all its
-        results stays before that place: late results may still change the order behind such a
+        None (the start) where no message stays after them, and where a round without all its
+        results stays before that place: late results may still change the order after such a
         round, so the rules allow no insertion there.
         """
         starts = [group.rows[0] for group in self.working_set.groups if not group.orphan]
@@ -376,7 +377,7 @@ def _goal(visible: Visible, budget: Budget, state: PolicyState) -> int:
     return budget.target
 
 
-def _checked(scene: _Scene, cut: Cut, answer: Summary) -> Proposal:
+def _check_answer(scene: _Scene, cut: Cut, answer: Summary) -> Proposal:
     estimator, replaced = scene.visible.estimator, scene.taken(cut)[2]
     check_length(answer.text, cut.most, estimator)
     proposal = scene.proposal(cut, answer)

@@ -1,7 +1,7 @@
-"""The text of a summary as it stands in a view: a header, a pointer to the originals, the text.
+"""The text of a summary in a view: a header, a pointer to the originals, the text.
 
 A model writes the summary from messages that may hold anything, instructions to their reader
-included, and the summary stands in role user, because providers know no other place for it. So
+included, and the summary has role user, because providers know no other place for it. So
 the message states that a machine wrote the text, and marks the text as data: ``MARK`` is put
 before every line. A text could close a fence around it, but it cannot begin a line without the
 mark.
@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from eventctx.errors import CompactionError
 from eventctx.log.plan import numbers_in
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.tokens import Estimator
-from eventctx.policies.index.marked import MARK, quoted
+from eventctx.policies.index import MARK, quote
 from eventctx.policies.policy import Summary
 
 END: Final = "[End of the summary]"
@@ -46,14 +46,14 @@ class UnfitSummary(CompactionError):
 def check_length(text: str, most: int, estimator: Estimator) -> None:
     """Raise UnfitSummary if a text has more than the tolerated tokens of a wish for ``most``."""
     tokens = -(-len(text) * 10 // estimator.prose)
-    if tokens > tolerated(most):
+    if tokens > most_tolerated(most):
         raise UnfitSummary(
             f"the summary has {tokens} tokens; expected at most {most}, and no more than "
-            f"{tolerated(most)} are taken"
+            f"{most_tolerated(most)} are taken"
         )
 
 
-def tolerated(tokens: int) -> int:
+def most_tolerated(tokens: int) -> int:
     """The most tokens, in our count, of a summary for which ``tokens`` were requested.
 
     Half as many again. Our rates count up to a third more than some families' tokenizers do
@@ -72,10 +72,10 @@ def summary_message(
     """
     lines = [
         header(summary, runs, depth),
-        f"In place of {_named(runs)}, which can still be read: each is recalled by its number.",
+        f"In place of {_name_runs(runs)}, which can still be read: each is recalled by its number.",
         WARNING,
-        quoted(summary.text),
-        *([DEMANDS, quoted("\n".join(demand_lines(demands)))] if demands else []),
+        quote(summary.text),
+        *([DEMANDS, quote("\n".join(demand_lines(demands)))] if demands else []),
         END,
     ]
     return {"role": "user", "content": "\n".join(lines)}
@@ -89,7 +89,7 @@ def demand_lines(demands: Iterable[tuple[int, str]]) -> list[str]:
 def demands_to_add(
     summary: Summary, characters: int, quoted: Collection[int] = ()
 ) -> tuple[list[tuple[int, str]], tuple[tuple[int, int], ...]]:
-    """The demands that ``summary`` leaves out, and the numbers whose demands then all stand in it.
+    """The demands that ``summary`` leaves out, and the numbers whose demands then are all in it.
 
     Of those left out as many are added as fit into ``characters``, the oldest first. Those of the
     messages ``quoted`` are added in any case: only a summary that this one takes in has them still.
@@ -124,12 +124,12 @@ def header(summary: Summary, runs: Runs, depth: int) -> str:
     return f"[Summary: depth {depth}, {count} messages{covers}]"
 
 
-def united(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def unite_runs(runs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """The same numbers in the fewest runs, rising."""
     return runs_of_numbers(sorted(numbers_in(runs)))
 
 
-def _named(runs: Runs) -> str:
+def _name_runs(runs: Runs) -> str:
     shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RUNS]]
     if len(runs) > MAX_RUNS:
         shown.append(f"and others up to {runs[-1][1]}")

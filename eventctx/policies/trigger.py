@@ -63,10 +63,10 @@ def due(
     return None
 
 
-def counted(budget: Budget, scale: Scale) -> Budget:
+def convert_budget(budget: Budget, scale: Scale) -> Budget:
     """A budget in the estimator's own count; 1 token where there is no room for messages.
 
-    The size of everything that is sent beside the messages is taken off first; threshold and
+    The size of everything that is sent with the messages is taken off first; threshold and
     target are the same shares of the rest.
     """
     tokens = max(1, scale.room(budget.tokens))
@@ -93,7 +93,7 @@ class Frame(NamedTuple):
     @property
     def goal(self) -> Budget:
         """The budget in the estimator's own counts."""
-        return counted(self.budget, self.scale)
+        return convert_budget(self.budget, self.scale)
 
     def tokens_of(self, view: ViewState) -> int:
         """The size of a view in the provider's tokens."""

@@ -16,13 +16,16 @@ from collections.abc import Iterable
 from itertools import compress
 from typing import Final
 
+import msgspec
+
 from eventctx.log.plan import Disposition
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.shorten import MARKER_CHARACTERS, Limit, words_left
 from eventctx.messages.tokens import Estimator
 from eventctx.messages.tool_rounds import Group
-from eventctx.policies.policy import NewInsertion, Proposal, Visible
+from eventctx.policies.policy import Budget, NewInsertion, Proposal, Visible
+from eventctx.projections.view.refs import InsertionRef
 
 _STAYS: Final = ("kept", "shortened")
 
@@ -59,7 +62,7 @@ class WorkingSet:
         for number, limit in self.limits.items():
             row = row_of[number]
             if row not in self.orphans:
-                self.tokens_of[row] = shortened_tokens(facts[row], limit, self.estimator)
+                self.tokens_of[row] = bound_tokens(facts[row], limit, self.estimator)
 
     def _overhead(self, visible: Visible, proposal: Proposal) -> int:
         """Tokens of the whole view with the proposal's insertions in place of the present ones."""
@@ -83,7 +86,7 @@ class WorkingSet:
         ref = self.messages[row]
         before = self.limits.get(ref.number)
         merged = limit if before is None else Limit(*map(_lower, before, limit))
-        tokens = shortened_tokens(ref.facts, merged, self.estimator)
+        tokens = bound_tokens(ref.facts, merged, self.estimator)
         if row in self.orphans or tokens >= self.tokens_of[row]:
             return
         self.limits[ref.number] = merged
@@ -124,7 +127,7 @@ class WorkingSet:
             return 0
         dense = self.estimator.digit or self.estimator.wide
         if self.messages[row].number in self.limits or row in self.orphans or dense:
-            least = shortened_tokens(facts, Limit(characters, characters), self.estimator)
+            least = bound_tokens(facts, Limit(characters, characters), self.estimator)
             return max(0, self.tokens_of[row] - least)
         # Written out instead of two calls of shortened_tokens: this runs for every row of a
         # long session.
@@ -147,7 +150,7 @@ class WorkingSet:
         if self.estimator.digit or self.estimator.wide:
             before = self.limits.get(self.messages[row].number, Limit())
             merged = Limit(*map(_lower, before, Limit(prose=characters)))
-            return max(0, self.tokens_of[row] - shortened_tokens(facts, merged, self.estimator))
+            return max(0, self.tokens_of[row] - bound_tokens(facts, merged, self.estimator))
         rate = self.estimator.prose
         return -(-facts.prose * 10 // rate) + (-kept * 10 // rate)
 
@@ -192,7 +195,22 @@ class WorkingSet:
                         limits.pop(number, None)
 
 
-def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:
+def begin_reduction(
+    visible: Visible, budget: Budget, insertions: Iterable[InsertionRef] | None = None
+) -> WorkingSet:
+    """The view as it is, but with results that take more than their share of the budget shortened.
+
+    Where ``insertions`` are given, these stay, and not all.
+    """
+    whole = keep_whole(visible)
+    if insertions is not None:
+        whole = msgspec.structs.replace(whole, kept_insertions=tuple(insertions))
+    working_set = WorkingSet(visible, whole)
+    working_set.shorten_oversize(visible.shortenable, budget.tokens)
+    return working_set
+
+
+def keep_whole(visible: Visible, reason: str = "fits") -> Proposal:
     """The proposal that leaves the view as it is."""
     whole: tuple[Disposition, str] = ("kept", reason)
     already: tuple[Disposition, str] = ("shortened", reason)
@@ -206,7 +224,7 @@ def kept_whole(visible: Visible, reason: str = "fits") -> Proposal:
     return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
-def shortened_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
+def bound_tokens(facts: Facts, limit: Limit, estimator: Estimator) -> int:
     """An upper bound of a message's tokens under ``limit``, from its facts."""
     outcome, arguments, prose = facts.outcome, facts.arguments, facts.prose
     if limit.outcome is not None:

@@ -1,10 +1,10 @@
 """The workset policy: the rounds that are needed most stay, and an index says where the rest is.
 
 Rounds leave by need, not by age alone: a round is worth less the longer ago it came, the more of
-its text stands again later in the view, and the less its kind is used again. What leaves is not
-gone: an index, made anew from the log in each compaction, quotes the person's demands and the lines
-that the model most likely needs again, and names files and message numbers, so that the agent can
-recall the rest (``search.tool``).
+its text is again later in the view, and the less its kind is used again. A message that leaves is
+not gone: an index, made anew from the log in each compaction, quotes the person's demands and the
+lines that the model most likely needs again, and names files and message numbers, so that the agent
+can recall the rest (``search.tool``).
 
 The policy needs texts, which it asks for (``AskTexts``); no model is called. How well it keeps what
 an agent needs is measured by ``projections.evidence`` (docs/explanation/evidence.md).
@@ -18,24 +18,26 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
+from eventctx.messages.extracts import MessageExtracts
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import line_to_drop_to
-from eventctx.policies.index.lines import Timeline
-from eventctx.policies.index.reading import ReadMessage, read_messages
-from eventctx.policies.index.text import (
+from eventctx.policies.index import (
     DEMANDS_SHARE,
     FILES_SHARE,
+    Timeline,
     demands_section,
+    file_touches,
     files_section,
     index_message,
+    last_said,
     lines_section,
     measure_of,
+    read_messages,
     room_for_sections,
-    said_names,
 )
 from eventctx.policies.policy import (
     AskTexts,
@@ -46,7 +48,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, begin_reduction
 from eventctx.projections.view.refs import InsertionRef
 
 QUESTION: Final = "texts"
@@ -66,7 +68,7 @@ PERSONS_AGE: Final = 18
 
 _FRESH: Final[Mapping[str, float]] = {"read": 2.8, "edited": 2.2, "written": 2.2}
 _STALE: Final[Mapping[str, float]] = {"read": 1.2, "edited": 1.0, "written": 1.0}
-"""What a call that touched a file is worth; stale where the file was touched again since.
+"""The worth of a call that touched a file; stale where the file was touched again since.
 
 By how often models used one again, by token, in recorded sessions; any other call, and what the
 model says, counts 1.
@@ -78,7 +80,7 @@ NEWEST: Final = 3
 """Rounds at the end that stay before all others, since the next answer speaks of them."""
 
 BESIDE_DEMANDS: Final = 200
-"""Characters that stay of a person's message beside its demands where it cannot stay whole."""
+"""Characters that stay of a person's message besides its demands where it cannot stay whole."""
 
 LEAST_ROOM: Final = 200
 """Tokens below which an index is not worth its frame."""
@@ -106,7 +108,7 @@ class Workset(msgspec.Struct, frozen=True):
         """Dispositions of every visible message, and an index in place of the one before."""
         index = [one for one in visible.insertions if is_index(one)]
         others = tuple([one for one in visible.insertions if not is_index(one)])
-        working_set = _whole(visible, budget, others)
+        working_set = begin_reduction(visible, budget, others)
         size = working_set.total + sum([one.tokens for one in index])
         if size <= budget.target:
             return Proposal(
@@ -114,17 +116,17 @@ class Workset(msgspec.Struct, frozen=True):
             )
         texts = state.answers.get(QUESTION)
         if not isinstance(texts, MessageTexts):
-            return AskTexts(QUESTION, _wanted(visible))
+            return AskTexts(QUESTION, _numbers_to_read(visible))
         scene = _Scene(visible, texts.messages)
         room = min(self.index_tokens, int(budget.target * self.index_share))
-        indexed = self._indexed(working_set, visible, budget, scene, others, room)
+        indexed = self._propose_with_index(working_set, visible, budget, scene, others, room)
         if indexed.insertions or not room:
             return indexed
         # There is nothing to say in an index, so the rounds may have its room.
-        anew = _whole(visible, budget, others)
-        return self._indexed(anew, visible, budget, scene, others, 0)
+        anew = begin_reduction(visible, budget, others)
+        return self._propose_with_index(anew, visible, budget, scene, others, 0)
 
-    def _indexed(
+    def _propose_with_index(
         self,
         working_set: WorkingSet,
         visible: Visible,
@@ -133,7 +135,7 @@ class Workset(msgspec.Struct, frozen=True):
         others: tuple[InsertionRef, ...],
         room: int,
     ) -> Proposal:
-        """The rounds that fit beside an index of ``room`` tokens, and the index."""
+        """The rounds that fit with an index of ``room`` tokens, and the index."""
         task = visible.row_of.get(visible.spoken.task) if visible.spoken.task is not None else None
         stays = visible.protected.union(visible.open_round, () if task is None else (task,))
         _reduce(working_set, scene, stays, budget.target - room)
@@ -145,14 +147,6 @@ class Workset(msgspec.Struct, frozen=True):
         return proposal if new is None else msgspec.structs.replace(proposal, insertions=(new,))
 
 
-def _whole(visible: Visible, budget: Budget, others: tuple[InsertionRef, ...]) -> WorkingSet:
-    """The view without an index, with results that take more than their share shortened."""
-    whole = msgspec.structs.replace(kept_whole(visible), kept_insertions=others)
-    working_set = WorkingSet(visible, whole)
-    working_set.shorten_oversize(visible.shortenable, budget.tokens)
-    return working_set
-
-
 def is_index(one: InsertionRef) -> bool:
     """Whether an insertion is the index of an earlier compaction, or what an erasure left of it."""
     return one.kind == "notice" and one.facts.mark in (INDEX_MARK, b"")
@@ -161,7 +155,7 @@ def is_index(one: InsertionRef) -> bool:
 INDEX_MARK: Final = read_facts(index_message(())).mark
 
 
-def _wanted(visible: Visible) -> tuple[int, ...]:
+def _numbers_to_read(visible: Visible) -> tuple[int, ...]:
     """The numbers of the messages to read: the newest in view and out of it, and all demands."""
     newest = visible.conversation[-MOST_IN_VIEW:]
     in_view = [visible.messages[row].number for row in newest]
@@ -175,7 +169,7 @@ def _wanted(visible: Visible) -> tuple[int, ...]:
 
 
 class _Scene:
-    """What was read: messages by number, with their requests and the names that were said."""
+    """The messages read, by number, their requests, and the names that the model wrote."""
 
     def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
         self.visible = visible
@@ -189,11 +183,11 @@ class _Scene:
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
         for one in self.read:
-            models = one.kind == "assistant"
+            models = one.speaker == "assistant"
             request += models and not acting
             acting = models
             self.request_of[one.number] = request
-        said = said_names(self.read, self.request_of)
+        said = last_said(self.read, self.request_of)
         self.time = Timeline(self.request_of, request + 1, said)
 
     def lines_taken_back(self) -> set[str]:
@@ -252,7 +246,7 @@ def _name_what_must_stay(working_set: WorkingSet, visible: Visible) -> None:
 
 
 def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
-    """What each round is worth, in the order of the rounds; 0 for those that were not read."""
+    """The worth of each round, in the order of the rounds; 0 for those that were not read."""
     messages, by_number = working_set.messages, scene.by_number
     later: set[str] = set()
     touched: set[str] = set()
@@ -269,19 +263,19 @@ def _worth(working_set: WorkingSet, scene: _Scene) -> list[float]:
         known = [by_number.get(messages[row].number) for row in group.rows]
         read = [one for one in known if one is not None]
         if read:
-            deeds = [deed for one in read for deed in one.deeds]
-            if deeds:
-                paths = {deed.path for deed in deeds}
-                of_deed = _STALE if paths <= touched else _FRESH
-                value = max([of_deed[deed.how] for deed in deeds])
+            touches = file_touches(read)
+            if touches:
+                paths = {touch.path for touch in touches}
+                of_touch = _STALE if paths <= touched else _FRESH
+                value = max([of_touch[touch.how] for touch in touches])
                 touched |= paths
             value *= _unique(read, later)
         worth[place] = value / (1 + age)
     return worth
 
 
-def _unique(read: list[ReadMessage], later: set[str]) -> float:
-    """The share of a round's text that does not stand ``later`` again, where it goes now."""
+def _unique(read: list[MessageExtracts], later: set[str]) -> float:
+    """The share of a round's text that is not in ``later`` again, where it goes now."""
     lines = [line for one in read for line in one.lines]
     if not lines:
         return 1.0
@@ -295,7 +289,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     staying = [*compress(working_set.messages, working_set.here)]
     here = {ref.number for ref in staying}
     in_view = here.difference(working_set.limits, [ref.number for ref in staying if ref.shortened])
-    gone = [one for one in scene.read if one.number not in in_view and one.kind != "system"]
+    gone = [one for one in scene.read if one.number not in in_view and one.speaker != "system"]
     if not gone:
         return None
     measure = measure_of(working_set.estimator)
@@ -308,8 +302,7 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
         for text in scene.demanding[one.number].holding(one.demands)
     ]
     asked, quoted = demands_section(demands, characters // DEMANDS_SHARE, measure)
-    deeds = [deed for one in scene.read for deed in one.deeds]
-    files = files_section(deeds, characters // FILES_SHARE, measure)
+    files = files_section(file_touches(scene.read), characters // FILES_SHARE, measure)
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
     lines = lines_section(gone, shown | scene.lines_taken_back(), scene.time, left, measure)
@@ -323,10 +316,10 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
 
 
 def _anchor(visible: Visible, working_set: WorkingSet) -> int | None:
-    """The message before which the index stands: the first that stays behind all that left.
+    """The message before which the index is put: the first that stays after all that left.
 
     None (the start) where there is none, or where a round without all its results stays before it:
-    late results may still change the order behind such a round.
+    late results may still change the order after such a round.
     """
     here, behind = working_set.here, None
     for group in reversed(working_set.groups):

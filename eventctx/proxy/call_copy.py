@@ -53,7 +53,7 @@ class CallCopy:
         self.blind = self._parser is None
         """Whether the rest can only be passed on, as it is not understood."""
         self.switched: tuple[h11.InformationalResponse, bytes] | None = None
-        """The answer that changes the protocol, and the bytes that came behind it."""
+        """The answer that changes the protocol, and the bytes after it."""
 
     def take_sent(self, parser: h11.Connection) -> bool:
         """Take what the program's parser has read; whether the request is complete."""

@@ -21,7 +21,7 @@ MOST_HEAD: Final = 256 * 1024
 """Bytes that the head of a request or answer may have."""
 
 _AUTHORITIES: Final = ("NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
-"""Variables that name files of authorities, besides OpenSSL's own ``SSL_CERT_FILE``."""
+"""Variables that name files of authorities, in addition to OpenSSL's own ``SSL_CERT_FILE``."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -117,8 +117,8 @@ async def _tunnel(
         raise TunnelRefused(f"the proxy {proxy.host}:{proxy.port} closed the connection") from None
     status = head.split(b"\r\n", 1)[0].split(b" ", 1)[-1]
     if not status.startswith(b"200"):
-        told = status.decode("latin-1")
-        raise TunnelRefused(f"the proxy {proxy.host}:{proxy.port} answered {told}")
+        answer = status.decode("latin-1")
+        raise TunnelRefused(f"the proxy {proxy.host}:{proxy.port} answered {answer}")
 
 
 def _is_in(url: SplitResult, without: str) -> bool:

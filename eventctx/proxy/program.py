@@ -1,18 +1,54 @@
-"""What a recorded program is given: addresses of the relay in place of its model's."""
+"""The servers that a recorded program would ask, and the addresses that it is given instead."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
+from eventctx.errors import InvalidSetting
 from eventctx.proxy.call_copy import Headers
-from eventctx.proxy.relay import Choose, Upstream, by_prefix
 
 _ANTHROPIC: Final = "https://api.anthropic.com"
 _OPENAI: Final = "https://api.openai.com/v1"
 _CHATGPT: Final = "https://chatgpt.com/backend-api/codex"
 _HERE: Final = "127.0.0.1,localhost"
+
+
+class Upstream(NamedTuple):
+    """The server that gets the requests whose path begins with a prefix."""
+
+    url: SplitResult
+
+    @classmethod
+    def of(cls, url: str) -> Upstream:
+        """The server at ``url``. Raises InvalidSetting for what is no http or https URL."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidSetting(f"expected an http or https URL of a model's API, found {url!r}")
+        return cls(parts)
+
+    @property
+    def origin(self) -> tuple[str, str, int]:
+        """Scheme, host and port."""
+        secure = self.url.scheme == "https"
+        return self.url.scheme, self.url.hostname or "", self.url.port or (443 if secure else 80)
+
+
+Choose = Callable[[str, Headers], tuple[Upstream, str] | None]
+"""Gets a request's path and headers; returns where it goes and the path there, or None."""
+
+
+def by_prefix(upstreams: Mapping[str, Upstream]) -> Choose:
+    """Choose the upstream by the first part of the path, which is not passed on."""
+
+    def choose(path: str, headers: Headers) -> tuple[Upstream, str] | None:
+        _, first, rest = (*path.split("/", 2), "", "")[:3]
+        upstream = upstreams.get(first)
+        return None if upstream is None else (upstream, f"{upstream.url.path.rstrip('/')}/{rest}")
+
+    return choose
 
 
 class Upstreams(NamedTuple):
@@ -24,7 +60,7 @@ class Upstreams(NamedTuple):
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Upstreams:
-        """Those that the environment names, else the providers' own. Raises InvalidSetting."""
+        """The servers of the environment, else the providers' own. Raises InvalidSetting."""
         openai = environment.get("OPENAI_BASE_URL") or environment.get("OPENAI_API_BASE")
         return cls(
             Upstream.of(environment.get("ANTHROPIC_BASE_URL") or _ANTHROPIC),
@@ -33,7 +69,7 @@ class Upstreams(NamedTuple):
         )
 
     def choose(self) -> Choose:
-        """Where a request goes: by its path, and for Codex by whether a login or a key pays."""
+        """Choose by the path of a request, and for Codex by whether a login or a key pays."""
         plain = by_prefix({"anthropic": self.anthropic, "openai": self.openai})
         login = by_prefix({"openai": self.chatgpt})
 

@@ -1,7 +1,7 @@
 """The relay: passes the bytes of HTTP/1.1 on as they come, and keeps a copy of each call.
 
 Of a request only the first line and ``host`` are written anew; of an answer nothing is. A piece of
-an answer is passed on before it is looked at. What cannot be understood, such as a WebSocket, is
+an answer is passed on before it is looked at. An unknown protocol, such as a WebSocket, is
 passed on blindly, so nothing that happens here can cost an answer.
 """
 
@@ -11,43 +11,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Final
 
 import h11
 
-from eventctx.errors import InvalidSetting
-from eventctx.proxy.call_copy import CallCopy, Headers, SeenCall
+from eventctx.proxy.call_copy import CallCopy, SeenCall
 from eventctx.proxy.dialing import MOST_HEAD, Dialer, Streams
+from eventctx.proxy.program import Choose, Upstream
 
 if TYPE_CHECKING:
     from eventctx.proxy.websocket import WebSocketCopy
 
 _PIECE: Final = 64 * 1024
-
-
-class Upstream(NamedTuple):
-    """Where requests go whose path begins with a prefix."""
-
-    url: SplitResult
-
-    @classmethod
-    def of(cls, url: str) -> Upstream:
-        """The server at ``url``. Raises InvalidSetting for what is no http or https URL."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidSetting(f"expected an http or https URL of a model's API, found {url!r}")
-        return cls(parts)
-
-    @property
-    def origin(self) -> tuple[str, str, int]:
-        """Scheme, host and port."""
-        secure = self.url.scheme == "https"
-        return self.url.scheme, self.url.hostname or "", self.url.port or (443 if secure else 80)
-
-
-Choose = Callable[[str, Headers], tuple[Upstream, str] | None]
-"""Gets a request's path and headers; returns where it goes and the path there, or None."""
 
 
 class Relay:
@@ -161,8 +136,8 @@ class _Connection:
         try:
             up_reader, up_writer = await self._connected(upstream)
         except OSError as error:
-            told = f"eventctx record: {upstream.url.hostname} cannot be reached: {error}\n"
-            self._refuse(b"502 Bad Gateway", told)
+            text = f"eventctx record: {upstream.url.hostname} cannot be reached: {error}\n"
+            self._refuse(b"502 Bad Gateway", text)
             return False
         proxy = self._dialer.proxy(upstream.url) if upstream.url.scheme == "http" else None
         named = b"" if proxy is None else proxy.authorization
@@ -180,8 +155,8 @@ class _Connection:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 
-    def _refuse(self, status: bytes, told: str) -> None:
-        text = told.encode()
+    def _refuse(self, status: bytes, reason: str) -> None:
+        text = reason.encode()
         head = b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-length: %d\r\n" % (status, len(text))
         self._writer.write(head + b"content-type: text/plain; charset=utf-8\r\n\r\n" + text)
 
@@ -327,14 +302,3 @@ def _rewritten(head: bytes, target: str, upstream: Upstream, named: bytes) -> by
 def _named(upstream: Upstream) -> str:
     """The server's name and port as a request names them."""
     return upstream.url.netloc.rpartition("@")[2]
-
-
-def by_prefix(upstreams: Mapping[str, Upstream]) -> Choose:
-    """Choose the upstream by the first part of the path, which is not passed on."""
-
-    def choose(path: str, headers: Headers) -> tuple[Upstream, str] | None:
-        _, first, rest = (*path.split("/", 2), "", "")[:3]
-        upstream = upstreams.get(first)
-        return None if upstream is None else (upstream, f"{upstream.url.path.rstrip('/')}/{rest}")
-
-    return choose

@@ -22,14 +22,14 @@ from eventctx.proxy.call_copy import SeenCall
 from eventctx.proxy.tapes import Tapes
 
 _SIZE: Final = 8
-"""Bytes that say how long the packed call behind them is."""
+"""Bytes that give the length of the packed call after them."""
 
 _GENTLY: Final = 10
-"""How much the writer gives way to the relay, as for ``nice``."""
+"""The priority that the writer gives up to the relay, as for ``nice``."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """What a writer says at its end: how many calls are on tapes, which ones, and what went wrong.
+    """The report of a writer at its end: how many calls are on tapes, which ones, and problems.
 
     ``problem`` is the first of ``lost`` problems.
     """
@@ -70,10 +70,10 @@ class TapeProcess:
         self._thread.join()
         assert self._process.stdout is not None  # noqa: S101 - it is a pipe
         with self._process.stdout as out:
-            told = out.read()
+            report = out.read()
         self._process.wait()
         try:
-            written = msgspec.json.decode(told, type=Written)
+            written = msgspec.json.decode(report, type=Written)
         except msgspec.DecodeError:
             written = Written(problem="the process that writes the tapes was killed")
         lost = written.lost + self._unsent

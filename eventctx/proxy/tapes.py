@@ -1,7 +1,7 @@
 """Tapes of what a relay saw: one file for each session and agent, written in a thread of its own.
 
 The relay's loop only puts a call into a queue. A call that cannot be written costs no answer: it is
-counted and told.
+counted and reported.
 """
 
 from __future__ import annotations
@@ -20,11 +20,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.importers.formats.amplifier_requests import RequestHistory
-from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.tape import KEPT_HEADERS, as_written, header_line
-from eventctx.importers.source.http_recording import Exchange
-from eventctx.importers.source.naming import session_name
+from eventctx.importers.recorded_calls import (
+    KEPT_HEADERS,
+    Exchange,
+    RequestHistory,
+    as_written,
+    header_line,
+    model_request,
+    session_name,
+)
 from eventctx.log.private_files import FILE_RIGHTS, make_folder
 from eventctx.messages.encoding import decode_json
 from eventctx.proxy.call_copy import MOST_KEPT, Headers, SeenCall
@@ -89,7 +93,7 @@ class _Tape:
         try:
             before = os.fstat(file).st_size
             if os.write(file, data) < len(data):
-                os.ftruncate(file, before)  # the next line must not stand behind half of this one
+                os.ftruncate(file, before)  # the next line must not follow half of this one
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         finally:
             os.close(file)
@@ -99,16 +103,16 @@ class _Tape:
 class Tapes:
     """The tapes in a folder. ``put`` never blocks and never raises; ``close`` waits.
 
-    ``name`` is that of the session of a program that names none. ``told`` gets the first problem.
+    ``name`` is that of the session of a program that names none. ``warn`` gets the first problem.
     """
 
-    def __init__(self, folder: Path, name: str, told: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, name: str, warn: Callable[[str], None]) -> None:
         self.folder = folder
         self.calls = 0
         self.lost = 0
         self.paths: dict[Path, None] = {}
         self._name = name
-        self._told = told
+        self._warn = warn
         self._tapes: dict[str, _Tape] = {}
         self._queue: SimpleQueue[SeenCall | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="eventctx-tapes", daemon=True)
@@ -131,7 +135,7 @@ class Tapes:
                 self.lost += 1
                 _log.warning("a call was not recorded: %s", error)
                 if self.lost == 1:
-                    self._told(f"a call was not recorded: {error}")
+                    self._warn(f"a call was not recorded: {error}")
 
     def _take(self, call: SeenCall) -> None:
         row = row_of(call)

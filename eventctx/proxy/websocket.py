@@ -1,8 +1,8 @@
 """The copy of a WebSocket on which a program asks its model, as OpenAI's Responses API has it.
 
-A message ``response.create`` is a request; the events behind it, up to one that ends a response,
-are its answer. Such a call is told as one of HTTP whose answer is streamed. All else on a WebSocket
-is passed on and not read.
+A message ``response.create`` is a request; the events after it, up to one that ends a response,
+are its answer. Such a call is recorded as one of HTTP whose answer is streamed. All else on a
+WebSocket is passed on and not read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Typed(msgspec.Struct):
 
 
 class WebSocketCopy:
-    """Takes the bytes of both directions behind the call ``asked``, which began it.
+    """Takes the bytes of both directions after the call ``asked``, which began it.
 
     ``seen`` gets each call. None of its methods raises.
     """
@@ -96,7 +96,7 @@ class WebSocketCopy:
 
 
 class _Messages:
-    """The whole text messages of one direction; none behind bytes that break the protocol."""
+    """The whole text messages of one direction; none after bytes that break the protocol."""
 
     def __init__(self, side: ConnectionType, packed: bytes) -> None:
         extensions: list[Extension] = []

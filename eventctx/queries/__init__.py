@@ -1,1 +1,1 @@
-"""Questions to a log: requests, transcripts, audit, why, verify, spans, export."""
+"""Questions to a log, and their answers: structs whose fields are the keys of their JSON."""

@@ -1,16 +1,22 @@
-"""The audit of a session: every request to its model, and every compaction."""
+"""The audit of a session: every request to its model, and every compaction; and its JSON."""
 
 from __future__ import annotations
 
 import msgspec
 
-from eventctx.log import notebook
+from eventctx.errors import InvalidSetting
+from eventctx.log.naming import iso_or
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import EventStore
-from eventctx.projections import audit, numbering, usage
-from eventctx.projections.estimate_errors import EstimateErrors
+from eventctx.projections import audit, figures, numbering, usage
+from eventctx.projections.audit import EstimateErrors
+from eventctx.projections.figures import CompactionFigures, ImportedFile, RequestFigures
+from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.queries.timelines.key_frames import key_frames, timeline_at
+from eventctx.projections.timeline.losses import suspected_losses
+from eventctx.queries.encoding import fill
+from eventctx.queries.key_frames import key_frames, timeline_at
+from eventctx.text import counted, html_table, summary_line
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -18,6 +24,7 @@ class Audit(msgspec.Struct, frozen=True):
 
     What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
+    ``losses`` are inferred from those counts: what is missing in a request, and no record says why.
     """
 
     session: str
@@ -26,15 +33,14 @@ class Audit(msgspec.Struct, frozen=True):
     turns: tuple[numbering.TimelineTurn, ...]
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
+    losses: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
-        return notebook.line(
+        return summary_line(
             f"Audit {self.session}:",
-            notebook.counted(len(self.requests), "request"),
-            notebook.counted(
-                sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"
-            ),
-            notebook.counted(len(self.turns), "turn"),
+            counted(len(self.requests), "request"),
+            counted(sum(one.strategy != TAKEN_BACK for one in self.compactions), "compaction"),
+            counted(len(self.turns), "turn"),
         )
 
     def _repr_html_(self) -> str:
@@ -43,7 +49,7 @@ class Audit(msgspec.Struct, frozen=True):
             (one.name, one.entries, one.tokens, one.reported, one.budget, one.model)
             for one in self.requests
         ]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)
 
 
 class _Kept:
@@ -57,7 +63,7 @@ class _Kept:
         return 0 if self.audit is None else len(self.audit.requests)
 
 
-async def audited(store: EventStore, session: str) -> Audit:
+async def audit_session(store: EventStore, session: str) -> Audit:
     """Fold a session into its audit. Raises StreamNotFound."""
     now = await timeline_at(store, session)
     kept = key_frames(store).beside(session, now.changes, _Kept)
@@ -75,6 +81,142 @@ def _audit(session: str, now: TimelineState) -> Audit:
         found.requests,
         found.compactions,
         tuple(turn for turn in numbering.turns(state.time) if turn.first > state.own_from),
-        dict(now.beside.usage.models),
+        dict(now.extras.usage.models),
         found.errors,
+        suspected_losses(now),
+    )
+
+
+async def audit_of(
+    store: EventStore, session: str, turn: int | None = None
+) -> tuple[Audit, ImportedFile]:
+    """The audit, of one turn if it is named, and what is known of the file it was imported from.
+
+    Raises StreamNotFound, InvalidSetting for a turn that there is not.
+    """
+    found = await audit_session(store, session)
+    file = figures.read((await timeline_at(store, session)).audit.sizes).file
+    if turn is None:
+        return found, file
+    known = [one.number for one in found.turns]
+    if turn not in known:
+        raise InvalidSetting(
+            f"session {session!r} has "
+            + (f"turns {min(known)} to {max(known)}" if known else "no turns")
+            + f", found {turn}"
+        )
+    of_turn = msgspec.structs.replace(
+        found,
+        requests=tuple(row for row in found.requests if row.turn == turn),
+        compactions=tuple(row for row in found.compactions if row.turn == turn),
+    )
+    return of_turn, file
+
+
+# -- as JSON -------------------------------------------------------------------------------------
+
+
+class RequestAnswer(msgspec.Struct, frozen=True):
+    """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``.
+
+    ``loss`` is an inference: what is missing in it, and no record says why.
+    """
+
+    request: str
+    position: int
+    time: str | None
+    turn: int | None
+    turn_id: str | None
+    iteration: int | None
+    counts: dict[str, int]
+    entries: int
+    insertions: int
+    tokens: int
+    budget: int | None
+    digest: str
+    plan: int | None
+    breaks: tuple[str, ...]
+    model: str | None
+    floor_sent: bool
+    reconstructed: bool
+    figures: RequestFigures
+    reported: int | None
+    additions: int
+    missing: int
+    estimated: bool
+    loss: SuspectedLoss | None
+
+
+class CompactionAnswer(msgspec.Struct, frozen=True):
+    """One compaction. Both sizes and ``figures`` are None where nothing was applied."""
+
+    position: int
+    time: str | None
+    turn: int | None
+    iteration: int | None
+    outcome: str
+    trigger: str
+    strategy: str
+    tokens_before: int | None
+    tokens_after: int | None
+    messages_before: int
+    messages_after: int
+    budget: int | None
+    duration: int
+    fallback: str | None
+    error: str | None
+    figures: CompactionFigures | None
+
+
+class TurnAnswer(msgspec.Struct, frozen=True):
+    """Turn ``number`` from position ``first`` to ``last``; ``time`` is its start."""
+
+    number: int
+    turn_id: str
+    first: int
+    last: int
+    time: str | None
+
+
+class AuditAnswer(msgspec.Struct, frozen=True):
+    """The audit of a session."""
+
+    session: str
+    requests: list[RequestAnswer]
+    compactions: list[CompactionAnswer]
+    turns: list[TurnAnswer]
+    usage: dict[str, usage.UsageTotals]
+    errors: EstimateErrors
+
+
+def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
+    """The audit as JSON; a time is None where an imported file has none."""
+    losses = {one.position: one for one in found.losses}
+    return fill(
+        AuditAnswer,
+        found,
+        requests=[
+            fill(
+                RequestAnswer,
+                row,
+                request=row.name,
+                time=iso_or(row.time, undated),
+                counts=row.counts._asdict(),
+                tokens=row.figures.total,
+                estimated=row.figures.estimated,
+                loss=losses.get(row.position),
+            )
+            for row in found.requests
+        ],
+        compactions=[
+            fill(
+                CompactionAnswer,
+                row,
+                time=iso_or(row.time, undated),
+                tokens_before=None if row.figures is None else row.figures.before,
+                tokens_after=None if row.figures is None else row.figures.after,
+            )
+            for row in found.compactions
+        ],
+        turns=[fill(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
     )

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from eventctx.errors import InvalidSetting
-from eventctx.log import notebook
+from eventctx.errors import InvalidSetting, LogCorrupted
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
+from eventctx.log.integrity import check_bodies, damage_found, is_sound, sound_bodies
 from eventctx.log.naming import position_name, request_name
-from eventctx.log.soundness import check, damaged, is_sound, sound_bodies
 from eventctx.log.store import Address, EventStore
-from eventctx.messages.encoding import decode_bodies
+from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.projections import numbering
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.entries import Entry, digest_of
+from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.render import addresses
 from eventctx.projections.view.sendable.rows import RowChange
 from eventctx.projections.view.sendable.sending import rows_of_request
+from eventctx.queries.key_frames import record_at, timeline_at
 from eventctx.queries.sent import SentForm, sent_form, sources_of, tools_of
-from eventctx.queries.timelines.key_frames import record_at, timeline_at
+from eventctx.text import cell_text, counted, html_table, summary_line
 
 
 class RequestView(msgspec.Struct, frozen=True):
@@ -56,22 +58,20 @@ class RequestView(msgspec.Struct, frozen=True):
     tools: list[Any] | None = None
 
     def __repr__(self) -> str:
-        return notebook.line(self._title, "verified" if self.verified else "not verified")
+        return summary_line(self._title, "verified" if self.verified else "not verified")
 
     def _repr_html_(self) -> str:
-        rows = [(one.get("role"), notebook.text_of(one)) for one in self.messages]
-        return notebook.table(repr(self)[1:-1], ("role", "content"), rows)
+        rows = [(one.get("role"), cell_text(one)) for one in self.messages]
+        return html_table(repr(self)[1:-1], ("role", "content"), rows)
 
     @property
     def _title(self) -> str:
         name = request_name(self.turn, self.iteration, self.position)
-        return (
-            f"RequestView {name}: {notebook.counted(len(self.messages), 'message')}, {self.known},"
-        )
+        return f"RequestView {name}: {counted(len(self.messages), 'message')}, {self.known},"
 
 
-class Added(NamedTuple):
-    """A message that a host added to a request, behind the first ``behind`` prepared messages.
+class AddedMessage(msgspec.Struct, frozen=True):
+    """A message that a host added to a request, after the first ``behind`` prepared messages.
 
     ``message`` is None where the contents were erased.
     """
@@ -80,7 +80,7 @@ class Added(NamedTuple):
     message: dict[str, Any] | None
 
 
-class Besides(NamedTuple):
+class HostReport(msgspec.Struct, frozen=True):
     """A host's report, recorded at ``position``, that it sent something else than was prepared.
 
     ``messages`` is the number of messages sent, ``missing`` the number of prepared messages that
@@ -90,7 +90,7 @@ class Besides(NamedTuple):
     position: int
     messages: int
     missing: int
-    additions: tuple[Added, ...]
+    additions: tuple[AddedMessage, ...]
 
 
 async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | None = None) -> Any:
@@ -170,7 +170,7 @@ async def request_at(
     wanted = addresses(entries)
     bodies = await store.bodies(stream, wanted)
     if not allow_damage:
-        check(stream, zip(wanted, bodies, strict=True))
+        check_bodies(stream, zip(wanted, bodies, strict=True))
     texts: dict[tuple[int, int], bytes | None] = {
         place: body.data for place, body in zip(wanted, bodies, strict=True)
     }
@@ -179,7 +179,7 @@ async def request_at(
         made_by = event.renderer if known_as(event) == "prepared" else 0
         derived, changes = rows_of_request(entries, texts, made_by)
     except msgspec.DecodeError as error:
-        raise damaged(stream, wanted, bodies) from error
+        raise damage_found(stream, wanted, bodies) from error
     whole = digest == event.digest and all(map(is_sound, bodies))
     sent, sound = None, True
     if event.wire is not None:
@@ -208,7 +208,7 @@ async def request_at(
     )
 
 
-async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[Besides, ...]:
+async def host_reports(store: EventStore, stream: str, position: int) -> tuple[HostReport, ...]:
     """The host's reports about the request prepared at ``position``, where it sent another one.
 
     Of reports with the same content only the first is returned.
@@ -231,8 +231,10 @@ async def sent_besides(store: EventStore, stream: str, position: int) -> tuple[B
     for (messages, missing, _), (at, places) in reports.items():
         bodies = await sound_bodies(store, stream, [address for _, address in places])
         texts = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
-        added = [Added(behind, text) for (behind, _), text in zip(places, texts, strict=True)]
-        found.append(Besides(at, messages, missing, tuple(added)))
+        added = [
+            AddedMessage(behind, text) for (behind, _), text in zip(places, texts, strict=True)
+        ]
+        found.append(HostReport(at, messages, missing, tuple(added)))
     return tuple(found)
 
 
@@ -241,3 +243,26 @@ def _no_turn(state: numbering.Numbering, stream: str, number: int) -> str:
     if not known:
         return f"session {stream!r} has no turns; its requests are listed by `eventctx audit`"
     return f"session {stream!r} has turns {min(known)} to {max(known)}, found {number}"
+
+
+def address_of(ref: MessageRef | InsertionRef) -> Address:
+    """The address of a reference's body."""
+    return Address(ref.position, ref.index)
+
+
+async def sound_messages(
+    store: EventStore, stream: str, addresses: Sequence[Address]
+) -> list[dict[str, Any] | None]:
+    """The messages at ``addresses``, in that order; None for an erased one.
+
+    Raises LogCorrupted for a body that lost its digest or is no JSON.
+    """
+    messages: list[dict[str, Any] | None] = []
+    bodies = await sound_bodies(store, stream, addresses)
+    for address, body in zip(addresses, bodies, strict=True):
+        try:
+            messages.append(None if body.data is None else decode_body(body.data))
+        except msgspec.DecodeError as error:
+            problem = f"body {address.index} is no JSON"
+            raise LogCorrupted(stream, address.position, problem) from error
+    return messages

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from eventctx.log.integrity import check_bodies, damage_found, is_sound
 from eventctx.log.record import Body
-from eventctx.log.soundness import check, damaged, is_sound
 from eventctx.log.store import Address, EventStore
 from eventctx.log.wire import (
     APIS,
@@ -22,8 +22,7 @@ from eventctx.log.wire import (
     hash_of,
     request_digest,
 )
-from eventctx.messages.canonical import as_sent
-from eventctx.messages.encoding import decode_body
+from eventctx.messages.encoding import as_sent, decode_body
 from eventctx.projections.explain.changes import Origin
 from eventctx.projections.timeline.fold import SentContent, TimelineState
 from eventctx.projections.view.series import Series
@@ -90,7 +89,7 @@ class SentForm(msgspec.Struct, frozen=True):
 
 
 class Sources(NamedTuple):
-    """What a session's records say of the bodies that requests name.
+    """The bodies that requests name, as a session's records describe them.
 
     ``forms`` are by the position of their request, ``contents`` by their address, ``tools`` are
     addresses by the digest of the definitions. ``origins`` are all messages, by number.
@@ -113,9 +112,9 @@ class Sources(NamedTuple):
 
 def sources_of(state: TimelineState) -> Sources:
     """The sources of the requests up to the position of ``state``."""
-    contents = {one.place: one for one in state.beside.contents if one.kind == "message"}
-    tools = {one.digest: one.place for one in state.beside.contents if one.kind == "tools"}
-    return Sources(dict(state.beside.forms), contents, tools, state.changes.origins)
+    contents = {one.place: one for one in state.extras.contents if one.kind == "message"}
+    tools = {one.digest: one.place for one in state.extras.contents if one.kind == "tools"}
+    return Sources(dict(state.extras.forms), contents, tools, state.changes.origins)
 
 
 def _place(origin: Origin) -> BodyAt:
@@ -148,7 +147,7 @@ async def sent_form(
     wanted = [Address(*at) for at in (*[one for one in beside if one is not None], *places)]
     bodies = await store.bodies(stream, wanted)
     if not allow_damage:
-        check(stream, zip(wanted, bodies, strict=True))
+        check_bodies(stream, zip(wanted, bodies, strict=True))
     by_place = dict(zip(wanted, bodies, strict=True))
     try:
         system, tools, parameters = [
@@ -156,7 +155,7 @@ async def sent_form(
         ]
         stored = [_message(by_place[Address(*at)]) for at in places]
     except msgspec.DecodeError as error:
-        raise damaged(stream, wanted, bodies) from error
+        raise damage_found(stream, wanted, bodies) from error
     digest = request_digest(
         hash_of([by_place[Address(*at)].digest for at in places]),
         *[None if one is None else by_place[Address(*one)].digest for one in beside],
@@ -198,11 +197,11 @@ async def tools_of(
     places = [Address(*at)]
     bodies = await store.bodies(stream, places)
     if not allow_damage:
-        check(stream, zip(places, bodies, strict=True))
+        check_bodies(stream, zip(places, bodies, strict=True))
     try:
         value = _value(bodies[0])
     except msgspec.DecodeError as error:
-        raise damaged(stream, places, bodies) from error
+        raise damage_found(stream, places, bodies) from error
     return value.get("tools") if isinstance(value, dict) else value, is_sound(bodies[0])
 
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from eventctx.errors import InvalidSetting
 from eventctx.log.store import EventStore
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace import traced
-from eventctx.projections.trace.genai_messages import Clean
+from eventctx.projections.trace.fold import SessionTrace
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.texts import Clean
 from eventctx.queries import requests as reading
 
 _PROGRESS_EVERY = 500
@@ -35,17 +35,17 @@ async def spans(
     turn_id = None if turn is None else await _own_turn(store, session, turn)
     info = await store.head(session)
     inherited = -1 if info is None or info.forked_at is None else info.forked_at
-    state = traced.initial(contents)
+    state = SessionTrace.start(contents)
     done = 0
     async for record in store.read(session, bodies=contents is not None):
-        state = traced.evolve(state, record)
+        state = state.after(record)
         for span in state.finished if record.position > inherited else ():
             if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
                 yield span
         done += 1
         if progress is not None and done % _PROGRESS_EVERY == 0:
             progress(done)
-    for span in traced.unfinished(state):
+    for span in state.unfinished():
         if turn_id is None or span.attributes.get(conv.TURN_ID) == turn_id:
             yield span
 

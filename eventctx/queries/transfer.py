@@ -2,7 +2,7 @@
 
 The first line is a header, each further line a record. Stored JSON is embedded as it is, byte for
 byte; bytes that are no single-line JSON are written as text, or as base64. A fork is exported with
-the records that it inherits, so the file stands alone and its chain verifies from the first
+the records that it inherits, so the file is complete and its chain verifies from the first
 record.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidMessage, MalformedTranscript, StreamExists
 from eventctx.log.arguments import LAST
-from eventctx.log.origins import Origins, stored_origins
+from eventctx.log.codec import HarnessBodies, stored_harness_bodies
 from eventctx.log.record import GENESIS, Body, Draft, Record, body_digest, chain_digest
 from eventctx.log.store import NO_STREAM, EventStore, StreamInfo
 from eventctx.messages.encoding import decode_body
@@ -117,7 +117,7 @@ def read_header(line: bytes) -> Header:
 
 
 def read_drafts(lines: Iterable[bytes]) -> Iterator[tuple[Draft, bytes]]:
-    """Drafts and digests of the lines behind the header, each checked against the chain.
+    """Drafts and digests of the lines after the header, each checked against the chain.
 
     Raises MalformedTranscript for the first line that is no record or breaks the chain.
     """
@@ -228,7 +228,7 @@ def _bytes(data: bytes) -> _Bytes:
 
 def _draft(line: _Line) -> Draft:
     payload = _plain(line.payload) or b""
-    origins = stored_origins(line.type, payload)
+    origins = stored_harness_bodies(line.type, payload)
     return Draft(
         bytes.fromhex(line.id),
         line.type,
@@ -252,7 +252,7 @@ def _draft(line: _Line) -> Draft:
     )
 
 
-def _facts(body: _Body, index: int, origins: Origins) -> bytes:
+def _facts(body: _Body, index: int, origins: HarnessBodies) -> bytes:
     """Facts read anew from the message, because no digest covers those in the file."""
     if not body.facts or body.data is None:
         return body.facts

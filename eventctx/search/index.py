@@ -124,7 +124,7 @@ class TextIndex(Protocol):
         ...
 
     def following(self, segments: Sequence[Segment]) -> int:
-        """The number of the next message behind ``segments``."""
+        """The number of the next message after ``segments``."""
         ...
 
     def find(self, segments: Sequence[Segment], number: int) -> Place | None:

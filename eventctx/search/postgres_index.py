@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 from eventctx.errors import StoreUnavailable
 from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
-from eventctx.search.postgres_ranking import ranked
-from eventctx.search.postgres_words import vectors
+from eventctx.search.postgres_ranking import rank, vectors
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.encoding import INT4S, INT8, INT8S, TEXTS, int8, text
@@ -24,9 +23,9 @@ from eventctx.stores.postgres.errors import (
     Refused,
     begins_again,
     loses_connection,
-    translated,
+    translate,
 )
-from eventctx.stores.postgres.recall_schema import WORDS_TABLES
+from eventctx.stores.postgres.schema import WORDS_TABLES
 from eventctx.stores.postgres.scrubbing import note_erasure, scrub
 from eventctx.stores.postgres.store import PostgresStore
 
@@ -127,11 +126,9 @@ class PostgresTextIndex:
         self._closed = False
 
     def exists(self) -> bool:
-        """See ``TextIndex.exists``."""
         return self._run(lambda connection: bool(connection.rows(_MARK)))
 
     def mark(self) -> Mark | None:
-        """See ``TextIndex.mark``."""
 
         def read(connection: ServerConnection) -> Mark | None:
             found = connection.rows(_MARK)
@@ -150,7 +147,6 @@ class PostgresTextIndex:
         gone: Sequence[Gone] = (),
         deleted: Sequence[str] = (),
     ) -> bool:
-        """See ``TextIndex.extend``."""
 
         def write(connection: ServerConnection) -> bool:
             with connection.transaction():
@@ -174,7 +170,6 @@ class PostgresTextIndex:
         return self._run(write)
 
     def forget(self, gone: Sequence[Gone]) -> None:
-        """See ``TextIndex.forget``."""
 
         def write(connection: ServerConnection) -> None:
             with connection.transaction():
@@ -186,7 +181,6 @@ class PostgresTextIndex:
         self._run(write)
 
     def following(self, segments: Sequence[Segment]) -> int:
-        """See ``TextIndex.following``."""
 
         def read(connection: ServerConnection) -> int:
             ((last,),) = connection.rows(_FOLLOWING, (TEXTS, INT8S, INT8S), _of(segments))
@@ -195,7 +189,6 @@ class PostgresTextIndex:
         return self._run(read)
 
     def find(self, segments: Sequence[Segment], number: int) -> Place | None:
-        """See ``TextIndex.find``."""
 
         def read(connection: ServerConnection) -> Place | None:
             found = connection.rows(
@@ -208,17 +201,14 @@ class PostgresTextIndex:
     def search(
         self, terms: Sequence[Term], segments: Sequence[Segment] | None, limit: int, *, every: bool
     ) -> list[Hit]:
-        """See ``TextIndex.search``."""
         within = None if segments is None else _of(segments)
-        found = self._run(lambda connection: ranked(connection, terms, within, limit, every=every))
+        found = self._run(lambda connection: rank(connection, terms, within, limit, every=every))
         return [Hit(_place(row), row[5]) for row in found]
 
     def clear(self) -> None:
-        """See ``TextIndex.clear``."""
         self._run(_clear)
 
     def close(self) -> None:
-        """See ``TextIndex.close``."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -226,7 +216,7 @@ class PostgresTextIndex:
     def _run(self, function: Callable[[ServerConnection], T]) -> T:
         """Run ``function``, again on a new connection where the server was lost.
 
-        What was written before is written twice by none of them: they compare the mark, or do what
+        Nothing is written twice: each compares the mark, or does what
         is done already.
         """
         until = time.monotonic() + self._patience
@@ -250,9 +240,9 @@ class PostgresTextIndex:
         if isinstance(error, ConnectionLost) or loses_connection(error):
             self._disconnect()
         elif not begins_again(error):
-            raise translated(error, place)
+            raise translate(error, place)
         if time.monotonic() > until:
-            raise translated(error, place)
+            raise translate(error, place)
         time.sleep(_PAUSE)
 
     def _disconnect(self) -> None:

@@ -10,31 +10,30 @@ and every batch of records moves the mark, so an index that is not disturbed rea
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import Any, Final, NamedTuple
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from eventctx.errors import (
-    EventctxError,
     InvalidSetting,
     LogCorrupted,
     StoreUnavailable,
     StreamNotFound,
 )
-from eventctx.log import notebook
 from eventctx.log.arguments import shown
+from eventctx.log.integrity import sound_bodies
 from eventctx.log.record import Record
-from eventctx.log.soundness import sound_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.parts import role_of
 from eventctx.messages.recall_text import text_of
 from eventctx.search import documents as recall
-from eventctx.search import tool as recall_tool
-from eventctx.search.answer import MIN_CHARACTERS, Quote, bounded, listing, page
+from eventctx.search.documents import parse, snippet
 from eventctx.search.index import (
     END,
     Gone,
@@ -47,7 +46,7 @@ from eventctx.search.index import (
     Term,
     TextIndex,
 )
-from eventctx.search.query import parse, snippet
+from eventctx.text import html_table, summary_line
 
 MAX_LIMIT: Final = 1_000
 BATCH_RECORDS: Final = 2_000
@@ -77,11 +76,11 @@ class Recalled(msgspec.Struct, frozen=True):
     message: dict[str, Any]
 
     def __repr__(self) -> str:
-        return notebook.line(f"Recalled {self.session} #{self.number} {self.role}:", self.snippet)
+        return summary_line(f"Recalled {self.session} #{self.number} {self.role}:", self.snippet)
 
     def _repr_html_(self) -> str:
         row = (self.session, self.number, self.role, self.snippet)
-        return notebook.table("Recalled", ("session", "message", "role", "text"), [row])
+        return html_table("Recalled", ("session", "message", "role", "text"), [row])
 
 
 class FoundMessage(NamedTuple):
@@ -148,7 +147,7 @@ class Recall:
             try:
                 reached = await self.catch_up()
                 request = _SearchRequest(terms, session, lineage, limit, every, besides)
-                found = await self._found(request)
+                found = await self._find(request)
                 await self._check_kept(reached)
             except IndexLost:
                 await asyncio.sleep(_PAUSE * attempt)
@@ -180,7 +179,7 @@ class Recall:
                 raise InvalidSetting(f"message of {session!r}: expected {numbers}, found {number}")
             address = Address(place.position, place.index)
             (body,) = await sound_bodies(self._store, place.stream, [address])
-            message = None if body.data is None else _decoded(place, body.data)
+            message = None if body.data is None else _decode(place, body.data)
             return FoundMessage(place.number, place.position, place.time, message)
         raise _lost()
 
@@ -231,8 +230,8 @@ class Recall:
     async def _check_kept(self, reached: Mark | None) -> None:
         """Raise IndexLost if the index holds less than it did when it was brought up to date.
 
-        A process whose index was deleted under it leaves a journal beside the new file. SQLite
-        takes that for the new file's own, and rolls it back to what the old one was.
+        A process whose index was deleted under it leaves a journal next to the new file. SQLite
+        takes it for the new file's own, and rolls that back to the old state.
         """
         mark = await asyncio.to_thread(self._index.mark)
         if reached is not None and (mark is None or mark.position < reached.position):
@@ -254,7 +253,7 @@ class Recall:
                     waiting_for_mark = False
                     if mark == _mark_of(record):
                         continue
-                    return await self._cleared()
+                    return await self._clear()
                 batch.append(record)
                 size += sum([len(body.data or b"") for body in record.bodies])
                 if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
@@ -262,13 +261,13 @@ class Recall:
                         return False, None
                     mark, batch, size = _mark_of(record), [], 0
         if waiting_for_mark:
-            return await self._cleared()
+            return await self._clear()
         if not batch:
             return True, mark
         return await self._put(mark, batch), _mark_of(batch[-1])
 
-    async def _cleared(self) -> tuple[bool, None]:
-        """Begin with an empty index: this one holds what is not in the store any more."""
+    async def _clear(self) -> tuple[bool, None]:
+        """Begin with an empty index: this one holds records that the store no longer has."""
         await asyncio.to_thread(self._index.clear)
         return False, None
 
@@ -319,11 +318,11 @@ class Recall:
 
     # -- searching the index ---------------------------------------------------------------------
 
-    async def _found(self, request: _SearchRequest) -> list[Recalled]:
+    async def _find(self, request: _SearchRequest) -> list[Recalled]:
         found: list[Recalled] = []
         for _ in range(_ATTEMPTS):
             hits = await asyncio.to_thread(self._hits, request)
-            found, gone = await self._fetched(hits, request.terms, request.session)
+            found, gone = await self._fetch(hits, request.terms, request.session)
             if not gone:
                 break
             # These bodies are erased, but the record of the erasure is not in the index yet. Remove
@@ -340,7 +339,7 @@ class Recall:
         others = [hit for hit in hits if hit.place.number not in request.besides]
         return others[: request.limit]
 
-    async def _fetched(
+    async def _fetch(
         self, hits: Sequence[Hit], terms: Sequence[Term], session: str | None
     ) -> tuple[list[Recalled], list[Gone]]:
         """The messages of ``hits`` in their order, and the addresses of those that were erased."""
@@ -353,7 +352,7 @@ class Recall:
         gone = [Gone(p.stream, p.position, p.index) for p, stored in data.items() if stored is None]
         found = await asyncio.to_thread(
             lambda: [
-                _recalled(hit, stored, terms, session)
+                _recall(hit, stored, terms, session)
                 for hit in hits
                 if (stored := data[hit.place]) is not None
             ]
@@ -361,9 +360,9 @@ class Recall:
         return found, gone
 
 
-def _recalled(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None) -> Recalled:
+def _recall(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None) -> Recalled:
     place = hit.place
-    message = _decoded(place, data)
+    message = _decode(place, data)
     return Recalled(
         session if session is not None else place.stream,
         place.number,
@@ -376,84 +375,7 @@ def _recalled(hit: Hit, data: bytes, terms: Sequence[Term], session: str | None)
     )
 
 
-class RecallTool:
-    """The search as a tool for an agent: a definition to show to a model, and its handler.
-
-    It searches one session. Call it with the model's arguments; it always returns a text of at most
-    ``max_characters``, in which every quoted message stands between fences that do not occur in it.
-    If the arguments are wrong, the text describes the problem. Raises InvalidSetting for a
-    ``max_characters`` or ``limit`` out of range.
-    """
-
-    def __init__(
-        self, session: str, recall: Recall, *, max_characters: int = 8_000, limit: int = 5
-    ) -> None:
-        if type(max_characters) is not int or max_characters < MIN_CHARACTERS:
-            raise InvalidSetting(
-                f"max_characters: expected an int from {MIN_CHARACTERS}, "
-                f"found {shown(max_characters)}"
-            )
-        if type(limit) is not int or not 1 <= limit <= MAX_LIMIT:
-            raise InvalidSetting(
-                f"limit: expected an int from 1 to {MAX_LIMIT}, found {shown(limit)}"
-            )
-        self.session = session
-        self.max_characters = max_characters
-        self.limit = limit
-        self._recall = recall
-        self.name = recall_tool.TOOL_NAME
-        self.description = recall_tool.DESCRIPTION
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The JSON schema of the arguments."""
-        return recall_tool.parameters()
-
-    @property
-    def anthropic(self) -> dict[str, Any]:
-        """The definition as Anthropic's API takes it."""
-        named = {"name": self.name, "description": self.description}
-        return {**named, "input_schema": self.parameters}
-
-    @property
-    def openai(self) -> dict[str, Any]:
-        """The definition as OpenAI's chat API takes it."""
-        named = {"name": self.name, "description": self.description}
-        return {"type": "function", "function": {**named, "parameters": self.parameters}}
-
-    async def __call__(self, arguments: object) -> str:
-        """Search, or quote one message, as the model's arguments request."""
-        request = recall_tool.read_arguments(arguments)
-        try:
-            if isinstance(request, str):
-                answer = request
-            elif request.message is not None:
-                answer = await self._quote(request.message, request.start)
-            else:
-                answer = await self._search(request.query)
-        except EventctxError as error:
-            answer = f"Nothing could be recalled: {error}"
-        return bounded(answer, self.max_characters)
-
-    async def _quote(self, number: int, start: int) -> str:
-        found = await self._recall.message(self.session, number)
-        if found.message is None:
-            return f"Message {number} was erased; its contents are gone."
-        role = role_of(found.message) or "unknown"
-        quote = Quote(number, role, found.time, text_of(found.message))
-        if not quote.text:
-            return f"Message {number} holds no text."
-        return page(quote, start, self.max_characters)
-
-    async def _search(self, query: str) -> str:
-        found = await self._recall.search(query, self.session, self.limit)
-        if not found:
-            return "No message of this conversation matches. Try fewer or other words, or begin*."
-        quotes = [Quote(one.number, one.role, one.time, one.snippet) for one in found]
-        return listing(recall_tool.FOUND, quotes, self.max_characters)
-
-
-def _decoded(place: Place, data: bytes) -> dict[str, Any]:
+def _decode(place: Place, data: bytes) -> dict[str, Any]:
     try:
         message = decode_body(data)
     except msgspec.DecodeError as error:
@@ -473,3 +395,28 @@ def _lost() -> StoreUnavailable:
         f"the search index was lost {_ATTEMPTS} times while it was being filled: is another "
         "program deleting or overwriting it?"
     )
+
+
+# A store's driver is loaded when such a store is opened, so a store of a server is recognised here
+# without loading a driver.
+_OWN: Final = (
+    (
+        ("eventctx.stores.postgres.store", "PostgresStore"),
+        ("eventctx.search.postgres_index", "PostgresTextIndex"),
+    ),
+)
+"""Stores whose server searches, and the index that asks it."""
+
+
+def text_index(store: EventStore, version: int) -> TextIndex:
+    """The index of a store; opens nothing yet. ``version`` is that of the documents."""
+    # A search fills the index, so a store opened for reading has an index of its own.
+    for (home, name), (module, index) in () if store.read_only else _OWN:
+        loaded = sys.modules.get(home)
+        if loaded is not None and isinstance(store, getattr(loaded, name)):
+            made = getattr(import_module(module), index)(store, version=version)
+            return cast(TextIndex, made)
+    # Loaded by the first search: few programs search, and all of them start.
+    from eventctx.search.sqlite_index import SqliteTextIndex
+
+    return SqliteTextIndex(store.cache_path, version=version, read_only=store.read_only)

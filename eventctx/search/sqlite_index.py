@@ -1,4 +1,4 @@
-"""A full-text index in a SQLite file beside a store's, or in memory.
+"""A full-text index in a SQLite file in the store's folder, or in memory.
 
 The file is a cache: ``<store file>.eventctx-recall``. It may be deleted at any time, also while a
 process uses it; a damaged one is replaced. It holds words and addresses, no texts. If no file can
@@ -18,7 +18,7 @@ import apsw
 from eventctx.errors import StoreUnavailable
 from eventctx.search.index import Document, Gone, Hit, IndexLost, Mark, Place, Segment, Term
 from eventctx.search.sqlite_index_file import MEMORY, REFUSED, IndexFile
-from eventctx.stores.sqlite_errors import translated
+from eventctx.stores.sqlite_errors import translate
 
 T = TypeVar("T")
 
@@ -63,13 +63,11 @@ class SqliteTextIndex:
         return None if self._file.path == MEMORY else self._file.path
 
     def exists(self) -> bool:
-        """See ``TextIndex.exists``."""
         if self._connection is not None:
             return True
         return self._file.path != MEMORY and self._file.path.exists()
 
     def mark(self) -> Mark | None:
-        """See ``TextIndex.mark``."""
         return self._run(_mark, fresh=True)
 
     def extend(
@@ -80,7 +78,6 @@ class SqliteTextIndex:
         gone: Sequence[Gone] = (),
         deleted: Sequence[str] = (),
     ) -> bool:
-        """See ``TextIndex.extend``."""
 
         def write(connection: apsw.Connection) -> bool:
             if _mark(connection) != after:
@@ -94,11 +91,9 @@ class SqliteTextIndex:
         return self._run(write, writes=True)
 
     def forget(self, gone: Sequence[Gone]) -> None:
-        """See ``TextIndex.forget``."""
         self._run(lambda connection: _forget(connection, gone), writes=True)
 
     def following(self, segments: Sequence[Segment]) -> int:
-        """See ``TextIndex.following``."""
 
         def last(connection: apsw.Connection, segment: Segment) -> int:
             sql = (
@@ -110,7 +105,6 @@ class SqliteTextIndex:
         return self._run(lambda connection: 1 + max(last(connection, one) for one in segments))
 
     def find(self, segments: Sequence[Segment], number: int) -> Place | None:
-        """See ``TextIndex.find``."""
 
         def read(connection: apsw.Connection) -> Place | None:
             for stream, first, last in segments:
@@ -129,22 +123,19 @@ class SqliteTextIndex:
     def search(
         self, terms: Sequence[Term], segments: Sequence[Segment] | None, limit: int, *, every: bool
     ) -> list[Hit]:
-        """See ``TextIndex.search``."""
         if not terms:
             return []
-        expression = (" " if every else " OR ").join(_quoted(term) for term in terms)
+        expression = (" " if every else " OR ").join(_quote(term) for term in terms)
         if segments is None:
             return self._run(lambda connection: _everywhere(connection, expression, limit))
         return self._run(lambda connection: _within(connection, expression, segments, limit))
 
     def clear(self) -> None:
-        """See ``TextIndex.clear``."""
         with self._lock:
             self._check_open()
             self._replace()
 
     def close(self) -> None:
-        """See ``TextIndex.close``."""
         with self._lock:
             self._closed = True
             self._disconnect()
@@ -177,12 +168,12 @@ class SqliteTextIndex:
                 connection.execute("COMMIT").fetchall()
                 return done
             except apsw.Error as error:
-                raise self._failed(connection, error) from error
+                raise self._failure(connection, error) from error
             except BaseException:
                 _roll_back(connection)
                 raise
 
-    def _failed(self, connection: apsw.Connection, error: apsw.Error) -> Exception:
+    def _failure(self, connection: apsw.Connection, error: apsw.Error) -> Exception:
         system_errno = connection.system_errno
         _roll_back(connection)
         if self._file.was_replaced() or getattr(error, "extendedresult", 0) == _JOURNAL_GONE:
@@ -196,7 +187,7 @@ class SqliteTextIndex:
         if isinstance(error, _DAMAGE):
             self._replace()
             return IndexLost(str(error))
-        return translated(error, Path(self._file.path), system_errno)
+        return translate(error, Path(self._file.path), system_errno)
 
     def _replace(self) -> None:
         self._disconnect()
@@ -285,7 +276,7 @@ def _merge(connection: apsw.Connection, before: int) -> None:
         connection.execute("INSERT INTO words(words) VALUES('optimize')").fetchall()
 
 
-def _quoted(term: Term) -> str:
+def _quote(term: Term) -> str:
     text = term.text.replace('"', " ")
     return f'"{text}"*' if term.prefix else f'"{text}"'
 

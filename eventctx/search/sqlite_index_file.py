@@ -1,15 +1,23 @@
 """The file of a full-text index: opens or makes it, notices its loss, and replaces it.
 
-Only a file that is recognised as ours is ever changed or deleted (``sqlite_index_marker``). Where
-another one has the name, it is left alone, and the index is kept in memory.
+Only a file that is recognised as ours is ever changed or deleted. Where another one has the name,
+it is left alone, and the index is kept in memory.
+
+Our file carries ``APPLICATION_ID`` in its header from its first byte on: it is made whole under
+another name (``template``) and then given its own. A database that is sound has the marker table,
+too. A file that is damaged may have lost that, but its header is enough: no other program writes
+SQLite files of this name with this id.
 """
 
 from __future__ import annotations
 
 import errno
 import logging
+import os
 import stat
 from contextlib import suppress
+from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -17,16 +25,132 @@ import apsw
 
 from eventctx.errors import StoreFull
 from eventctx.log.private_files import FILE_RIGHTS
-from eventctx.search.sqlite_index_marker import (
-    Found,
-    has_marker,
-    look,
-    make_file,
-    make_tables,
-    remove_ours,
-)
-from eventctx.stores.sqlite_errors import translated
+from eventctx.stores.sqlite_errors import translate
 from eventctx.stores.sqlite_schema import LockWait
+
+APPLICATION_ID: Final = 0x45435449  # "ECTI"
+
+_MAGIC: Final = b"SQLite format 3\0"
+# Of the header: https://www.sqlite.org/fileformat.html#the_database_header
+_ID_AT: Final = slice(68, 72)
+_HASH_BYTES: Final = 8 * 2**20
+
+# ``words`` keeps no texts: a message is stored once, in the store, so an erasure there is enough.
+_TABLES: Final = """
+CREATE TABLE eventctx_recall_index(about TEXT NOT NULL) STRICT;
+INSERT INTO eventctx_recall_index VALUES('search index of an eventctx store; may be deleted');
+CREATE TABLE mark(one INTEGER PRIMARY KEY, position INTEGER NOT NULL, id BLOB NOT NULL) STRICT;
+CREATE TABLE streams(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE messages(
+  id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, position INTEGER NOT NULL, idx INTEGER NOT NULL,
+  number INTEGER NOT NULL, time INTEGER NOT NULL) STRICT;
+CREATE UNIQUE INDEX messages_place ON messages(stream, position, idx);
+CREATE INDEX messages_number ON messages(stream, number);
+CREATE VIRTUAL TABLE words USING fts5(
+  text, parts, content='', contentless_delete=1,
+  tokenize="unicode61 remove_diacritics 2 tokenchars '_'");
+"""
+
+
+class Found(Enum):
+    """The kinds of files at a path."""
+
+    NOTHING = "nothing"
+    OURS = "an index of ours, sound or damaged"
+    FOREIGN = "a file of another program"
+
+
+def look(path: Path) -> Found:
+    """Look at ``path``. Nothing is changed, followed or waited for.
+
+    The header is read through SQLite: if this process opened the file by itself, closing it would
+    drop the locks that SQLite has on it here. Raises OSError and the errors of apsw.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return Found.NOTHING
+    if not stat.S_ISREG(mode):
+        return Found.FOREIGN
+    header = _header(path)
+    ours = header.startswith(_MAGIC) and header[_ID_AT] == APPLICATION_ID.to_bytes(4)
+    return Found.OURS if ours else Found.FOREIGN
+
+
+def _header(path: Path) -> bytes:
+    file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        return file.xRead(100, 0)
+    finally:
+        file.xClose()
+
+
+def has_marker(connection: apsw.Connection) -> bool:
+    """Whether a database that SQLite can read has our marker table."""
+    sql = "SELECT 1 FROM sqlite_schema WHERE type='table' AND name='eventctx_recall_index'"
+    return bool(connection.execute(sql).fetchall())
+
+
+def remove_ours(path: Path) -> None:
+    """Delete an index of ours and its journal; anything else stays. Raises OSError."""
+    if look(path) is Found.OURS:
+        for one in (path, path.with_name(path.name + "-journal")):
+            with suppress(FileNotFoundError):
+                one.unlink()
+
+
+def make_tables(connection: apsw.Connection, version: int) -> None:
+    """Make an empty index of ``version`` in an empty database."""
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", version)
+    connection.execute(_TABLES).fetchall()
+    connection.execute(
+        "INSERT INTO words(words, rank) VALUES('hashsize', ?)", (_HASH_BYTES,)
+    ).fetchall()
+
+
+@cache
+def template(version: int) -> bytes:
+    """The file of an empty index."""
+    connection = apsw.Connection(":memory:")
+    try:
+        make_tables(connection, version)
+        return connection.serialize("main")
+    finally:
+        connection.close()
+
+
+def make_file(path: Path, version: int, rights: int) -> None:
+    """Put an empty index at ``path``, whole and with its marker; a file that is there stays.
+
+    ``rights`` are the file's, less those that the umask takes. Raises OSError.
+    """
+    part = path.with_name(f"{path.name}.{os.getpid()}-{os.urandom(4).hex()}.part")
+    file = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, rights)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            opened.write(template(version))
+        if not os.path.lexists(path):
+            # It is of an index that was deleted while a process wrote to it. SQLite would take it
+            # for the new file's own, and roll that back to the old state.
+            path.with_name(f"{path.name}-journal").unlink(missing_ok=True)
+        with suppress(FileExistsError):  # another process was faster
+            _give_name(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _give_name(part: Path, path: Path) -> None:
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # A file system without hard links, and no other step there replaces nothing for certain.
+        if path.exists() or path.is_symlink():
+            raise FileExistsError(path) from None
+        part.rename(path)
+
 
 SUFFIX: Final = ".eventctx-recall"
 OLD_SUFFIX: Final = "-recall"
@@ -53,7 +177,7 @@ _log = logging.getLogger("eventctx.search")
 
 
 class _Foreign(Exception):
-    """The file of our name is somebody else's."""
+    """The file of our name belongs to another program."""
 
 
 class IndexFile:
@@ -66,14 +190,14 @@ class IndexFile:
         self, store: Path | None, version: int, lock_timeout: float, *, read_only: bool = False
     ) -> None:
         self._store = store
-        self._beside = MEMORY if store is None else store.with_name(store.name + SUFFIX)
+        self._own_path = MEMORY if store is None else store.with_name(store.name + SUFFIX)
         self._read_only = read_only
         self._version = SCHEMA_VERSION * _VERSIONS + version
         self._lock_timeout = lock_timeout
         self._opened: tuple[int, int] | None = None
         self._system_errno = 0
         nowhere = store is None or read_only
-        self.path = MEMORY if nowhere else self._beside
+        self.path = MEMORY if nowhere else self._own_path
 
     def open(self) -> apsw.Connection:
         """A connection to the index; replaces one of ours that is damaged or of another version.
@@ -106,7 +230,7 @@ class IndexFile:
             self.keep_in_memory()
             return self._connect()
         except apsw.Error as error:
-            raise translated(error, self.path, self._system_errno) from error
+            raise translate(error, self.path, self._system_errno) from error
 
     def _leave_alone(self) -> None:
         _log.warning(
@@ -145,7 +269,7 @@ class IndexFile:
         if self.path != MEMORY:
             self._make_sure_of_ours()
             self._opened = _identity(self.path)
-        # A database without a name is a temporary one: SQLite moves to the disk what is too large.
+        # A database without a name is a temporary one: SQLite moves large ones to the disk.
         name = "" if self._read_only else str(self.path)
         connection = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -171,7 +295,7 @@ class IndexFile:
             raise _Foreign
 
     def _rights(self, store: Path) -> int:
-        """Those of the store: who may read it may read its index."""
+        """The rights of the store: its readers may read its index."""
         try:
             return stat.S_IMODE(store.stat().st_mode) & 0o666
         except FileNotFoundError:
@@ -180,7 +304,7 @@ class IndexFile:
     def _prepare(self, connection: apsw.Connection) -> None:
         connection.set_busy_handler(LockWait(self._lock_timeout))
         if self.path == MEMORY:
-            if not (self._read_only and self._copied(connection)):
+            if not (self._read_only and self._copy(connection)):
                 make_tables(connection, self._version)
         elif not has_marker(connection):
             raise _Foreign
@@ -192,12 +316,12 @@ class IndexFile:
             f"PRAGMA cache_size=-{_CACHE_KIB}; PRAGMA temp_store=MEMORY"
         ).fetchall()
 
-    def _copied(self, connection: apsw.Connection) -> bool:
-        """Fill an empty database with the index that lies beside the store, if it is of use."""
+    def _copy(self, connection: apsw.Connection) -> bool:
+        """Fill an empty database with the index in the store's folder, if it is of use."""
         with suppress(apsw.Error, OSError):
-            if look(self._beside) is not Found.OURS:
+            if look(self._own_path) is not Found.OURS:
                 return False
-            source = apsw.Connection(str(self._beside), flags=apsw.SQLITE_OPEN_READONLY)
+            source = apsw.Connection(str(self._own_path), flags=apsw.SQLITE_OPEN_READONLY)
             try:
                 source.set_busy_handler(LockWait(self._lock_timeout))
                 if source.pragma("user_version") != self._version or not has_marker(source):

@@ -15,17 +15,15 @@ from eventctx.log.ids import CurrentSpan, derive_trace_id, new_span_id
 from eventctx.log.record import Body, Draft
 from eventctx.log.turn_recorder import ModelRequest, TurnRecorder, TurnSpan
 from eventctx.log.usage import Usage, check_usage
+from eventctx.projections.silent_loss import ShownMessages, shown_in
 from eventctx.projections.view.request_view import ViewState
-from eventctx.projections.view.unended import presumed_end
-from eventctx.session.open_session import LeftOpen, OpenSession
+from eventctx.projections.view.state import presumed_end
+from eventctx.session.open_session import MAX_NOTED, LeftOpen, OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.transcript import body_of
 
 if TYPE_CHECKING:
-    from eventctx.session.answers.answer import ApiReport
-
-MAX_REMEMBERED = 256
-"""Turns and iterations for which the position of the last request is kept in memory."""
+    from eventctx.session.sdk_objects import ApiReport
 
 
 class Emitter(Protocol):
@@ -108,7 +106,7 @@ def _open_call(scope: Scope) -> TurnSpan[ModelRequest] | None:
 
 
 def left_open_in(view: ViewState) -> LeftOpen:
-    """What is open in a session as it is first loaded, and nobody here owns.
+    """The spans that are open in a session as it is first loaded, without those of this process.
 
     The next turn here ends it as lost. That can only be presumed: another process may own it, and
     be alive. So what a reload shows open does not count, since it began while this process ran,
@@ -142,7 +140,7 @@ class SessionEmitter:
         between, in this process or another.
         """
         while True:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             number = view.turns + 1
             began = PromptSubmit(number=number, agent=agent, trace_id=trace_id)
             drafts = [*await self._presumed_ends(view, version), (began, scope)]
@@ -174,14 +172,6 @@ class SessionEmitter:
         ends = [presumed_end(one) for one in ours]
         return [(end.event, place.at(end.ids)) for end in ends]
 
-    def remember(self, scope: Scope, position: int) -> None:
-        """Note the position of the request that was prepared in a turn's iteration."""
-        prepared = self._session.memory.prepared
-        prepared.pop((scope.turn_id, scope.iteration), None)
-        prepared[scope.turn_id, scope.iteration] = position
-        if len(prepared) > MAX_REMEMBERED:
-            del prepared[next(iter(prepared))]
-
     def prepared_in(self, scope: Scope) -> int | None:
         """Position of the request last prepared in a turn's iteration; None if there is none.
 
@@ -192,7 +182,7 @@ class SessionEmitter:
         return prepared.get((scope.turn_id, scope.iteration), outside)
 
     async def take_usage(self, report: ApiReport, scope: Scope) -> None:
-        """Record the usage in an API's answer, unless somebody reported it already.
+        """Record the usage in an API's answer, unless it was reported already.
 
         It is that of the model call whose block is open in ``scope``, else of the request that was
         last prepared there.
@@ -220,7 +210,7 @@ class SessionEmitter:
 
         True for an answer without an id.
         """
-        return response_id is None or _noted(self._session.memory.usage_of, response_id)
+        return response_id is None or _note_new(self._session.memory.usage_of, response_id)
 
     async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
         """Append an activity event in its place without waiting for the disk.
@@ -229,26 +219,41 @@ class SessionEmitter:
         event's guarantees, for a value that its payload does not allow, and for no event.
         """
         await self._session.appends.emit(self._draft(event, scope, answer))
+        self._note_suspicion(event, scope)
 
     def note(
         self, event: Event, scope: Scope, answer: str | None = None, time: int | None = None
     ) -> None:
         """As ``emit``, at once, in a session that has a turn. ``time`` is the event's, else now."""
         self._session.appends.note(self._draft(event, scope, answer, time))
+        self._note_suspicion(event, scope)
+
+    def _note_suspicion(self, event: Event, scope: Scope) -> None:
+        """Record what a reported prompt makes suspect: less was sent than the log tells."""
+        if not isinstance(event, UsageReported):
+            return
+        session = self._session
+
+        def shown_now() -> ShownMessages | None:
+            view = session.aggregate.view_if_held
+            return None if view is None else shown_in(view)
+
+        if (loss := session.memory.reports.compare(event, shown_now)) is not None:
+            session.appends.note(session.drafts.make(loss, (), scope))
 
     def _draft(
         self, event: Event, scope: Scope, answer: str | None, time: int | None = None
     ) -> Draft:
         _check(event)
         if isinstance(event, UsageReported) and event.prepared is not None:
-            _noted(self._session.memory.usage_of, event.prepared)
-        return self._session.drafts.make(event, self._kept(event, answer), scope, time)
+            _note_new(self._session.memory.usage_of, event.prepared)
+        return self._session.drafts.make(event, self._answer_bodies(event, answer), scope, time)
 
     def send(self) -> None:
         """Let what was emitted go to the store now, without waiting for it."""
         self._session.appends.send()
 
-    def _kept(self, event: Event, answer: str | None) -> tuple[Body, ...]:
+    def _answer_bodies(self, event: Event, answer: str | None) -> tuple[Body, ...]:
         # Without the call's id no view could tell which call it answers.
         call_id = getattr(event, "call_id", None)
         if answer is None or call_id is None:
@@ -259,11 +264,11 @@ class SessionEmitter:
         return (body_of(self._session, row),)
 
 
-def _noted(known: dict[int | str, None], key: int | str) -> bool:
-    """Note a key among the last ``MAX_REMEMBERED``; return whether it is new."""
+def _note_new(known: dict[int | str, None], key: int | str) -> bool:
+    """Note a key among the last ``MAX_NOTED``; return whether it is new."""
     new = key not in known
     known[key] = None
-    if len(known) > MAX_REMEMBERED:
+    if len(known) > MAX_NOTED:
         del known[next(iter(known))]
     return new
 

@@ -1,15 +1,15 @@
 """The aggregate: one session's state in this process, folded from its records.
 
 This is the only place where records are folded ahead of the disk. A draft that got its position is
-noted at once and folded when somebody reads the view. ``preview`` folds drafts that are only
+noted at once and folded when the view is read. ``preview`` folds drafts that are only
 considered, and changes nothing.
 
 Invariant: the view is that of all records up to the last draft with a position. When another
 process wrote in between, this no longer holds, and ``install`` replaces the whole state with the
 one that was read from the store.
 
-The view may be let go at any moment, and is then loaded again from the store when somebody reads
-it. Until then drafts are not noted, since their records will be read with all others.
+The view may be evicted at any moment, and the next read loads it again from the store. Until then
+the aggregate notes no drafts, since their records will be read with all others.
 
 Every method that changes the aggregate is called under ``lock``, which the append queue shares.
 """
@@ -25,8 +25,8 @@ from eventctx.log.store import Snapshot
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
-from eventctx.session.appends.pending import numbers_given
-from eventctx.session.body_cache import BodyCache
+from eventctx.session.contents import BodyCache
+from eventctx.session.pending import numbers_given
 
 SNAPSHOT_EVERY = 256
 """Records between snapshots, at least; more when the view is large, so that cost stays flat."""
@@ -38,7 +38,7 @@ MAX_UNFOLDED_BYTES = 2**20
 """Bytes of their bodies, at most: once folded, the body cache bounds them."""
 
 MAX_UNREAD = 4_096
-"""Records since the view was last read, after which it is let go: nobody needs it at present.
+"""Records since the view was last read, after which it is evicted.
 
 A program that adds a long history without a request would hold 0.5 kB for every message of it.
 """
@@ -88,7 +88,7 @@ class Aggregate:
         self.open_compactions = {record.span_id for record in loaded.open_compactions}
         self.bodies.clear()
 
-    def let_go(self) -> None:
+    def evict(self) -> None:
         """Forget the view and the bodies; a mirror's file and what is counted stay known."""
         self._view = None
         self._forget_unfolded()
@@ -96,23 +96,23 @@ class Aggregate:
         self.bodies.clear()
 
     def read(self) -> ViewState | None:
-        """As ``view_if_held``, for somebody who needs the view: it is kept for the next time."""
+        """As ``view_if_held``, and keep the view for the next read."""
         with self.lock:
             self._unread = 0
             return self._present()
 
     @property
     def view_if_held(self) -> ViewState | None:
-        """The view after everything that was handed to the store; None after it was let go."""
+        """The view after everything that was handed to the store; None after an eviction."""
         with self.lock:
             return self._present()
 
     @property
     def view(self) -> ViewState:
-        """The view, where it is known to be held. Raises LookupError after it was let go."""
+        """The view, where it is known to be held. Raises LookupError after an eviction."""
         view = self.read()
         if view is None:
-            raise LookupError(f"the view of {self.stream!r} was let go: await AppendQueue.settled")
+            raise LookupError(f"the view of {self.stream!r} was evicted: await AppendQueue.settle")
         return view
 
     @property
@@ -129,13 +129,13 @@ class Aggregate:
 
     def _present(self) -> ViewState | None:
         if self._view is not None and self._unfolded:
-            self._folded(preview(self._view, self.stream, self._unfolded))
+            self._take_fold(preview(self._view, self.stream, self._unfolded))
         return self._view
 
     # -- folding ---------------------------------------------------------------------------------
 
-    def appended(self, drafts: Sequence[Draft], after: ViewState | None = None) -> None:
-        """Note drafts that got their positions; ``after`` is the view behind them, if known.
+    def note_appended(self, drafts: Sequence[Draft], after: ViewState | None = None) -> None:
+        """Note drafts that got their positions; ``after`` is the view after them, if known.
 
         They are folded when the view is read: folding now would keep the store's thread from
         starting.
@@ -148,13 +148,13 @@ class Aggregate:
         self._unfolded_bytes += sum([len(one.data or b"") for d in drafts for one in d.bodies])
         self._unread += len(drafts)
         if after is not None and len(self._unfolded) == len(drafts):
-            self._folded(after)
+            self._take_fold(after)
         elif self._unread > MAX_UNREAD and not self.open_compactions:
-            self.let_go()
+            self.evict()
         elif len(self._unfolded) > MAX_UNFOLDED or self._unfolded_bytes > MAX_UNFOLDED_BYTES:
             self._present()
 
-    def _folded(self, view: ViewState) -> None:
+    def _take_fold(self, view: ViewState) -> None:
         first = view.position + 1 - len(self._unfolded)
         for position, draft in enumerate(self._unfolded, start=first):
             if draft.bodies:
@@ -166,7 +166,7 @@ class Aggregate:
         self._unfolded.clear()
         self._unfolded_bytes = 0
 
-    def written(self, records: Sequence[Record]) -> None:
+    def note_written(self, records: Sequence[Record]) -> None:
         """Note records that are on disk now: compactions that began, and those that ended."""
         for record in records:
             if record.type == "context:pre_compact":
@@ -175,9 +175,9 @@ class Aggregate:
                 self.open_compactions.discard(record.span_id)
 
     def snapshot_due(self, records: Sequence[Record]) -> Snapshot | None:
-        """A snapshot of the view behind ``records``, the last ones of all; None if none is due."""
+        """A snapshot of the view after ``records``, the last of all; None if none is due."""
         if self.open_compactions:
-            return None  # loading starts behind the snapshot, and would not see the open compaction
+            return None  # loading starts after the snapshot, and would not see the open compaction
         last = records[-1]
         since = last.position - self._snapshot
         compacted = any(one.type == "context:post_compact" for one in records)

@@ -1,24 +1,23 @@
-"""The append queue: one session's appends under way, in order, with retries behind other writers.
+"""The append queue: all appends of one session in this process, in one order.
+
+Invariant: drafts reach the store in the order in which the queue took them, each of them once. A
+draft that is sent again keeps its id, so a store that already holds it returns the stored record.
 
 An append is a short synchronous step under a lock: it gives the drafts their positions, hands them
 to the store, and notes them in the aggregate. So calls from several tasks and threads keep one
-order. Waiting for the disk happens outside of the lock, so many appends share one commit.
+order. Waiting for the disk happens outside the lock, so many appends share one commit.
 
-Activity events *ride*: they get their positions at once, and go to the store with the next append
-that is waited for, which saves a commit for each. When none comes, they go by themselves after
-``IDLE_SECONDS``, or when the session is closed. A crash loses what still rides.
+Activity events are *deferred*: they get their positions at once, and go to the store with the next
+append that a caller waits for, which saves a commit for each. Without such an append they go after
+``IDLE_SECONDS``, or when the session is closed. A crash loses the events that are still deferred.
 
 Each append expects the last record that this process knows. When another process wrote in between,
-all appends under way fail and the queue is *stale*: it reads the session again, and then the drafts
-that hold whatever others wrote ride behind the new records. Drafts for one exact version are
-dropped; their caller gets the conflict.
+all appends under way fail and the queue is *stale*. It reads the session again, and then sends the
+drafts that hold whatever others wrote, after the new records. It drops drafts for one exact
+version; their caller gets the conflict.
 
-Invariant: drafts reach the store in the order in which the queue took them. A draft that is sent
-again keeps its id, so a store that already holds it there returns its record instead of a second
-one.
-
-The queue does not need the view: where it was let go, an append goes its way all the same, and
-``settled`` has the view loaded again. So letting go never breaks a command that is under way.
+The queue does not need the view. An append to an evicted session goes to the store as ever, and
+``settle`` loads the view again. So eviction never breaks a command that is under way.
 """
 
 from __future__ import annotations
@@ -37,19 +36,26 @@ from eventctx.log.store import NO_STREAM, EventStore, Last, last_position
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.aggregate import Aggregate, Loaded
-from eventctx.session.appends.idle import Idle
-from eventctx.session.appends.mirrors import asked_of_mirror
-from eventctx.session.appends.pending import Listener, PendingAppend, Unsent
-from eventctx.session.appends.riding import GOES, MAX_RIDING, rides, rides_no_more
+from eventctx.session.contents import TranscriptLines
+from eventctx.session.pending import (
+    FLUSHING,
+    MAX_DEFERRED,
+    Idle,
+    Listener,
+    PendingAppend,
+    Unsent,
+    asked_of_mirror,
+    forget_deferring,
+    note_deferring,
+)
 from eventctx.session.scope import Drafts
-from eventctx.session.transcript_lines import TranscriptLines
 
 MAX_IN_FLIGHT: Final = 16
 """Appends that may wait for the disk; then ``emit`` waits for the oldest of them."""
 
 
-def _nobody_counts() -> None:
-    """The ``used`` of a session that no engine keeps."""
+def _ignore_use() -> None:
+    """No-op usage callback, for a session that no engine keeps."""
 
 
 class AppendQueue:
@@ -83,7 +89,7 @@ class AppendQueue:
         self._lines = lines
         self._in_flight: deque[PendingAppend] = deque()
         self._unsent: list[Unsent] = []
-        self._idle = Idle(self._rang)
+        self._idle = Idle(self._idle_timeout)
         self._awaited_ids: set[bytes] = set()
         self._appends = 0
         self._stale = True
@@ -91,7 +97,7 @@ class AppendQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self.head = -1
         self._last_id = b""
-        self.used: Callable[[], None] = _nobody_counts
+        self.used: Callable[[], None] = _ignore_use
         if loaded is not None:
             self._install(loaded)
 
@@ -104,7 +110,7 @@ class AppendQueue:
         self._unsent.sort(key=lambda one: one.number)
         again, self._unsent = self._unsent, []
         for one in again:
-            self._ride(one)
+            self._defer(one)
 
     @property
     def _last_sent(self) -> int:
@@ -117,12 +123,12 @@ class AppendQueue:
         """Raise ImportedSession, with what was ``asked``, if the session mirrors a file."""
         await self.ready()
         if self._aggregate.mirror is not None:
-            await self.synchronised()  # another process may have taken it over since
+            await self.synchronise()  # another process may have taken it over since
         if self._aggregate.mirror is not None:
             raise ImportedSession(self._stream, self._aggregate.mirror, asked)
 
     async def _check(self, drafts: Sequence[Draft]) -> None:
-        """Raise ImportedSession for drafts that may not be appended: the one place that decides."""
+        """Raise ImportedSession for drafts that a mirror does not take. Decided nowhere else."""
         if self._aggregate.mirror is not None:
             asked = asked_of_mirror(drafts)
             if asked is not None:
@@ -135,11 +141,11 @@ class AppendQueue:
 
         Raises ImportedSession for a mirror, as all ways to append do.
         """
-        appended = await self.delivered(*drafts)
+        appended = await self.deliver(*drafts)
         own = {draft.id for draft in drafts}
         return tuple([record for record in appended.records or () if record.id in own])
 
-    async def delivered(self, *drafts: Draft) -> PendingAppend:
+    async def deliver(self, *drafts: Draft) -> PendingAppend:
         """As ``append``; returns the append that brought the drafts to the disk, with others."""
         await self.ready()
         await self._check(drafts)
@@ -179,7 +185,7 @@ class AppendQueue:
     ) -> tuple[Record, ...] | None:
         """Append only if ``version`` is still the last position.
 
-        ``after`` is the view behind the drafts, if the caller has folded them already. Returns the
+        ``after`` is the view after the drafts, if the caller has folded them already. Returns the
         records of the drafts, or None when this process appended in between; raises
         WrongExpectedVersion when another one did. ``then`` is called when they are on disk; with
         it, a cancellation is raised only when that is known.
@@ -194,14 +200,14 @@ class AppendQueue:
             return (await self._settle(pending))[-len(drafts) :]
         except asyncio.CancelledError:
             if then is not None:
-                await finish(self.drained())
+                await finish(self.drain())
             raise
 
     async def emit(self, draft: Draft) -> None:
-        """Append an activity event in its place without waiting for the disk: it rides.
+        """Append an activity event in its place, deferred: without waiting for the disk.
 
-        If it cannot be written, the next append that is waited for sends it again, and raises if
-        that fails.
+        If it cannot be written, the next append that a caller waits for sends it again, and raises
+        if that fails.
         """
         await self.ready()
         await self._check((draft,))
@@ -221,11 +227,11 @@ class AppendQueue:
             one = Unsent(self._appends, draft, None)
             if self._stale:
                 self._unsent.append(one)
-                rides(self)
+                note_deferring(self)
             else:
-                self._ride(one)
-            goes = draft.type in GOES or len(self._unsent) > MAX_RIDING
-            pending = self._submit((), 0) if goes and not self._stale else None
+                self._defer(one)
+            flushes = draft.type in FLUSHING or len(self._unsent) > MAX_DEFERRED
+            pending = self._submit((), 0) if flushes and not self._stale else None
         if pending is None:
             self._idle.set()
         else:
@@ -233,55 +239,55 @@ class AppendQueue:
         if first:
             self.used()
 
-    def _ride(self, one: Unsent) -> None:
+    def _defer(self, one: Unsent) -> None:
         if not self._unsent:
             self._idle.start()
-            rides(self)
+            note_deferring(self)
         one = one._replace(draft=self._drafts.placed(one.draft))
         self._unsent.append(one)
         self.head += 1
-        self._aggregate.appended((one.draft,))
+        self._aggregate.note_appended((one.draft,))
 
     def _submit(
         self, drafts: Sequence[Draft], exact: int, after: ViewState | None = None
     ) -> PendingAppend:
-        riding, self._unsent = self._unsent, []
-        if riding:
-            rides_no_more(self)
+        deferred, self._unsent = self._unsent, []
+        if deferred:
+            forget_deferring(self)
         own = [self._drafts.placed(draft) for draft in drafts]
-        sent = (*[one.draft for one in riding], *own)
-        last = self.head - len(riding)
+        sent = (*[one.draft for one in deferred], *own)
+        last = self.head - len(deferred)
         expected = NO_STREAM if last < 0 else Last(last, self._last_id)
         ack = self._store.append(self._stream, sent, expected)
         self.head += len(own)
         self._last_id = sent[-1].id
-        self._aggregate.appended(own, after)
-        self._lines.appended(sent, self.head)
+        self._aggregate.note_appended(own, after)
+        self._lines.note_appended(sent, self.head)
         self._appends += 1
         next_number = self._aggregate.next_number
         pending = PendingAppend(self._appends, ack, sent, exact, after, next_number)
-        for one in riding:
+        for one in deferred:
             if one.origin is not None:
                 one.origin.again = pending
         self._in_flight.append(pending)
         return pending
 
-    # -- sending what rides ----------------------------------------------------------------------
+    # -- sending deferred events -----------------------------------------------------------------
 
-    def _rang(self) -> None:
+    def _idle_timeout(self) -> None:
         if self._unsent:
-            self._keep(self._flushed_unwatched())
+            self._keep(self._flush_unwatched())
 
-    async def _flushed_unwatched(self) -> None:
+    async def _flush_unwatched(self) -> None:
         with contextlib.suppress(EventctxError):
-            await self.flushed()
+            await self.flush()
 
     def appends_to(self, store: EventStore, stream: str | None = None) -> bool:
-        """As ``Riding.appends_to``."""
+        """As ``DeferringQueue.appends_to``."""
         return store is self._store and stream in (None, self._stream)
 
     def send(self) -> None:
-        """As ``Riding.send``. Callable from any thread."""
+        """As ``DeferringQueue.send``. Callable from any thread."""
         with self._lock:
             pending = self._submit((), 0) if self._unsent and not self._stale else None
         if pending is not None:
@@ -292,7 +298,7 @@ class AppendQueue:
     async def _settle(self, pending: PendingAppend) -> tuple[Record, ...]:
         self.used()
         try:
-            return await self._ended(pending)
+            return await self._await_end(pending)
         except asyncio.CancelledError:
             # The append continues without its caller, and its outcome still has to be handled. A
             # task of the queue itself is cancelled by a loop that ends, and runs no more tasks.
@@ -301,7 +307,7 @@ class AppendQueue:
             raise
 
     def _watch(self, pending: PendingAppend) -> None:
-        """Handle the outcome of an append that nobody awaits."""
+        """Handle the outcome of an append without a caller."""
         pending.awaited = False
         self._keep(self._settle_unwatched(pending))
 
@@ -317,14 +323,14 @@ class AppendQueue:
 
     async def _settle_unwatched(self, pending: PendingAppend) -> None:
         with contextlib.suppress(EventctxError):
-            await self._ended(pending)
+            await self._await_end(pending)
 
-    async def _ended(self, pending: PendingAppend) -> tuple[Record, ...]:
+    async def _await_end(self, pending: PendingAppend) -> tuple[Record, ...]:
         try:
             appended = await pending.ack
         except EventctxError as error:
             with self._lock:
-                self._failed(pending, error)
+                self._take_back(pending, error)
             raise
         publish, timed, lend = self._listener
         with self._lock:
@@ -338,7 +344,7 @@ class AppendQueue:
             while self._in_flight and self._in_flight[0].records is not None:
                 done.append(self._in_flight.popleft())
             ready = [record for one in done for record in one.records or ()]
-            self._aggregate.written(ready)
+            self._aggregate.note_written(ready)
             for one in done:
                 if lend is not None and one.after is not None:
                     lend(self._stream, one.after)
@@ -350,7 +356,7 @@ class AppendQueue:
                     self._store.save_snapshot(self._stream, view_snapshot.NAME, snapshot)
         return appended.records
 
-    def _failed(self, pending: PendingAppend, error: EventctxError) -> None:
+    def _take_back(self, pending: PendingAppend, error: EventctxError) -> None:
         """Remove a failed append and keep the drafts to send again. Later calls do nothing.
 
         Every task that awaits the append sees it fail; the first one handles it.
@@ -360,7 +366,7 @@ class AppendQueue:
         pending.failed = True
         self._stale = True
         self._reload_until = None
-        self._lines.failed()
+        self._lines.forget()
         self._in_flight.remove(pending)
         if not isinstance(error, StoreError):
             return  # a draft that no store accepts is not tried again
@@ -370,16 +376,16 @@ class AppendQueue:
                 origin = pending if conflict else None
                 self._unsent.append(Unsent(pending.number, draft, origin))
         if self._unsent:
-            rides(self)
+            note_deferring(self)
             if conflict:
-                self._idle.set()  # perhaps nobody waits who would send them again
+                self._idle.set()  # no caller may be left to resend them
 
     # -- staying in step with the store ----------------------------------------------------------
 
     async def ready(self) -> None:
         """Wait until the queue is not stale: read the session again if another process wrote."""
         while self._stale:
-            await self.drained()
+            await self.drain()
             until = self._reload_until
             loaded = await self._reload(until)
             if loaded is None:
@@ -390,7 +396,7 @@ class AppendQueue:
                     self._install(loaded)
             self.used()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until no append is under way. Errors are raised to the callers of the appends."""
         while self._in_flight:
             await self._oldest()
@@ -400,17 +406,17 @@ class AppendQueue:
             pending = self._in_flight[0] if self._in_flight else None
         if pending is not None:
             try:
-                await self._ended(pending)
+                await self._await_end(pending)
             except EventctxError:
                 return
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Wait until all appends of this process are on disk.
 
         Raises the error that kept an earlier activity event from being written.
         """
         while True:
-            await self.drained()
+            await self.drain()
             with self._lock:
                 if self._in_flight:
                     continue
@@ -425,40 +431,40 @@ class AppendQueue:
             with contextlib.suppress(WrongExpectedVersion):
                 await self._settle(pending)
 
-    async def settled(self) -> tuple[ViewState, int]:
-        """The view and its version, with what still rides, after all other appends are on disk."""
+    async def settle(self) -> tuple[ViewState, int]:
+        """The view and its version, with deferred events, after all other appends are on disk."""
         while True:
             await self.ready()
-            await self.drained()
+            await self.drain()
             with self._lock:
                 if self._stale or self._in_flight:
                     continue
                 view = self._aggregate.read()
                 if view is not None:
                     return view, self.head
-                # Only what was known: what another process wrote is still unseen by the caller.
+                # Up to the known head only: the caller has not seen what another process wrote.
                 self._stale, self._reload_until = True, self._last_sent
 
-    async def synchronised(self) -> tuple[ViewState, int]:
-        """As ``settled``, and after all that other processes have written until now."""
+    async def synchronise(self) -> tuple[ViewState, int]:
+        """As ``settle``, and after all that other processes have written until now."""
         while True:
-            view, head = await self.settled()
+            view, head = await self.settle()
             if not self._behind(await last_position(self._store, self._stream)):
                 self.used()
                 return view, head
 
-    async def caught_up(self) -> int:
+    async def catch_up(self) -> int:
         """The last position in the store, after all that was written until now.
 
-        As ``synchronised`` without the view. It waits for appends under way, since another process
-        may have their place, but what rides is not sent for its sake: an answer from memory costs
-        no write.
+        As ``synchronise`` without the view. It waits for appends under way, since another process
+        may have their place, but does not send deferred events: an answer from memory costs no
+        write.
         """
         while True:
             if self._stale:
-                await self.settled()
+                await self.settle()
             if self._in_flight:
-                await self.drained()
+                await self.drain()
             last = await last_position(self._store, self._stream)
             with self._lock:
                 if not (self._stale or self._in_flight or self._behind(last)):
@@ -473,13 +479,13 @@ class AppendQueue:
             return False
 
     def renew(self) -> None:
-        """Read the session again before its next use: contents of it were destroyed."""
+        """Read the session again before its next use, since contents of it were destroyed."""
         with self._lock:
             self._stale = True
             self._aggregate.bodies.clear()
 
-    def let_go(self) -> bool:
-        """Let the aggregate go, unless something is under way; returns whether nothing was.
+    def evict(self) -> bool:
+        """Evict the aggregate and return True; return False while something is under way.
 
         Does not wait: a lock that another thread holds means that the session is in use.
         """
@@ -488,7 +494,7 @@ class AppendQueue:
         try:
             if self._in_flight or self._unsent or self._aggregate.open_compactions:
                 return False
-            self._aggregate.let_go()
+            self._aggregate.evict()
             return True
         finally:
             self._lock.release()

@@ -23,15 +23,15 @@ from eventctx.errors import EventctxError, StoreError
 from eventctx.log import events
 from eventctx.log.events import Trigger
 from eventctx.log.ids import new_span_id
-from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Draft
 from eventctx.log.store import Address
-from eventctx.policies import interception
-from eventctx.policies.decision.deciding import Bodies, Deciding, Decision, Reply, Rim, Situation
-from eventctx.policies.interception import NO_OBJECTION, CompactionAsked, Intercept, Verdict
+from eventctx.log.turn_recorder import fit_for_log
+from eventctx.policies import advisers
+from eventctx.policies.advisers import NO_OBJECTION, CompactionAsked, Intercept, Verdict
+from eventctx.policies.deciding import Bodies, Deciding, Decision, DecisionIO, Reply, Situation
+from eventctx.policies.named import recorded_settings
 from eventctx.policies.planner import Completed, visible_of
 from eventctx.policies.policy import AskTexts, Budget, Policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import Frame
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.request_view import ViewState
@@ -115,10 +115,10 @@ class CompactionRun:
             return self._ended_without(frame, "skipped", self._began.veto)
         visible = visible_of(view, frozenset(self._began.pins), frame.thinking)
         scene = Situation(view, visible, goal, self._aim(frame), frame.thinking)
-        rim = Rim(
+        io = DecisionIO(
             partial(body_of, self._session), self._session.random, partial(self._after, frame)
         )
-        steps = self._deciding.steps(scene, rim)
+        steps = self._deciding.steps(scene, io)
         try:
             question = next(steps)
             while True:
@@ -139,7 +139,7 @@ class CompactionRun:
                 ended = self._ended_without(frame, "skipped", self._deciding.error)
                 return ended._replace(overflow=decision.overflow)
             return Decided((), None, view, decision.overflow)
-        return self._ended(frame, decision.after, decision.plan, decision.overflow)
+        return self._make_end(frame, decision.after, decision.plan, decision.overflow)
 
     def _aim(self, frame: Frame) -> Budget:
         """The budget, with the size that this compaction is to reach."""
@@ -186,7 +186,7 @@ class CompactionRun:
         if not verdict.texts:
             return verdict
         most = self._aim(frame)
-        texts = interception.taken(verdict.texts, most, frame.view.estimator)
+        texts = advisers.choose_texts(verdict.texts, most, frame.view.estimator)
         self._left_out = len(verdict.texts) - len(texts)
         if self._left_out:
             _log.warning(
@@ -195,7 +195,7 @@ class CompactionRun:
                 self._session.stream,
                 self._left_out,
                 len(verdict.texts),
-                most.target // interception.SHARE,
+                most.target // advisers.SHARE,
             )
         return msgspec.structs.replace(verdict, texts=texts)
 
@@ -280,7 +280,7 @@ class CompactionRun:
         at = frame.version + 1 + (0 if self.is_open else 1)
         return preview(frame.view, self._session.stream, [draft], at)
 
-    def _ended(
+    def _make_end(
         self, frame: Frame, after: ViewState, made: Completed, overflow: dict[str, int]
     ) -> Decided:
         # The counts after are known only once the plan is applied.

@@ -17,18 +17,17 @@ from eventctx.log import events
 from eventctx.log.arguments import check_callable, check_optional_text, check_text, shown
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, chosen_turn_id
-from eventctx.log.outcomes import fit_for_log
 from eventctx.log.record import Record
 from eventctx.log.store import MessageReceipt, Receipt
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages import calibration
 from eventctx.messages.encoding import encode_message
-from eventctx.policies.advisers import Advisers
-from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, checked
-from eventctx.policies.interception import Intercept
+from eventctx.policies.advisers import Advisers, Intercept
+from eventctx.policies.constraints import AtLeastOne, Count, Position, Tokens, check_value
 from eventctx.policies.named import as_policy, policy_named
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
 from eventctx.session.activity import Emitter, SessionEmitter
-from eventctx.session.host_additions import HostAdditions
+from eventctx.session.host_requests import HostAdditions, ObservedRequest, RequestObserver
 from eventctx.session.open_session import OpenSession
 from eventctx.session.scope import Scope
 from eventctx.session.settings import Settings, model_of, resolve_budget, said_by_request
@@ -37,12 +36,13 @@ from eventctx.session.turns import ProviderCall, Turn
 
 if TYPE_CHECKING:
     from eventctx.messages.thinking import ThinkingSetting
-    from eventctx.search.recall import Recall, RecallTool
-    from eventctx.session.answers.sent_form import SdkObject
-    from eventctx.session.host_turns import Following
-    from eventctx.session.observed import ObservedRequests, OwnRequest
-    from eventctx.session.requests import PreparedRequest, RequestHandler, Wanted
+    from eventctx.search.recall import Recall
+    from eventctx.search.tool import RecallTool
+    from eventctx.session.host_requests import ObservedRequest
+    from eventctx.session.host_turns import HostReporter
+    from eventctx.session.requests import PreparedRequest, RequestHandler, RequestOptions
     from eventctx.session.result import CompactionResult
+    from eventctx.session.sdk_objects import SdkObject
 
 Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 """Registers an observer of records, as ``Engine.on`` with a handler."""
@@ -51,8 +51,8 @@ Observe = Callable[[str, Callable[[Record], Any]], Callable[[], None]]
 class Context:
     """One session's context manager. ``Engine.session`` makes it.
 
-    It stays valid for as long as its engine is open. What the session holds in memory may be let go
-    while it is not used, and is loaded again by the next call (``session/residents.py``).
+    It stays valid for as long as its engine is open. The state in memory may be evicted while it is
+    not used, and the next call loads it again (``session/open_session.py``).
 
     A session that mirrors an imported file raises ImportedSession in every call that would write,
     before anything is written: fork it, or take it over.
@@ -91,16 +91,11 @@ class Context:
         from eventctx.session.requests import RequestHandler
 
         questions = PolicyQuestions(self._session, self._emitter, self._advisers)
-        return RequestHandler(
-            self._session, self.policy, self.settings, questions, self._emitter, self._intercept
-        )
+        return RequestHandler(self._session, self.policy, self.settings, questions, self._intercept)
 
     @cached_property
-    def _observed(self) -> ObservedRequests:
-        """Made by the first request that the program made itself."""
-        from eventctx.session.observed import ObservedRequests
-
-        return ObservedRequests(self._session, self._emitter)
+    def _observed(self) -> RequestObserver:
+        return RequestObserver(self._session)
 
     @property
     def session_id(self) -> str:
@@ -115,7 +110,7 @@ class Context:
         """Append a message; return its receipt, which knows its number, when it is on disk.
 
         It is a dict in the form of your API, or an object of its SDK (``anthropic``, ``openai``,
-        whatever has ``model_dump`` or ``to_dict``), which may also stand in a dict:
+        whatever has ``model_dump`` or ``to_dict``), which may also be in a dict:
         ``{"role": "assistant", "content": response.content}``. Of a whole answer the message is
         added, and its usage recorded, unless that was reported already.
 
@@ -134,7 +129,7 @@ class Context:
         self, message: object, observation: bool | None, refused: InvalidMessage
     ) -> tuple[Record, int]:
         """Add a message that was ``refused`` as it is, if an SDK's objects in it are the reason."""
-        from eventctx.session.answers.answer import incoming
+        from eventctx.session.sdk_objects import incoming
 
         found = incoming(message)
         if found.message is message:
@@ -157,7 +152,7 @@ class Context:
         try:
             added = await self._transcript.add_all(messages)
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             added = await self._transcript.add_all(plain(messages, refused))
         return [MessageReceipt(one.stream, one.position, one.digest, at) for one, at in added]
@@ -170,7 +165,7 @@ class Context:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
-        call: ProviderCall | Following | None = None,
+        call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]:
         """The messages to send now, within the budget, recorded before they are returned.
@@ -191,7 +186,7 @@ class Context:
 
         The rows are plain dicts and lists, decoded for this caller.
         """
-        from eventctx.session.requests import Wanted
+        from eventctx.session.requests import RequestOptions
 
         _check_messages(adding)
         if model is not None:
@@ -205,32 +200,35 @@ class Context:
         mode, generation = said_by_request(thinking)
         reserve = self.settings.reserve_tokens
         by_default = await model_of(provider) if provider is not None and model is None else None
-        wanted = Wanted(limit, reserve, model, encoded, mode, generation, by_default)
+        options = RequestOptions(limit, reserve, model, encoded, mode, generation, by_default)
         try:
-            prepared = await self._prepared(wanted, call, adding)
+            prepared = await self._prepare(options, call, adding)
             if prepared.compacted is not None:
-                await self._exported(prepared.compacted)
+                await self._export(prepared.compacted)
             return await self._requests.rows(prepared)
         except BaseException as error:
             if isinstance(call, ProviderCall):
                 await call.not_entered(error)
             raise
 
-    async def _prepared(
-        self, wanted: Wanted, call: ProviderCall | Following | None, messages: Sequence[Any]
+    async def _prepare(
+        self,
+        options: RequestOptions,
+        call: ProviderCall | HostReporter | None,
+        messages: Sequence[Any],
     ) -> PreparedRequest:
         sends = None if call is None else call.sends
         if not messages:
-            return await self._requests.prepare(wanted, sends)
+            return await self._requests.prepare(options, sends)
         scope = None if call is None else call.came_in
         adding = partial(self._transcript.additions, scope=scope)
         try:
-            return await self._requests.prepare(wanted, sends, partial(adding, messages=messages))
+            return await self._requests.prepare(options, sends, partial(adding, messages=messages))
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             rows = plain(messages, refused)
-            return await self._requests.prepare(wanted, sends, partial(adding, messages=rows))
+            return await self._requests.prepare(options, sends, partial(adding, messages=rows))
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -241,7 +239,7 @@ class Context:
         return await self._transcript.timed_messages()
 
     async def transcript_mark(self) -> TranscriptMark:
-        """What the transcript is now, with all that other processes have written.
+        """A mark of the present transcript, with all that other processes have written.
 
         For a caller who holds a copy of the messages: a later mark tells whether the copy is out of
         date, without reading the messages again.
@@ -259,7 +257,7 @@ class Context:
         try:
             await self._transcript.replace(messages)
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             await self._transcript.replace(plain(messages, refused))
 
@@ -281,11 +279,11 @@ class Context:
         list is an undo. Returns whether anything changed. Raises as ``set_messages``.
         """
         _check_messages(messages)
-        checked("may_be_behind", may_be_behind, bool)
+        check_value("may_be_behind", may_be_behind, bool)
         try:
             return await self._transcript.resume(messages, may_be_behind)
         except InvalidMessage as refused:
-            from eventctx.session.answers.answer import plain
+            from eventctx.session.sdk_objects import plain
 
             return await self._transcript.resume(plain(messages, refused), may_be_behind)
 
@@ -307,11 +305,11 @@ class Context:
         """
         if text is not None and not isinstance(text, str):
             raise InvalidSetting(f"system prompt: expected a text or None, found {shown(text)}")
-        checked("replaces_stored", replaces_stored, bool)
+        check_value("replaces_stored", replaces_stored, bool)
         return await self._additions.set_system_prompt(text, replaces_stored)
 
     async def set_memory(self, texts: Sequence[str]) -> bool:
-        """Put each text before every view, as a system row of its own behind the system prompt.
+        """Put each text before every view, as a system row of its own after the system prompt.
 
         For files that a host puts into every request, such as an ``AGENTS.md``: they are no
         messages of the transcript, stay through compactions and ``clear``, and are recorded when
@@ -329,8 +327,8 @@ class Context:
     # -- the older guide's, and pins -------------------------------------------------------------
 
     async def get_token_count(self) -> int:
-        """Estimated tokens of the present view, and of all that is sent beside its messages."""
-        view, _ = await self._session.appends.synchronised()
+        """Estimated tokens of the present view, and of all that is sent with its messages."""
+        view, _ = await self._session.appends.synchronise()
         scale = calibration.scale(view.calibration, self.settings.reserve_tokens)
         return scale.tokens(view.layout.tokens)
 
@@ -360,9 +358,9 @@ class Context:
         if reason is not None and not isinstance(reason, str):
             raise InvalidSetting(f"compact: expected reason to be a text, found {shown(reason)}")
         check_optional_text("keep", keep)
-        checked("budget", budget, Tokens | None)
-        checked("dry_run", dry_run, bool)
-        checked("force", force, bool)
+        check_value("budget", budget, Tokens | None)
+        check_value("dry_run", dry_run, bool)
+        check_value("force", force, bool)
         if not dry_run:
             await self._session.appends.writable("compact it")
         recorded = None if reason is None else fit_for_log(reason)
@@ -376,7 +374,7 @@ class Context:
             chosen, cause, limit=budget, dry_run=dry_run, force=force
         )
         if result.outcome == "applied" and result.position is not None:
-            await self._exported(result.position)
+            await self._export(result.position)
         return result
 
     async def pin(self, *numbers: int) -> None:
@@ -427,12 +425,12 @@ class Context:
         ``Engine.instructions`` lists all demands. Raises NoSuchDemand, AlreadyTakenBack,
         and InvalidSetting for a number that is not in the transcript.
         """
-        from eventctx.session.withdrawal import withdraw
+        from eventctx.session.restore import withdraw
 
-        checked("message number", number, Position)
-        checked("demand", demand, AtLeastOne)
-        checked("by", by, Position | None)
-        checked("said_by", said_by, Literal["person", "model"])
+        check_value("message number", number, Position)
+        check_value("demand", demand, AtLeastOne)
+        check_value("by", by, Position | None)
+        check_value("said_by", said_by, Literal["person", "model"])
         await self._session.appends.writable("take back an instruction")
         event = events.InstructionWithdrawn(number=number, demand=demand, by=by, said_by=said_by)
         record = await withdraw(self._session, event)
@@ -445,7 +443,7 @@ class Context:
         an answer holds at most ``max_characters``, a search ``limit`` messages. Raises
         InvalidSetting for a context that was made without an engine.
         """
-        from eventctx.search.recall import RecallTool
+        from eventctx.search.tool import RecallTool
 
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")
@@ -483,16 +481,16 @@ class Context:
         usage of the request teaches the estimates nothing. Raises InvalidMessage and
         InvalidSetting.
         """
-        checked("prepared", prepared, Position)
-        checked("messages", messages, Count)
+        check_value("prepared", prepared, Position)
+        check_value("messages", messages, Count)
         rows = isinstance(missing, list | tuple) and all(isinstance(one, dict) for one in missing)
         if not rows:
-            checked("missing", missing, Count)
+            check_value("missing", missing, Count)
         _check_additions(additions)
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: ObservedRequest, *, call: ProviderCall | HostReporter | None = None
     ) -> int:
         """Record a request that the program made itself, as it is sent; return its position.
 
@@ -511,17 +509,17 @@ class Context:
         """
         await self._emitter.emit(event, self._session.drafts.scope)
 
-    def following(self) -> Following:
+    def following(self) -> HostReporter:
         """Record the turns of a host that reports them instead of entering blocks.
 
         Records made outside of blocks then belong to the turn that the host is in.
         """
-        from eventctx.session.host_turns import Following
+        from eventctx.session.host_turns import HostReporter
 
         def hold(scope: Scope | None) -> None:
             self._session.drafts.held = scope
 
-        return Following(self._emitter, hold, self._session.random)
+        return HostReporter(self._emitter, hold, self._session.random)
 
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]:
         """Observe this session alone, as ``Engine.on``; returns a function that stops it.
@@ -543,7 +541,7 @@ class Context:
         """Wait for appends and compactions under way. The engine does this when it closes."""
         await self._session.close()
 
-    async def _exported(self, position: int) -> None:
+    async def _export(self, position: int) -> None:
         if self.settings.export_on_compact:
             from eventctx.stores.transcript_export import write_transcript
 
@@ -573,5 +571,5 @@ def _check_additions(additions: object) -> None:
         raise InvalidSetting(
             f"additions: expected pairs of a number and a message, found {shown(additions)}"
         )
-    for behind, _ in additions:  # type: ignore[attr-defined]
-        checked("additions", behind, Count)
+    for after, _ in additions:  # type: ignore[attr-defined]
+        check_value("additions", after, Count)

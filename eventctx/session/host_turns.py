@@ -19,10 +19,11 @@ from eventctx.aio import KeyedLock, finish
 from eventctx.log.events import InputTransformation, Status
 from eventctx.log.ids import RecordIds, chosen_turn_id
 from eventctx.log.open_calls import LEFT_OPEN, NO_END, EndedCall, OpenCalls
-from eventctx.log.outcomes import OK, SpanOutcome
 from eventctx.log.turn_recorder import (
+    OK,
     IterationRecorder,
     ModelRequest,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,
@@ -36,8 +37,8 @@ P = ParamSpec("P")
 
 
 def _whole(
-    step: Callable[Concatenate[Following, P], Coroutine[Any, Any, None]],
-) -> Callable[Concatenate[Following, P], Coroutine[Any, Any, None]]:
+    step: Callable[Concatenate[HostReporter, P], Coroutine[Any, Any, None]],
+) -> Callable[Concatenate[HostReporter, P], Coroutine[Any, Any, None]]:
     """Make a method that runs after the one before it has ended, and always to its own end.
 
     A host's listeners run side by side and are cancelled with their turns, but each beginning must
@@ -46,7 +47,7 @@ def _whole(
     """
 
     @wraps(step)
-    async def whole(self: Following, /, *args: P.args, **named: P.kwargs) -> None:
+    async def whole(self: HostReporter, /, *args: P.args, **named: P.kwargs) -> None:
         async def alone() -> None:
             async with self._steps(""):
                 await step(self, *args, **named)
@@ -59,7 +60,7 @@ def _whole(
     return whole
 
 
-class Following:
+class HostReporter:
     """One session's turns as its host reports them. ``Context.following`` makes it.
 
     Every method may be called at any time; a report that fits nothing open does nothing. Reports
@@ -305,10 +306,10 @@ class Following:
         await self._end_tools(self._tools.result_added(call_id, text, failed))
 
     async def _end_tools(self, ended: list[EndedCall]) -> None:
-        beside = len(ended) + len(self._tools)
+        others = len(ended) + len(self._tools)
         for call in ended:
-            beside -= 1
-            await self._record(call.span.end(call.outcome), call.answer if beside else None)
+            others -= 1
+            await self._record(call.span.end(call.outcome), call.answer if others else None)
 
     # -- open calls ------------------------------------------------------------------------------
 

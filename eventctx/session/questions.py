@@ -19,7 +19,7 @@ from eventctx.log.plan import numbers_in
 from eventctx.log.store import Address
 from eventctx.messages.demands import demands_in
 from eventctx.messages.encoding import decode_bodies
-from eventctx.messages.part_queries import words_of
+from eventctx.messages.parts import words_of
 from eventctx.policies.advisers import (
     DEMANDS_ARE_ADDED,
     INSTRUCTION,
@@ -29,7 +29,7 @@ from eventctx.policies.advisers import (
     ScoreRequest,
     SummaryRequest,
 )
-from eventctx.policies.decision.deciding import NoAnswer
+from eventctx.policies.deciding import NoAnswer
 from eventctx.policies.policy import (
     Answer,
     AskMemory,
@@ -86,7 +86,7 @@ class PolicyQuestions:
         summarizer = self._advisers.summarizer
         if summarizer is None:
             raise NoAnswer("no summarizer was given: open the session with summarizer=…")
-        refs = _chosen(view, ask.numbers)
+        refs = _refs_of(view, ask.numbers)
         entries = view.layout.entries()
         # The question may name a result without a call, which is in no entry.
         wanted = [Address(ref.position, ref.index) for ref in refs]
@@ -104,8 +104,8 @@ class PolicyQuestions:
         request = SummaryRequest(
             session=self._session.stream,
             numbers=tuple([ref.number for ref in refs]),
-            messages=_decoded(refs, texts),
-            earlier=tuple([words_of(message) for message in _decoded(ask.merged, texts)]),
+            messages=_decode(refs, texts),
+            earlier=tuple([words_of(message) for message in _decode(ask.merged, texts)]),
             view=sent_rows(entries, texts),
             instruction=instruction,
             instruction_for_view=f"{instruction} {OF_VIEW.format(before=before, after=after)}",
@@ -113,14 +113,14 @@ class PolicyQuestions:
             hint=hint,
             prompt=[*sent_rows(alone, texts), {"role": "user", "content": instruction}],
         )
-        text = await self._called(summarizer, request, scope, "summarizer")
+        text = await self._call(summarizer, request, scope, "summarizer")
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
         first, last = await self._times(ask)
         return Summary(text.strip(), first, last, demands)
 
     async def _demands(self, ask: AskSummary, view: ViewState) -> tuple[tuple[int, str], ...]:
-        """What people demand in the messages of a question and of the summaries that it takes in.
+        """The demands of people in the messages of a question and of the summaries that it merges.
 
         Read from the messages as they were added, since a view may show a copy of them. A demand
         that was taken back is none.
@@ -133,7 +133,7 @@ class PolicyQuestions:
             for one in view.spoken.demands
             if one.number in wanted
         }
-        for ref in _chosen(view, ask.numbers):
+        for ref in _refs_of(view, ask.numbers):
             # Facts of an older reader do not say whether there are demands.
             if ref.facts.may_demand and ref.number not in places:
                 places[ref.number] = Address(ref.position, ref.index)
@@ -167,34 +167,34 @@ class PolicyQuestions:
         scorer = self._advisers.scorer
         if scorer is None:
             raise NoAnswer("no scorer was given: open the session with scorer=…")
-        refs = _chosen(view, ask.numbers)
+        refs = _refs_of(view, ask.numbers)
         texts = await self._session.bodies.texts([Address(ref.position, ref.index) for ref in refs])
         request = ScoreRequest(
-            self._session.stream, tuple([ref.number for ref in refs]), _decoded(refs, texts), hint
+            self._session.stream, tuple([ref.number for ref in refs]), _decode(refs, texts), hint
         )
-        given = await self._called(scorer, request, scope, "scorer")
+        given = await self._call(scorer, request, scope, "scorer")
         return Scores(checked_scores(given, request.numbers))
 
     async def _memory(self, ask: AskMemory, view: ViewState) -> Memory:
         rememberer = self._advisers.rememberer
         if rememberer is None:
             return Memory(())
-        (ref,) = _chosen(view, (ask.number,))
+        (ref,) = _refs_of(view, (ask.number,))
         texts = await self._session.bodies.texts([Address(ref.position, ref.index)])
-        (message,) = _decoded([ref], texts)
+        (message,) = _decode([ref], texts)
         try:
             found = await asyncio.wait_for(
                 rememberer(words_of(message)[:MAX_QUERY], ask.max_snippets, frozenset(ask.staying)),
                 self._advisers.timeout,
             )
         except Exception as error:
-            raise NoAnswer(_failed("recall", error)) from error
+            raise NoAnswer(_failure_text("recall", error)) from error
         return Memory(tuple([text for text in found if isinstance(text, str)]))
 
     async def texts(self, ask: AskTexts, view: ViewState, version: int) -> MessageTexts:
         """The messages that a policy asks for, from a view at position ``version`` or the log.
 
-        Calls no model and waits for nobody. Raises what the store raises.
+        Calls no model. Raises what the store raises.
         """
         wanted = set(ask.numbers)
         places = {
@@ -212,7 +212,7 @@ class PolicyQuestions:
         messages = decode_bodies(list(known.values()))
         return MessageTexts(dict(zip(known, messages, strict=True)))
 
-    async def _called(
+    async def _call(
         self, adviser: Callable[[Any], Any], request: Any, scope: Scope, who: str
     ) -> Any:
         """Await a model call inside a span of its own, and return its answer."""
@@ -220,7 +220,7 @@ class PolicyQuestions:
         span = adviser_call(self._emitter, scope, model, provider)
         try:
             async with span:
-                value = await asyncio.wait_for(_asked(adviser, request), self._advisers.timeout)
+                value = await asyncio.wait_for(_ask(adviser, request), self._advisers.timeout)
                 if isinstance(value, ModelAnswer):
                     await _report(span, value)
                     value = value.value
@@ -230,9 +230,9 @@ class PolicyQuestions:
             if task is not None and task.cancelling():
                 raise
             # The adviser's own work was cancelled, not the agent's task.
-            raise NoAnswer(_failed(who, error)) from error
+            raise NoAnswer(_failure_text(who, error)) from error
         except Exception as error:
-            raise NoAnswer(_failed(who, error)) from error
+            raise NoAnswer(_failure_text(who, error)) from error
 
     async def _times(self, ask: AskSummary) -> tuple[int | None, int | None]:
         """The times at which the first and the last message of the summary were added."""
@@ -243,7 +243,7 @@ class PolicyQuestions:
         return min(found, default=None), max(found, default=None)
 
 
-async def _asked(adviser: Callable[[Any], Any], request: Any) -> Any:
+async def _ask(adviser: Callable[[Any], Any], request: Any) -> Any:
     """Ask an async function here, and a plain one, which may wait for a model, in a thread."""
     called = adviser if inspect.isroutine(adviser) else getattr(adviser, "__call__", adviser)  # noqa: B004
     if inspect.iscoroutinefunction(adviser) or inspect.iscoroutinefunction(called):
@@ -271,7 +271,7 @@ async def _report(span: ProviderCall, answer: ModelAnswer) -> None:
         )
 
 
-def _chosen(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
+def _refs_of(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
     wanted = set(numbers)
     refs = [ref for ref in view.layout.refs if ref.number in wanted]
     if not refs or len(refs) < len(wanted):
@@ -280,7 +280,7 @@ def _chosen(view: ViewState, numbers: Sequence[int]) -> list[MessageRef]:
 
 
 def around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
-    """The numbers of entries before the first and behind the last one to summarize."""
+    """The numbers of entries before the first and after the last one to summarize."""
     wanted = set(ask.numbers)
     rows = [
         row
@@ -291,7 +291,7 @@ def around(entries: Sequence[Entry], ask: AskSummary) -> tuple[int, int]:
     return (rows[0], len(entries) - 1 - rows[-1]) if rows else (0, 0)
 
 
-def _decoded(
+def _decode(
     refs: Sequence[MessageRef | InsertionRef], texts: Mapping[tuple[int, int], bytes | None]
 ) -> list[dict[str, Any]]:
     erased = b'{"role":"user","content":"[erased]"}'
@@ -318,7 +318,7 @@ def checked_scores(given: object, numbers: Sequence[int]) -> dict[int, float]:
     return scores
 
 
-def _failed(who: str, error: BaseException) -> str:
+def _failure_text(who: str, error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"the {who} took longer than its time-out"
     message = str(error)[:300].encode("utf-8", "backslashreplace").decode()

@@ -14,7 +14,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.messages.encoding import encode_message
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.overlap import match_in_order
 
 STORAGE_KEYS: Final = frozenset(("timestamp", "thinking_block", "thinking_text", "content_blocks"))
 """Keys of a message that Amplifier's storage adds to its copy, or leaves out of it."""
@@ -30,7 +30,7 @@ class Returned(NamedTuple):
     """The new transcript.
 
     ``rows`` is None where nothing changes; then ``missing_roles`` are the roles of the messages
-    that the host left out, and ``ahead`` counts those behind the last one that it gave.
+    that the host left out, and ``ahead`` counts those after the last one that it gave.
     """
 
     rows: tuple[Row, ...] | None
@@ -39,10 +39,10 @@ class Returned(NamedTuple):
 
 
 def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]) -> Returned:
-    """Compare a host's transcript with the stored one; None stands for an erased message.
+    """Compare a host's transcript with the stored one, where None is an erased message.
 
     A given message that is a poorer copy of a stored one counts as the stored one. Stored system
-    and developer messages that are not among the given ones stay behind the message that they
+    and developer messages that are not among the given ones stay after the message that they
     followed. A different system prompt at the beginning replaces those at the beginning of the
     stored transcript. Raises InvalidMessage.
     """
@@ -67,7 +67,7 @@ def reconcile(stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str,
             end += 1
         rows.append((place, None))
         end = len(rows)
-    # Kept messages that followed every recognised one come right behind the last of those.
+    # Kept messages that followed every recognised one come right after the last of those.
     return Returned((*rows[:end], *[(place, None) for place in kept], *rows[end:]))
 
 
@@ -111,7 +111,7 @@ class AddedAgain:
         self.count = 0
 
     def holds(self, row: dict[str, Any]) -> bool:
-        """Whether ``row`` copies a message behind the last one found. Raises InvalidMessage."""
+        """Whether ``row`` copies a message after the last one found. Raises InvalidMessage."""
         try:
             place = self._keys.index(_key_among(row, self._known), self._next)
         except ValueError:
@@ -152,7 +152,7 @@ def _key_among(row: dict[str, Any], known: Container[bytes | None]) -> bytes:
     """The key of a host's row; without the time in its metadata, where only that key is known.
 
     A time that the message itself had is a part of it. One that it had not was put there for the
-    host (``adapters/amplifier/timestamps.py``), and is nothing new.
+    host (``adapters/amplifier/rows.py``), and is nothing new.
     """
     key = _key(row)
     metadata = row.get("metadata")

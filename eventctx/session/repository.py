@@ -1,9 +1,9 @@
-"""The repository: loads a session from its snapshot and the records behind it.
+"""The repository: loads a session from its snapshot and the records after it.
 
 ``open_session`` creates a new session. In an existing one it closes the compactions that a crash
 left open, and notes the spans, which the next turn ends. ``make_session`` with no state makes one
-that was open before and was let go since. ``load`` only reads the state; an append queue uses it
-after a conflict, and for a session that was let go.
+that was open before and was evicted since. ``load`` only reads the state; an append queue uses it
+after a conflict, and for an evicted session.
 """
 
 from __future__ import annotations
@@ -17,25 +17,30 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.errors import DecodeError, LogCorrupted, SessionWasDeleted, WrongExpectedVersion
+from eventctx.errors import (
+    DecodeError,
+    LogCorrupted,
+    SessionWasDeleted,
+    StreamNotFound,
+    WrongExpectedVersion,
+)
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from eventctx.log.events import Event
 from eventctx.log.record import GENESIS, Record, follows
 from eventctx.log.store import EventStore, Snapshot
-from eventctx.messages.encoding import collector_paused
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.encoding import pause_collector
+from eventctx.messages.tokens import Tokenizer
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.projections.view.request_view import ViewState
 from eventctx.session.activity import left_open_in
 from eventctx.session.aggregate import Aggregate, Loaded
 from eventctx.session.append_queue import AppendQueue
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.body_cache import BodyCache
+from eventctx.session.contents import BodyCache, TranscriptLines
 from eventctx.session.open_session import OpenSession
+from eventctx.session.pending import Clock, Listener
 from eventctx.session.scope import Drafts, Scope
-from eventctx.session.transcript_lines import TranscriptLines
 from eventctx.version import __version__
 
 FOLDED_TOGETHER: Final = 2_000
@@ -72,7 +77,7 @@ async def open_session(
     # A mirror's compaction without an end is one whose file was read only so far.
     left_open = () if session.aggregate.mirror is not None else loaded.open_compactions
     for record in left_open:
-        draft = session.drafts.make(_closed(record), scope=_scope(record))
+        draft = session.drafts.make(_closing_event(record), scope=_scope(record))
         # Another process that opens the session now closes it too; one end is enough.
         with contextlib.suppress(WrongExpectedVersion):
             await session.appends.append_exactly(session.appends.head, draft)
@@ -106,7 +111,7 @@ def make_session(
 
 
 async def load(store: EventStore, stream: str, until: int | None = None) -> Loaded | None:
-    """Read a session's view: its newest snapshot and the records behind it. None if it is new.
+    """Read a session's view: its newest snapshot and the records after it. None if it is new.
 
     ``until`` is the position of the last record to read.
     """
@@ -119,7 +124,7 @@ async def load(store: EventStore, stream: str, until: int | None = None) -> Load
     state, start, previous = request_view.initial(), 0, GENESIS
     snapshot = await store.load_snapshot(stream, view_snapshot.NAME)
     if snapshot is not None and snapshot.position <= head:
-        usable = await _restored(store, stream, snapshot)
+        usable = await _restore_view(store, stream, snapshot)
         if usable is not None:
             state, start, previous = usable, snapshot.position + 1, snapshot.digest
     last_id, time = b"", 0
@@ -136,26 +141,24 @@ async def load(store: EventStore, stream: str, until: int | None = None) -> Load
         if record.position >= start:
             unfolded.append(record)
         if len(unfolded) >= FOLDED_TOGETHER:
-            state, previous = _folded(state, previous, unfolded)
+            state, previous = _fold(state, previous, unfolded)
             unfolded = []
-    state, _ = _folded(state, previous, unfolded)
+    state, _ = _fold(state, previous, unfolded)
     kept = start - 1
     return Loaded(state, state.position, last_id, time, kept, tuple(compactions.values()))
 
 
-def _folded(
-    state: ViewState, previous: bytes, records: Sequence[Record]
-) -> tuple[ViewState, bytes]:
+def _fold(state: ViewState, previous: bytes, records: Sequence[Record]) -> tuple[ViewState, bytes]:
     """The view after ``records``, and the digest of the last one. Raises LogCorrupted."""
     for position, record in enumerate(records, state.position + 1):
         _check_follows(previous, position, record)
         previous = record.digest
-    with collector_paused(len(records)):
+    with pause_collector(len(records)):
         return request_view.evolve_all(state, records), previous
 
 
 def _check_follows(previous: bytes, position: int, record: Record) -> None:
-    """Raise LogCorrupted for a record that cannot be what was written behind the one before."""
+    """Raise LogCorrupted for a record that cannot have been written after the one before."""
     if record.position != position or not follows(previous, record):
         raise LogCorrupted(
             record.stream,
@@ -166,7 +169,7 @@ def _check_follows(previous: bytes, position: int, record: Record) -> None:
         )
 
 
-async def _restored(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
+async def _restore_view(store: EventStore, stream: str, snapshot: Snapshot) -> ViewState | None:
     if snapshot.version != view_snapshot.VERSION:
         return None
     async for record in store.read(
@@ -186,7 +189,7 @@ def _scope(record: Record) -> Scope:
     )
 
 
-def _closed(record: Record) -> Event:
+def _closing_event(record: Record) -> Event:
     event: Any = decode_known(record)
     return events.PostCompact(
         outcome="failed",
@@ -202,3 +205,11 @@ def _closed(record: Record) -> Event:
         threshold=event.threshold,
         error="the process that began this compaction ended before it was done",
     )
+
+
+async def mirror_of(store: EventStore, session: str) -> str | None:
+    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
+    loaded = await load(store, session)
+    if loaded is None:
+        raise StreamNotFound(session)
+    return loaded.view.mirror

@@ -1,6 +1,6 @@
 """The request handler: prepares requests and compacts. It decides, appends, then returns a view.
 
-Invariant: a request, and the end of a compaction made for it, are appended together and only behind
+Invariant: a request, and the end of a compaction made for it, are appended together and only after
 the version for which they were decided. When the session changed in between, the decision is made
 again on the new view. So every request shows the view that the log gives at its position.
 """
@@ -20,7 +20,7 @@ from eventctx.log.events import Outcome, RequestContent, Trigger
 from eventctx.log.record import Draft, make_body
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan, beginning_of
 from eventctx.messages import calibration
-from eventctx.messages.encoding import collector_paused
+from eventctx.messages.encoding import pause_collector
 from eventctx.messages.thinking import (
     Generation,
     ThinkingRule,
@@ -28,18 +28,18 @@ from eventctx.messages.thinking import (
     reads_thinking_of,
 )
 from eventctx.messages.tokens import Estimator
+from eventctx.policies.advisers import Intercept
 from eventctx.policies.fit import fit
-from eventctx.policies.interception import Intercept
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget, Policy
 from eventctx.policies.trigger import Frame, due_for, make_budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view import state as view_state
 from eventctx.projections.view.render import places
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.sendable.sending import sent_rows
-from eventctx.session.activity import SessionEmitter, own
+from eventctx.session.activity import own
 from eventctx.session.aggregate import preview
 from eventctx.session.compaction_run import CompactionCause, CompactionRun, Decided
 from eventctx.session.open_session import OpenSession
@@ -52,18 +52,18 @@ from eventctx.session.result import (
     refusal,
 )
 from eventctx.session.settings import Settings
-from eventctx.session.transcript import Additions
+from eventctx.session.transcript import DraftedMessages
 
 MAX_CONFLICTS = 8
 """Conflicts with other processes after which a request raises instead of deciding again."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A request to prepare: its budget in tokens, its model, and the tools sent beside it as JSON.
+class RequestOptions(msgspec.Struct, frozen=True):
+    """A request to prepare: its budget in tokens, its model, and the tools sent with it as JSON.
 
-    ``reserve`` is in tokens, for all else that is sent beside the messages. ``thinking`` is the
+    ``reserve`` is in tokens, for all else that is sent with the messages. ``thinking`` is the
     setting for this request, None for the session's; ``generation`` what the request says itself.
-    ``by_default`` is the model that the provider calls by default, where nobody names one.
+    ``by_default`` is the model that the provider calls where no model is named.
     """
 
     limit: int
@@ -80,14 +80,14 @@ class Wanted(msgspec.Struct, frozen=True):
         return None if self.tools is None else sha256(self.tools).hexdigest()
 
     def reserve_under(self, estimator: Estimator) -> int:
-        """Tokens of all that is sent beside the messages, as ``estimator`` counts the tools."""
+        """Tokens of all that is sent with the messages, as ``estimator`` counts the tools."""
         if self.tools is None:
             return self.reserve
         return self.reserve + estimator.tokens_of_json(len(self.tools.decode()))
 
 
-Adding = Callable[[ViewState], Additions]
-"""Drafts the messages that come with a request, behind the view. Raises InvalidMessage."""
+Adding = Callable[[ViewState], DraftedMessages]
+"""Drafts the messages that come with a request, after the view. Raises InvalidMessage."""
 
 
 class PreparedRequest(msgspec.Struct, frozen=True):
@@ -107,14 +107,12 @@ class RequestHandler:
         policy: Policy,
         settings: Settings,
         questions: PolicyQuestions,
-        emitter: SessionEmitter,
         intercept: Intercept | None,
     ) -> None:
         self._session = session
         self._policy = policy
         self._settings = settings
         self._questions = questions
-        self._emitter = emitter
         self._intercept = intercept
 
     def budget(self, limit: int) -> Budget:
@@ -123,7 +121,7 @@ class RequestHandler:
 
     async def prepare(
         self,
-        wanted: Wanted,
+        options: RequestOptions,
         call: TurnSpan[ModelRequest] | None = None,
         adding: Adding | None = None,
     ) -> PreparedRequest:
@@ -132,20 +130,14 @@ class RequestHandler:
         ``call`` will send it: its beginning is recorded in the same append. So are the messages
         of ``adding``, unless there is more to decide than the request.
         """
-        budget = self.budget(wanted.limit)
+        budget = self.budget(options.limit)
         underway: CompactionRun | None = None
         conflicts = 0
         try:
             while True:
-                known, version = await self._session.appends.settled()
-                added = Additions((), known) if adding is None else adding(known)
-                thinking = self._thinking(wanted, added.view)
-                unbound = _unreadable(wanted, added.view, thinking)
-                view = request_view.without_thinking_of(added.view, unbound)
-                view = request_view.with_model(view, wanted.model)
-                reserve = wanted.reserve_under(view.estimator)
-                scale = calibration.scale(view.calibration, reserve)
-                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
+                known, version = await self._session.appends.settle()
+                added = DraftedMessages((), known) if adding is None else adding(known)
+                frame, unbound = self._frame(options, added.view, version, budget)
                 if added.drafts and not self._sent_as_it_is(frame):
                     # A compaction, or the record of an overflow, is about messages in the log.
                     await self._session.appends.append(*added.drafts)
@@ -163,12 +155,12 @@ class RequestHandler:
                     underway = None
                     raise overflow
                 try:
-                    # The log counts by another family's rates only behind the request, so a view
+                    # The log counts by another family's rates only after the request, so a view
                     # that was counted anew for it is folded again from the records.
-                    counted_anew = view.estimator != added.view.estimator
+                    counted_anew = frame.view.estimator != added.view.estimator
                     before = added.drafts if decided is None else decided.drafts
                     done = await self._append(
-                        frame, wanted, decided, before, counted_anew, call, unbound
+                        frame, options, decided, before, counted_anew, call, unbound
                     )
                 except WrongExpectedVersion:
                     # Nothing was appended: decide again, on the other process's records too.
@@ -183,6 +175,18 @@ class RequestHandler:
             await self._close(underway, budget, error)
             raise
 
+    def _frame(
+        self, options: RequestOptions, added: ViewState, version: int, budget: Budget
+    ) -> tuple[Frame, tuple[tuple[int, int], ...]]:
+        """The frame to decide on, and runs of messages whose thinking its model cannot read."""
+        thinking = self._thinking(options, added)
+        unbound = _unreadable(options, added, thinking)
+        view = request_view.without_thinking_of(added, unbound)
+        view = request_view.with_model(view, options.model)
+        reserve = options.reserve_under(view.estimator)
+        scale = calibration.scale(view.calibration, reserve)
+        return judge(Frame(view, version, budget, scale, thinking), reserve), unbound
+
     async def rows(self, prepared: PreparedRequest) -> list[dict[str, Any]]:
         """The messages of a prepared request: plain dicts and lists, decoded for this caller."""
         entries = prepared.view.layout.entries()
@@ -192,7 +196,7 @@ class RequestHandler:
         if len(bodies) > 2 * len(wanted) + 64:
             bodies.keep_only(wanted)
         self._session.grown()
-        with collector_paused(len(entries)):
+        with pause_collector(len(entries)):
             return sent_rows(entries, texts)
 
     async def compact(
@@ -215,12 +219,12 @@ class RequestHandler:
         budget = self.budget(self._settings.limit)
         try:
             while True:
-                view, version = await self._session.appends.settled()
+                view, version = await self._session.appends.settle()
                 budget = self.budget(self._last_limit(view) if limit is None else limit)
                 reserve = self._settings.reserve_tokens
                 scale = calibration.scale(view.calibration, reserve)
                 thinking = ThinkingRule(self._settings.thinking, view.calibration.model)
-                frame = judged(Frame(view, version, budget, scale, thinking), reserve)
+                frame = judge(Frame(view, version, budget, scale, thinking), reserve)
                 overflow = None if checked_limit is None else floor_over(frame)
                 if overflow is not None:
                     raise overflow
@@ -258,11 +262,11 @@ class RequestHandler:
             return None
         return CompactionRun(self._session, self._policy, CompactionCause(trigger), self._questions)
 
-    def _thinking(self, wanted: Wanted, view: ViewState) -> ThinkingRule:
+    def _thinking(self, options: RequestOptions, view: ViewState) -> ThinkingRule:
         """The rule for the model that the request is for."""
-        setting = wanted.thinking or self._settings.thinking
-        model = wanted.model or view.calibration.model or wanted.by_default
-        return ThinkingRule(setting, model, wanted.generation)
+        setting = options.thinking or self._settings.thinking
+        model = options.model or view.calibration.model or options.by_default
+        return ThinkingRule(setting, model, options.generation)
 
     def _due(self, frame: Frame) -> Trigger | None:
         view, budget = frame.view, frame.goal
@@ -276,7 +280,7 @@ class RequestHandler:
     async def _append(
         self,
         frame: Frame,
-        wanted: Wanted,
+        options: RequestOptions,
         decided: Decided | None,
         before: Sequence[Draft],
         counted_anew: bool,
@@ -288,16 +292,16 @@ class RequestHandler:
         ``before`` are the records of the compaction, or of messages that come with the request.
         """
         after = frame.view if decided is None else decided.view
-        event = request_view.prepared(
+        event = request_view.prepare_request(
             after,
             scale=frame.scale,
-            budget=wanted.limit,
-            model=wanted.model,
-            tools_digest=wanted.tools_digest,
-            floor_sent=frame.tokens_of(after) > wanted.limit,
+            budget=options.limit,
+            model=options.model,
+            tools_digest=options.tools_digest,
+            floor_sent=frame.tokens_of(after) > options.limit,
             unbound=unbound,
         )
-        drafts = [*self._tools(after, wanted), self._session.drafts.make(event)]
+        drafts = [*self._tools(after, options), self._session.drafts.make(event)]
         at = frame.version + 1 + len(before)
         position = at + len(drafts) - 1
         if call is not None and (call.began or call.beginning):
@@ -319,18 +323,18 @@ class RequestHandler:
             )
         if records is None:
             return None
-        self._emitter.remember(self._session.drafts.scope, position)
+        self._session.note_request(position, event, records[-1].time)
         ended = None if decided is None else decided.ended
         applied = ended is not None and ended.outcome == "applied"
         return PreparedRequest(position, after, at - 1 if applied else None)
 
-    def _tools(self, view: ViewState, wanted: Wanted) -> list[Draft]:
+    def _tools(self, view: ViewState, options: RequestOptions) -> list[Draft]:
         """The record of the tool definitions, for the first request that is sent with them."""
-        digest = wanted.tools_digest
-        if wanted.tools is None or digest is None or digest in view.tools:
+        digest = options.tools_digest
+        if options.tools is None or digest is None or digest in view.tools:
             return []
         event = RequestContent(kind="tools", digest=digest)
-        body = make_body(wanted.tools, b"", self._session.random)
+        body = make_body(options.tools, b"", self._session.random)
         return [self._session.drafts.make(event, (body,))]
 
     # -- overflow and errors ---------------------------------------------------------------------
@@ -339,7 +343,7 @@ class RequestHandler:
         self, underway: CompactionRun | None, frame: Frame, error: ContextOverflow
     ) -> None:
         """Record that a request could not be prepared, once for every state of the session."""
-        view, version = await self._session.appends.settled()
+        view, version = await self._session.appends.settle()
         if underway is None:
             underway = CompactionRun(
                 self._session, self._policy, CompactionCause("budget"), self._questions
@@ -371,7 +375,7 @@ class RequestHandler:
             try:
                 # The end may be on disk already: handed to the store before the cancellation, or
                 # written by another process. Look, so that there is no second one.
-                view, version = await appends.synchronised()
+                view, version = await appends.synchronise()
                 if underway.span_id not in aggregate.open_compactions:
                     return
                 frame = Frame(view, version, budget, calibration.scale(view.calibration))
@@ -389,18 +393,18 @@ class RequestHandler:
 
 
 def _unreadable(
-    wanted: Wanted, view: ViewState, thinking: ThinkingRule
+    options: RequestOptions, view: ViewState, thinking: ThinkingRule
 ) -> tuple[tuple[int, int], ...]:
     """Runs of messages whose thinking another model made, which the one called cannot read."""
     before = view.calibration.model
-    if wanted.model in (None, before) or thinking.setting == "keep":
+    if options.model in (None, before) or thinking.setting == "keep":
         return ()
-    if reads_thinking_of(wanted.model, before):
+    if reads_thinking_of(options.model, before):
         return ()
-    return planned.foreign_in(view.layout, thinking.generation)
+    return planned.foreign_thinking(view.layout, thinking.generation)
 
 
-def judged(frame: Frame, reserve: int) -> Frame:
+def judge(frame: Frame, reserve: int) -> Frame:
     """The frame of a decision, unless what usage taught leaves no room for the floor.
 
     A request that is not sent gets no report, so a wrong report would stop all later ones. Then
@@ -423,7 +427,7 @@ def is_stuck(view: ViewState, budget: Budget) -> bool:
     if low <= budget.tokens or view.layout.tokens > low + low // 4:
         return False
     visible = visible_of(view)
-    fitted = fit(visible, kept_whole(visible), budget)
+    fitted = fit(visible, keep_whole(visible), budget)
     # The last compaction may have been for another budget; then it does not show the floor.
     return bool(fitted.overflow) and low <= fitted.tokens + fitted.tokens // 4
 

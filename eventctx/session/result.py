@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from eventctx.errors import CompactionRefused, ContextOverflow
-from eventctx.log import events, notebook
+from eventctx.log import events
 from eventctx.log.naming import ranges_name
 from eventctx.log.plan import Plan, numbers_in
+from eventctx.policies.advisers import is_of_host
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.interception import is_of_host
 from eventctx.policies.planner import visible_of
 from eventctx.policies.policy import Budget
 from eventctx.policies.trigger import Frame
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.state import conversation_length
+from eventctx.text import html_table, summary_line
 
 
 class CompactionResult(int):
-    """The tokens saved, as an int, with the counts and the decision behind it.
+    """The tokens saved, as an int, with the counts and the decision that saved them.
 
     The names of the counts are those of the orchestrator specification's compaction events.
     ``position`` is that of the ``context:post_compact``, None in a dry run, which records nothing.
@@ -72,7 +73,7 @@ class CompactionResult(int):
         if not hasattr(self, "outcome"):
             return int.__repr__(self)
         would = " (dry run)" if self.dry_run else ""
-        return notebook.line(
+        return summary_line(
             f"CompactionResult {self.outcome}{would} by {self.fallback or self.strategy}:",
             f"{self.before_tokens:,} -> {self.after_tokens:,} tokens",
             f"{self.before_messages:,} -> {self.after_messages:,} messages",
@@ -87,7 +88,7 @@ class CompactionResult(int):
             ("tokens", self.before_tokens, self.after_tokens),
             ("messages", self.before_messages, self.after_messages),
         ]
-        return notebook.table(repr(self)[1:-1], ("", "before", "after"), rows)
+        return html_table(repr(self)[1:-1], ("", "before", "after"), rows)
 
 
 def insertions_gone(before: ViewState, after: ViewState) -> tuple[InsertionRef, ...]:
@@ -193,7 +194,7 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
     others = sum(size for part, size in named.items() if part != made)
     if others > tokens:
         # A shortened copy may be smaller than its bound. Only the round in progress is shortened
-        # in a floor, but for the results beside a person's words.
+        # in a floor, but for the results next to a person's words.
         bounded = max(("open round", "latest human message"), key=lambda part: named.get(part, 0))
         named[bounded] = named.get(bounded, 0) - (others - tokens)
     named[made] = max(0, tokens - others)
@@ -202,4 +203,4 @@ def named_parts(frame: Frame, tokens: int, counts: Mapping[str, int]) -> dict[st
 
 def _floor(frame: Frame) -> Fitted:
     visible = visible_of(frame.view, thinking=frame.thinking)
-    return fit(visible, kept_whole(visible), frame.goal)
+    return fit(visible, keep_whole(visible), frame.goal)

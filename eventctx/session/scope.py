@@ -16,7 +16,7 @@ from eventctx.log.codec import encode_event
 from eventctx.log.events import Event
 from eventctx.log.ids import CurrentSpan, RecordIds
 from eventctx.log.record import Body, Draft
-from eventctx.session.appends.pending import Clock
+from eventctx.session.pending import Clock
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ class Drafts:
         )
 
     def follow(self, time: int) -> None:
-        """Let the next draft be placed behind a record of ``time``, the last one of the store.
+        """Place the next draft after a record of ``time``, the last one of the store.
 
         What was placed before and was not written keeps its own time, as far as that allows.
         """

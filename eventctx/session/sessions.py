@@ -1,8 +1,8 @@
 """The sessions of one engine: each is opened once and closed once; also fork, link, dry run.
 
-An open session has a ``Context`` and an ``OpenSession`` while somebody refers to one of them, or
-``Residents`` keeps it. Else it is only a name with its options, and both are made anew when it is
-asked for again, without reading or writing anything.
+Invariant: a session has one ``Context`` and one ``OpenSession`` at a time, as long as a caller
+refers to one of them or ``SessionCache`` keeps it. Else it is a name with its options, and both
+objects are made anew for the next caller, without reading or writing anything.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import threading
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -29,27 +28,23 @@ from eventctx.log import events
 from eventctx.log.arguments import shown
 from eventctx.log.codec import decode_event, encode_event
 from eventctx.log.events import Event
-from eventctx.log.ids import CurrentSpan
+from eventctx.log.ids import CurrentSpan, check_session_id
 from eventctx.log.record import Draft
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import STREAM_EXISTS, Appended, EventStore, Receipt
-from eventctx.messages.tokenizers import Tokenizer
-from eventctx.policies.advisers import Advisers, Rememberer, Scorer, Summarizer
-from eventctx.policies.interception import Intercept
+from eventctx.messages.tokens import Tokenizer
+from eventctx.policies.advisers import Advisers, Intercept, Rememberer, Scorer, Summarizer
+from eventctx.policies.named import recorded_settings
 from eventctx.policies.policy import Policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.session.activity import SessionEmitter
-from eventctx.session.appends.pending import Clock, Listener
-from eventctx.session.appends.riding import Riding, rides_no_more, riding_to
 from eventctx.session.context import Context, Observe
-from eventctx.session.open_session import OpenSession
+from eventctx.session.open_session import OpenSession, SessionCache
+from eventctx.session.pending import Clock, DeferringQueue, Listener, deferring_to, forget_deferring
 from eventctx.session.repository import load, make_session, open_session
-from eventctx.session.residents import Residents
 from eventctx.session.scope import Scope
-from eventctx.session.settings import Settings, SettingsForgotten, check_advised, remembered
+from eventctx.session.settings import Settings, SettingsForgotten, check_advised, settings_in
 
 if TYPE_CHECKING:
-    from eventctx.log.signatures import Signer
+    from eventctx.log.integrity import Signer
     from eventctx.search.recall import Recall
     from eventctx.session.compaction_run import CompactionCause
     from eventctx.session.result import CompactionResult
@@ -90,11 +85,11 @@ class SessionOpening(NamedTuple):
 
 
 class Sessions:
-    """The open sessions of one engine. ``residents`` keeps those that were used last."""
+    """The open sessions of one engine. ``cache`` keeps those that were used last."""
 
-    def __init__(self, environment: Environment, residents: Residents) -> None:
+    def __init__(self, environment: Environment, cache: SessionCache) -> None:
         self._environment = environment
-        self._residents = residents
+        self._cache = cache
         self._openings: dict[str, SessionOpening] = {}
         self._found: WeakValueDictionary[str, OpenSession] = WeakValueDictionary()
         self._contexts: WeakValueDictionary[str, Context] = WeakValueDictionary()
@@ -114,7 +109,7 @@ class Sessions:
                 return None
             context = self._contexts.get(session)
             if context is None:
-                found = self._found.get(session) or self._made_anew(session, opening)
+                found = self._found.get(session) or self._make_anew(session, opening)
                 context = self._contexts[session] = self._context(found, opening)
             return context
 
@@ -122,7 +117,7 @@ class Sessions:
         """The context manager of a session, opened if it is not yet, created if it is new.
 
         Raises InvalidSetting where the session is open with other options, and what the store
-        raises. A failed attempt leaves nothing behind, so the next one may use other options.
+        raises. A failed attempt leaves nothing open, so the next one may use other options.
         """
         while True:
             context = self.context(session)
@@ -136,56 +131,55 @@ class Sessions:
 
     async def _open(self, session: str, opening: SessionOpening) -> Context:
         await self._environment.catch_up(session)
-        opening = self._shared(opening)
+        opening = self._share(opening)
         policy, settings = opening.policy, opening.settings
         recorded = {**recorded_settings(policy), **msgspec.to_builtins(settings)}
         found = await self.take_up(session, {**recorded, "policy": policy.name}, opening.tokenizer)
         was_there = found.memory.left_open.head >= 0
         if was_there and not opening.chooses_policy:
             settings, policy = await remembered_of(self._environment.store, session, opening)
-            opening = self._shared(opening._replace(settings=settings, policy=policy))
+            opening = self._share(opening._replace(settings=settings, policy=policy))
         with self._making:
             self._openings[session] = opening
             self._keep(found)
             context = self._contexts[session] = self._context(found, opening)
-        self._residents.used(found)
+        self._cache.used(found)
         return context
 
-    def _shared(self, opening: SessionOpening) -> SessionOpening:
+    def _share(self, opening: SessionOpening) -> SessionOpening:
         """The same options as one object, since most sessions of an engine have equal ones."""
         if opening != self._last:
             self._last = opening
         return self._last
 
-    def _made_anew(self, session: str, opening: SessionOpening) -> OpenSession:
-        """A session that was let go wholly. Its sinks and its log know it already."""
-        rim = self._environment
+    def _make_anew(self, session: str, opening: SessionOpening) -> OpenSession:
+        """A session that no object is left of. Its sinks and its log know it already."""
+        env = self._environment
         found = make_session(
-            rim.store, session, None, rim.listener, rim.clock, rim.random, opening.tokenizer
+            env.store, session, None, env.listener, env.clock, env.random, opening.tokenizer
         )
         self._keep(found)
         return found
 
     def _keep(self, found: OpenSession) -> None:
         self._found[found.stream] = found
-        # Weak, so that a session which nobody needs is freed at once, without a collection.
-        found.appends.used = partial(_used, self._residents, ref(found))
+        found.appends.used = self._cache.usage_of(found)
 
     def _context(self, found: OpenSession, opening: SessionOpening) -> Context:
-        rim = self._environment
+        env = self._environment
         settings = opening.settings
         found.thinking = settings.thinking
-        recall = rim.recall(found.stream)
+        recall = env.recall(found.stream)
         advisers = Advisers(opening.summarizer, opening.scorer, recall, settings.adviser_timeout)
         return Context(
             found,
             opening.policy,
             settings,
-            rim.current_span,
+            env.current_span,
             advisers,
-            rim.intercept,
-            rim.recaller,
-            rim.observe,
+            env.intercept,
+            env.recaller,
+            env.observe,
         )
 
     async def take_up(
@@ -194,10 +188,10 @@ class Sessions:
         settings: dict[str, Any] | None = None,
         tokenizer: Tokenizer | None = None,
     ) -> OpenSession:
-        """Load a session to append to, also beside one that is open already."""
-        rim = self._environment
+        """Load a session to append to, whether or not it is open already."""
+        env = self._environment
         return await open_session(
-            rim.store, session, rim.listener, rim.clock, rim.random, settings, tokenizer
+            env.store, session, env.listener, env.clock, env.random, settings, tokenizer
         )
 
     async def flush(self, session: str) -> None:
@@ -207,13 +201,13 @@ class Sessions:
             await found.close()
 
     async def send(self, session: str | None = None) -> None:
-        """Write what rides in a session, or in all, so that it can be read."""
+        """Write deferred drafts of a session, or of all, so that they can be read."""
         found = None if session is None else self._found.get(session)
-        queues: list[Riding] = [] if found is None else [found.appends]
-        for queue in [*queues, *riding_to(self._environment.store, session)]:
+        queues: list[DeferringQueue] = [] if found is None else [found.appends]
+        for queue in [*queues, *deferring_to(self._environment.store, session)]:
             # Reading goes on without it; the next append that is waited for raises the error.
             with suppress(StoreError):
-                await queue.flushed()
+                await queue.flush()
 
     async def renew(self, session: str) -> None:
         """Forget what is held of a session, since contents of it were destroyed."""
@@ -230,7 +224,7 @@ class Sessions:
                 self._contexts.pop(session, None)
                 found = self._found.pop(session, None)
             if found is not None:
-                self._residents.forget(found)
+                self._cache.forget(found)
                 await found.close()
 
     async def close_all(self) -> None:
@@ -246,21 +240,15 @@ class Sessions:
                 pass
             except BaseException as error:  # a cancellation, too, waits until all are closed
                 failed = failed or error
-        for queue in riding_to(self._environment.store):
+        for queue in deferring_to(self._environment.store):
             try:
-                await queue.flushed()
+                await queue.flush()
             except BaseException as error:
-                rides_no_more(queue)
+                forget_deferring(queue)
                 if not isinstance(error, SessionWasDeleted):  # its events went with it
                     failed = failed or error
         if failed is not None:
             raise failed
-
-
-def _used(residents: Residents, session: ref[OpenSession]) -> None:
-    found = session()
-    if found is not None:
-        residents.used(found)
 
 
 def _check_equal(session: str, found: SessionOpening, wanted: SessionOpening) -> None:
@@ -305,7 +293,7 @@ async def remembered_of(
     async for record in store.read(session, start=0, stop=0, bodies=False):
         start = decode_event(record)
         if isinstance(start, events.SessionStart):
-            settings, policy, lost = remembered(start.settings)
+            settings, policy, lost = settings_in(start.settings)
             try:
                 check_advised(policy, opening.summarizer, opening.scorer)
             except InvalidSetting as error:
@@ -373,14 +361,6 @@ async def _erased_behind(store: EventStore, session: str, at: int) -> events.Era
     )
 
 
-async def mirror_of(store: EventStore, session: str) -> str | None:
-    """The name of the file that a session mirrors; None for ours. Raises StreamNotFound."""
-    loaded = await load(store, session)
-    if loaded is None:
-        raise StreamNotFound(session)
-    return loaded.view.mirror
-
-
 async def link(
     store: EventStore, sessions: Sessions, parent: str, child: str, kind: str, call_id: str | None
 ) -> None:
@@ -412,7 +392,7 @@ async def _span_of(
     store: EventStore, sessions: Sessions, session: str, call_id: str | None
 ) -> tuple[str | None, str | None]:
     """Trace id and span id of a tool call among a session's last records, else None twice."""
-    from eventctx.projections.trace.call_spans import CallSpans
+    from eventctx.projections.trace.identity import CallSpans
 
     if call_id is None:
         return None, None
@@ -428,18 +408,18 @@ async def _span_of(
 
 async def sign(store: EventStore, sessions: Sessions, session: str, key: Signer) -> Receipt:
     """Record a signature over all records of a session until now. Raises StreamNotFound."""
-    from eventctx.log import signatures
+    from eventctx.log import integrity
 
     if await store.head(session) is None:
         raise StreamNotFound(session)
     found = await sessions.take_up(session)
     while True:
-        await found.appends.synchronised()
+        await found.appends.synchronise()
         info = await store.head(session)
         assert info is not None  # noqa: S101 - sessions do not vanish
-        event = signatures.sign(info.head, info.digest, key)
+        event = integrity.sign(info.head, info.digest, key)
         draft = found.drafts.make(event, scope=Scope(session))
-        # Who appends in between makes a signature of what is no longer all: sign again.
+        # A concurrent append makes the signature incomplete: sign again.
         with suppress(WrongExpectedVersion):
             appended = await found.appends.append_exactly(info.head, draft)
             if appended is not None:
@@ -479,7 +459,6 @@ async def dry_run(
         raise StreamNotFound(stream)
     unheard = Listener(lambda record: None)
     session = make_session(store, stream, loaded, unheard, clock, random)
-    emitter = SessionEmitter(session, None)
-    questions = PolicyQuestions(session, emitter, Advisers())
-    requests = RequestHandler(session, policy, settings, questions, emitter, None)
+    questions = PolicyQuestions(session, SessionEmitter(session, None), Advisers())
+    requests = RequestHandler(session, policy, settings, questions, None)
     return await requests.compact(policy, cause, limit=limit, dry_run=True, force=force)

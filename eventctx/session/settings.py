@@ -18,21 +18,21 @@ from msgspec import Meta
 from eventctx.errors import InvalidSetting
 from eventctx.log.arguments import check_callable, shown
 from eventctx.log.usage import MOST_TOKENS
-from eventctx.messages.observations import Observing
 from eventctx.messages.thinking import Generation, ThinkingSetting
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
+from eventctx.messages.tool_results import Observing
 from eventctx.policies.advisers import Scorer, Summarizer
-from eventctx.policies.constraints import Count, Seconds, Tokens, check, checked
+from eventctx.policies.constraints import Count, Seconds, Tokens, check, check_value
 from eventctx.policies.named import (
     DEFAULT,
     POLICIES,
     as_policy,
     default_policy,
     policy_named,
+    recorded_settings,
     settings_of_policy,
 )
 from eventctx.policies.policy import Policy, PolicyFunction, is_policy
-from eventctx.policies.recorded import recorded_settings
 from eventctx.policies.trigger import make_budget
 
 ALIASES: Final = {
@@ -62,12 +62,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ``on_overflow`` decides what happens when the floor, which must stay, exceeds the budget:
     ``raise`` ContextOverflow, or ``send_floor``, which sends the floor and records that. Without
     ``auto_compact`` a view is only compacted when it exceeds the budget. ``reserve_tokens`` are
-    kept for all that is sent beside the messages (system prompt, tool definitions), until a
+    kept for all that is sent with the messages (system prompt, tool definitions), until a
     provider's reports show how much that is. With ``export_on_compact`` the transcript is written
     to the folder ``storage_path`` whenever a compaction was applied. ``adviser_timeout`` is the
     longest that a summarizer or scorer may take. ``observations`` decides which messages in role
-    user are results of an agent whose actions are text, where nobody says so: those that look like
-    one behind an action (``by_form``), every one behind an action, or none. ``thinking`` decides
+    user are results of an agent whose actions are text, where no caller says so: those that look
+    like one after an action (``by_form``), every one after an action, or none. ``thinking`` decides
     which signed thinking a view leaves out once something before it has changed: what the model
     would refuse (``by_model``; ``messages/thinking.py``), none (``keep``), or all (``strip``).
     """
@@ -96,7 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class SessionSettings(TypedDict, total=False):
-    """What ``Engine.session`` takes by name, for editors and type checkers.
+    """The options that ``Engine.session`` takes by name, for editors and type checkers.
 
     The settings of ``Settings``, their other names, and those of the policies by name.
     """
@@ -185,7 +185,7 @@ def choose(
     return Settings(**own), policy
 
 
-def remembered(recorded: Mapping[str, Any]) -> tuple[Settings, Policy, str | None]:
+def settings_in(recorded: Mapping[str, Any]) -> tuple[Settings, Policy, str | None]:
     """The settings and policy that a session was made with, as ``session:start`` recorded them.
 
     The text is None, or says what the log could not keep: then a default takes its place.
@@ -263,7 +263,7 @@ def check_advised(
 
 
 def said_by_request(thinking: object) -> tuple[ThinkingSetting | None, Generation | None]:
-    """What the ``thinking`` of a request says: a setting by its name, or the API's parameter.
+    """The setting in the ``thinking`` of a request: by its name, or as the API's parameter.
 
     ``{"type": "enabled"}`` is manual thinking. A parameter that asks for dropped blocks
     (``block_binding``) lets all thinking stay. Raises InvalidSetting for anything else.
@@ -294,7 +294,7 @@ async def resolve_budget(
     InvalidSetting for a budget that is no positive int. Unusable values of a provider are ignored.
     """
     if token_budget is not None:
-        checked("token_budget", token_budget, Tokens)
+        check_value("token_budget", token_budget, Tokens)
         return token_budget if max_tokens is None else min(token_budget, max_tokens)
     window = await _window(provider) if provider is not None else None
     limits = [limit for limit in (window, max_tokens) if limit is not None]

@@ -17,10 +17,10 @@ from eventctx.messages.encoding import (
 )
 from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import check_role, read_facts
-from eventctx.messages.observations import FIRST, LAST, Observing, observes
-from eventctx.messages.ordered_diff import match_in_order, runs_of_numbers
+from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
-from eventctx.messages.tokenizers import counted
+from eventctx.messages.tokens import count_with_tokenizer
+from eventctx.messages.tool_results import FIRST, LAST, Observing, observes
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
@@ -49,11 +49,11 @@ def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
     data = encode_plain(message)
     facts = read_facts(message)
     if session.tokenizer is not None:
-        facts = counted(facts, message, session.tokenizer)
+        facts = count_with_tokenizer(facts, message, session.tokenizer)
     return make_body(data, encode_facts(facts), session.random), facts
 
 
-class _Made(NamedTuple):
+class NewBody(NamedTuple):
     """A new body, and whether it is an observation."""
 
     body: Body
@@ -61,7 +61,7 @@ class _Made(NamedTuple):
 
 
 class TranscriptMark:
-    """What a transcript is at one moment: ``messages`` are its number.
+    """A transcript at one moment: ``messages`` is the number of its messages.
 
     Of two marks of one transcript the later one tells whether messages were only added since.
     """
@@ -73,11 +73,11 @@ class TranscriptMark:
         self.messages = len(lines)
 
     def continues(self, older: TranscriptMark) -> bool:
-        """Whether nothing but additions came since ``older``. False also where nobody can tell."""
+        """Whether nothing but additions came since ``older``. False also where that is unknown."""
         return self._lines.continues(older._lines)
 
 
-class _Read(NamedTuple):
+class ParsedMessage(NamedTuple):
     """A message that is to be added, its new body, and its facts."""
 
     message: Any
@@ -85,8 +85,8 @@ class _Read(NamedTuple):
     facts: Facts
 
 
-class Additions(NamedTuple):
-    """The drafts that add messages, and the view behind them."""
+class DraftedMessages(NamedTuple):
+    """The drafts that add messages, and the view after them."""
 
     drafts: tuple[Draft, ...]
     view: ViewState
@@ -105,19 +105,19 @@ class Transcript:
         asks = observation is None and self._may_observe(made)
         view = await self._view() if asks or made.facts.results else None
         draft = self._addition(made, view, observation)
-        return (await self._session.appends.delivered(draft)).message(draft)
+        return (await self._session.appends.deliver(draft)).message(draft)
 
     async def add_all(self, messages: Sequence[Any]) -> list[tuple[Record, int]]:
         """As ``Context.add_messages``; returns each message's record and number."""
         if not messages:
             return []
         drafts = self.additions(await self._view(), messages).drafts
-        return (await self._session.appends.delivered(*drafts)).messages(drafts)
+        return (await self._session.appends.deliver(*drafts)).messages(drafts)
 
     def additions(
         self, view: ViewState, messages: Sequence[Any], scope: Scope | None = None
-    ) -> Additions:
-        """Draft ``messages`` as the next ones behind ``view``, in the present scope or another.
+    ) -> DraftedMessages:
+        """Draft ``messages`` as the next ones after ``view``, in the present scope or another.
 
         Raises InvalidMessage.
         """
@@ -125,27 +125,27 @@ class Transcript:
         for made in [self._read(message) for message in messages]:
             drafts.append(self._addition(made, view, scope=scope))
             view = preview(view, self._session.stream, drafts[-1:])
-        return Additions(tuple(drafts), view)
+        return DraftedMessages(tuple(drafts), view)
 
-    def _read(self, message: Any) -> _Read:
+    def _read(self, message: Any) -> ParsedMessage:
         body, facts = _body_and_facts(self._session, message)
         if facts.kind == "other":
             check_role(facts.role)
-        return _Read(message, body, facts)
+        return ParsedMessage(message, body, facts)
 
     async def _view(self) -> ViewState:
         """The view, which tells what a message is by those before it."""
         view = self._session.aggregate.view_if_held
-        return (await self._session.appends.settled())[0] if view is None else view
+        return (await self._session.appends.settle())[0] if view is None else view
 
     def _addition(
         self,
-        made: _Read,
+        made: ParsedMessage,
         view: ViewState | None,
         observation: bool | None = None,
         scope: Scope | None = None,
     ) -> Draft:
-        """Draft a message behind ``view``, which may be None for one that nothing before decides.
+        """Draft a message after ``view``, which may be None for one that needs no view.
 
         Of an observation the event says so, since the text alone cannot.
         """
@@ -160,7 +160,7 @@ class Transcript:
             event = events.MessageAdded(unbound=() if view is None else self._unbound(view, made))
         return self._session.drafts.make(event, (body,), scope=scope)
 
-    def _may_observe(self, made: _Read) -> bool:
+    def _may_observe(self, made: ParsedMessage) -> bool:
         """Whether the row before a person's message decides if that is an observation."""
         asked = self._observations
         if not made.facts.human or asked == "never":
@@ -173,7 +173,7 @@ class Transcript:
             return False
         return self._observations == "after_actions" or observes(message, before.action)
 
-    def _unbound(self, view: ViewState, made: _Read) -> tuple[tuple[int, int], ...]:
+    def _unbound(self, view: ViewState, made: ParsedMessage) -> tuple[tuple[int, int], ...]:
         """Runs of messages whose thinking a late result invalidates; none for any other result.
 
         Only the view tells whether a call of that id, which may be used twice, was abandoned.
@@ -188,18 +188,18 @@ class Transcript:
         It is held in memory for the next call. Who calls again pays for the look whether others
         wrote, and for the decoding.
         """
-        version = await self._session.appends.caught_up()
+        version = await self._session.appends.catch_up()
         _, stored = await self._stored(version, hold=True)
         return decode_bodies(stored)
 
     async def mark(self) -> TranscriptMark:
         """As ``Context.transcript_mark``."""
-        version = await self._session.appends.caught_up()
+        version = await self._session.appends.catch_up()
         return TranscriptMark((await self._session.lines.at(version)).lines)
 
     async def timed_messages(self) -> list[tuple[dict[str, Any], int]]:
         """As ``messages``, each with the time of its record in UTC nanoseconds."""
-        version = await self._session.appends.caught_up()
+        version = await self._session.appends.catch_up()
         state, stored = await self._stored(version, hold=True)
         times = (await self._session.lines.timed_at(version)).times
         rows = decode_bodies(stored)
@@ -216,19 +216,19 @@ class Transcript:
         self._session.grown()
         return found
 
-    def _made(self, messages: Sequence[Any]) -> list[_Made]:
+    def _make_bodies(self, messages: Sequence[Any]) -> list[NewBody]:
         """The bodies of a list of messages, observations told from the message before each."""
-        made: list[_Made] = []
+        made: list[NewBody] = []
         before: Facts | None = None
         for message in messages:
             body, facts = _body_and_facts(self._session, message)
-            seen = self._may_observe(_Read(message, body, facts)) and self._observes(
+            seen = self._may_observe(ParsedMessage(message, body, facts)) and self._observes(
                 message, before
             )
             if seen:
                 facts = as_observation(facts)
                 body = msgspec.structs.replace(body, facts=encode_facts(facts))
-            made.append(_Made(body, seen))
+            made.append(NewBody(body, seen))
             before = facts
         return made
 
@@ -236,10 +236,10 @@ class Transcript:
 
     async def replace(self, messages: Sequence[Any]) -> None:
         """As ``Context.set_messages``."""
-        made = self._made(messages)
+        made = self._make_bodies(messages)
         appended = None
         while appended is None:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             matched = match_in_order(stored, [one.body.data or b"" for one in made])
             draft = self._set_to(view, state, list(zip(made, matched, strict=True)))
@@ -247,9 +247,9 @@ class Transcript:
 
     async def resume(self, messages: Sequence[Any], may_be_behind: bool) -> bool:
         """As ``Context.resume_messages``."""
-        made = self._made(messages)
+        made = self._make_bodies(messages)
         while True:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             state, stored = await self._stored(version)
             # A host brings an erased message back as it was shown; it must match the erased one.
             known = decode_bodies(stored)
@@ -271,7 +271,7 @@ class Transcript:
         """As ``Context.clear``."""
         appended = None
         while appended is None:
-            view, version = await self._session.appends.settled()
+            view, version = await self._session.appends.settle()
             draft = self._session.drafts.make(events.Cleared(messages=view.messages))
             appended = await self._session.appends.append_exactly(version, draft)
 
@@ -279,7 +279,7 @@ class Transcript:
         self,
         view: ViewState,
         state: TranscriptState,
-        rows: Sequence[tuple[_Made | None, int | None]],
+        rows: Sequence[tuple[NewBody | None, int | None]],
     ) -> Draft:
         """Draft a set to ``rows``, each the body of a new message or the place of a stored one."""
         following = state.next_number
@@ -311,4 +311,4 @@ def stripped_by(
     """Runs of messages whose signed thinking is bound to a prefix that ``event`` changes."""
     after = preview(view, session.stream, [session.drafts.make(event, bodies)])
     rule = ThinkingRule(session.thinking, view.calibration.model)
-    return planned.stripped_by(view.layout, after.layout, rule.generation)
+    return planned.refused_thinking(view.layout, after.layout, rule.generation)

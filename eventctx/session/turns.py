@@ -15,14 +15,16 @@ from eventctx.errors import InvalidSetting, TurnError
 from eventctx.log.arguments import check_optional_text, check_text, shown
 from eventctx.log.events import InputTransformation, PlanStart, ToolPre
 from eventctx.log.ids import RecordIds
-from eventctx.log.outcomes import SpanOutcome, fit_for_log, outcome_of
 from eventctx.log.turn_recorder import (
     IterationRecorder,
     ModelRequest,
     Operation,
+    SpanOutcome,
     SpanRecord,
     TurnRecorder,
     TurnSpan,
+    fit_for_log,
+    outcome_of,
     usage_record,
 )
 from eventctx.log.usage import Usage, check_usage
@@ -294,7 +296,7 @@ class ProviderCall(_Call):
         Usage that ``add_message`` took from the same answer is not recorded twice. Raises
         InvalidSetting for anything without usage.
         """
-        from eventctx.session.answers.answer import report_of
+        from eventctx.session.sdk_objects import report_of
 
         found = report_of(response)
         if found.usage is None:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.arguments import is_text, shown
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import EventStore
-from eventctx.safe_text import without_password
+from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.text import without_password
 
 ENVIRONMENT: Final = "EVENTCTX_STORE"
 """The environment variable that names the store: a path or a URL."""
@@ -51,7 +53,7 @@ def is_on_a_server(url: str) -> bool:
 
 
 def durabilities(url: str) -> tuple[str, ...]:
-    """What ``durability`` may be for the store at a URL, its default first."""
+    """The values of ``durability`` for the store at a URL, its default first."""
     return _DURABILITIES[SERVERS[url.partition("://")[0]]] if is_on_a_server(url) else _OF_FILES
 
 
@@ -63,9 +65,9 @@ def default_path() -> Path:
 
 
 def default_book(store: Path) -> Path:
-    """The path of a store's receipts in the user's state folder; ``store`` is its ``beside``.
+    """The path of a store's receipts in the user's state folder; ``store`` is its ``cache_path``.
 
-    A file has its receipts by its own path, a store on a server by the id that lies in it.
+    A file has its receipts by its own path, a store on a server by its own id.
     """
     import platformdirs
 
@@ -75,6 +77,22 @@ def default_book(store: Path) -> Path:
         named = sha256(os.fsencode(os.path.realpath(store))).hexdigest()[:32]
     folder = Path(platformdirs.user_state_path("eventctx", appauthor=False))
     return folder / "receipts" / f"{named}.jsonl"
+
+
+def book_of(
+    store: EventStore, receipts: bool | str | os.PathLike[str], *, read_only: bool
+) -> ReceiptBook | None:
+    """A store's book of receipts: True names its own, a path another; None for none.
+
+    Raises InvalidSetting for a path in the folder of a user that there is not.
+    """
+    kept = store.cache_path
+    if receipts is False or kept is None:
+        return None
+    if receipts is True:
+        return ReceiptBook(default_book(kept), read_only=read_only)
+    path = Path(in_users_folder(os.fspath(receipts), "receipts"))
+    return ReceiptBook(path, read_only=read_only)
 
 
 def default_store() -> str:
@@ -105,9 +123,9 @@ def in_users_folder(store: str, setting: str = "store") -> str:
 
 
 def cache_base(kind: str, store_id: str) -> Path:
-    """What the names of this machine's caches of a server's store begin with, in a private folder.
+    """Path prefix of the local cache files of a store on a server, in a private folder.
 
-    ``store_id`` lies in the store, so another store at the same address has other caches.
+    ``store_id`` is stored there, so another store at the same address has other caches.
     """
     folder = _server_caches()
     make_folder(folder)
@@ -118,6 +136,14 @@ def _server_caches() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_path("eventctx", appauthor=False)) / "stores"
+
+
+def path_or_url(url: object) -> str:
+    """The name of a store, as a text. Raises InvalidSetting for anything else."""
+    path = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if not isinstance(path, str) or not is_text(path) or "\0" in path:
+        raise InvalidSetting(f"store: expected {EXPECTED}, found {shown(url)}")
+    return path
 
 
 async def open_store(url: str, **options: Any) -> EventStore:
@@ -162,7 +188,7 @@ async def _on_a_server(url: str, server: _Server, options: dict[str, Any]) -> Ev
     # Waiting for another process's lock is a matter of files.
     options = {name: value for name, value in options.items() if name != "lock_timeout"}
     try:
-        # By name, since a driver is loaded by those who use its store, and by nobody else.
+        # By name, so that only users of a store load its driver.
         store = getattr(import_module(server.module), server.store)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("eventctx"):

@@ -69,7 +69,7 @@ class MemoryStore:
     from several threads and event loops.
     """
 
-    beside: Path | None = None
+    cache_path: Path | None = None
     read_only = False
 
     def __init__(self) -> None:
@@ -84,7 +84,6 @@ class MemoryStore:
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
     ) -> Awaitable[Appended]:
-        """See ``EventStore.append``."""
         try:
             with self._lock:
                 self._check_open()
@@ -122,7 +121,6 @@ class MemoryStore:
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read_all``."""
         with self._lock:
             self._check_open()
             records = list(self._after(after))
@@ -130,14 +128,12 @@ class MemoryStore:
             yield record if bodies else _without_data(record)
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
         with self._lock:
             self._check_open()
             found = self._streams.get(stream)
             return None if found is None else _info(found)
 
     def peek(self, stream: str) -> int | None:
-        """See ``PeekingStore.peek``."""
         with self._lock:
             if self._closed:
                 return None
@@ -147,7 +143,6 @@ class MemoryStore:
     async def streams(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[StreamInfo]:
-        """See ``EventStore.streams``."""
         with self._lock:
             self._check_open()
             names = list(self._streams)
@@ -158,13 +153,11 @@ class MemoryStore:
             yield info
 
     async def forks(self, stream: str) -> list[str]:
-        """See ``EventStore.forks``."""
         with self._lock:
             self._check_open()
             return self._forks(self._existing(stream))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
         with self._lock:
             self._check_open()
             found = self._existing(stream)
@@ -178,7 +171,7 @@ class MemoryStore:
             taken = self._streams.get(new)
             if taken is not None:
                 if taken.parent is parent and taken.base == at + 1:
-                    done = _retried(taken, at + 1, (first,))
+                    done = _find_retry(taken, at + 1, (first,))
                     if done is not None:
                         return done
                 raise StreamExists(new)
@@ -241,7 +234,6 @@ class MemoryStore:
         return Erasure(sum(erased), tuple([record for one in added for record in one]))
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         with self._lock:
             self._check_open()
             found = self._existing(stream)
@@ -261,12 +253,11 @@ class MemoryStore:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         with self._lock:
             self._check_open()
             taken = self._streams.get(info.stream)
             if taken is not None:
-                done = _retried(taken, info.head, (last,)) if taken.deleted else None
+                done = _find_retry(taken, info.head, (last,)) if taken.deleted else None
                 if done is None:
                     raise StreamExists(info.stream)
                 return done.records[0]
@@ -283,16 +274,13 @@ class MemoryStore:
         return True
 
     async def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         with self._lock:
             return Inspection((), self._log.count(None))
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         return StoreDescription("memory", "memory://", "this process", "nothing")
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         with self._lock:
             self._check_open()
             return self._snapshots.get((stream, name))
@@ -304,7 +292,6 @@ class MemoryStore:
                 self._snapshots[stream, name] = snapshot
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         with self._lock:
             self._check_open()
             return self._checkpoints.get(name)
@@ -316,7 +303,6 @@ class MemoryStore:
             self._checkpoints[name] = position
 
     async def close(self) -> None:
-        """See ``EventStore.close``."""
         with self._lock:
             self._closed = True
         self._bell.ring()
@@ -340,7 +326,7 @@ class MemoryStore:
         head = -1 if found is None else found.head
         first = retried_at(expected, head, len(drafts))
         if found is not None and first is not None and drafts:
-            done = _retried(found, first, drafts)
+            done = _find_retry(found, first, drafts)
             if done is not None:
                 return done
         last = None if found is None else found.at(head).id
@@ -360,7 +346,7 @@ class MemoryStore:
             stream.records.append(record)
             self._log.append((stream, position))
             records.append(record)
-        return _appended(records)
+        return _append_result(records)
 
     def _after(self, after: int) -> Iterator[Record]:
         for place_ in self._log[max(after + 1, 0) :]:
@@ -368,17 +354,17 @@ class MemoryStore:
                 yield place_[0].at(place_[1])
 
 
-def _appended(records: Sequence[Record]) -> Appended:
+def _append_result(records: Sequence[Record]) -> Appended:
     last = records[-1]
     return Appended(tuple(records), Receipt(last.stream, last.position, last.digest))
 
 
-def _retried(stream: _Stream, first: int, drafts: Sequence[Draft]) -> Appended | None:
+def _find_retry(stream: _Stream, first: int, drafts: Sequence[Draft]) -> Appended | None:
     """The records of an earlier try of this append; None if other records lie there."""
     if first + len(drafts) - 1 > stream.head:
         return None
     found = [stream.at(position) for position in range(first, first + len(drafts))]
-    return _appended(found) if same_ids([record.id for record in found], drafts) else None
+    return _append_result(found) if same_ids([record.id for record in found], drafts) else None
 
 
 def _body(stream: _Stream, address: Address) -> Body:

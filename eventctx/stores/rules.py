@@ -14,7 +14,7 @@ MAX_BODIES = 2**20 - 1
 
 
 def accepts(expected: Expected, head: int, last: bytes | None) -> bool:
-    """Whether a stream is what the writer expected.
+    """Whether a stream is in the state that the writer expected.
 
     ``head`` is its last position (-1: none) and ``last`` the event id there.
     """

@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-from eventctx.aio import finish, in_own_thread
-from eventctx.errors import EventctxError, InvalidSetting, StoreUnavailable, StreamNotFound
-from eventctx.log.record import Body, Draft, Record
-from eventctx.log.store import (
-    Address,
-    Appended,
-    Erasure,
-    Expected,
-    Inspection,
-    Snapshot,
-    StoreDescription,
-    StreamInfo,
-)
+from eventctx.aio import finish
+from eventctx.errors import EventctxError, InvalidSetting
+from eventctx.log.record import Draft, Record
+from eventctx.log.store import Address, Erasure, StoreDescription
 from eventctx.stores.ack import Ack
-from eventctx.stores.rules import sizes
 from eventctx.stores.sqlite_backup import back_up
-from eventctx.stores.sqlite_errors import closed, read_only
 from eventctx.stores.sqlite_log import Log
-from eventctx.stores.sqlite_queries import PAGE_RECORDS, Queries
+from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import Durability
 from eventctx.stores.sqlite_shared import SharedFile, acquire, release
+from eventctx.stores.threaded_store import ThreadedStore, count
+from eventctx.stores.threads import closed_error
 
-_SMALL_JOB_BYTES = 512
 
-
-class SqliteStore:
-    """``EventStore`` in one SQLite file, with a write-ahead log beside it while it is open.
+class SqliteStore(ThreadedStore):
+    """``EventStore`` in one SQLite file, with a write-ahead log in its folder while it is open.
 
     Durability ``full`` (the default): an awaited append survives a power cut, because the commit
     waits for the disk. ``normal``: SQLite waits for the disk only when it moves the log into the
@@ -54,11 +42,14 @@ class SqliteStore:
     StoreUnavailable. So does an append after the file was removed or replaced by another one.
     """
 
+    _append = Log.append
+    _log = Log
+    _queries = Queries
+
     def __init__(self, file: SharedFile, *, read_only: bool = False) -> None:
         """Use ``SqliteStore.open``."""
+        super().__init__(file.threads, read_only=read_only or not file.writable)
         self._file = file
-        self.read_only = read_only or not file.writable
-        self._closed = False
         self._last: Ack[Any] | None = None
 
     @classmethod
@@ -75,7 +66,7 @@ class SqliteStore:
 
         A file or folder without write permission is opened for reading. With ``read_only`` every
         file is: nothing is created, the file and its log are never written, and every write raises
-        StoreReadOnly. SQLite puts two helper files beside a store without any, and leaves them.
+        StoreReadOnly. SQLite makes two helper files for a store without any, and leaves them.
 
         ``lock_timeout`` is the longest wait, in seconds, while another process writes. Where this
         process has the file open already, the stronger durability and the longer wait hold for all.
@@ -98,8 +89,8 @@ class SqliteStore:
         return cls(file, read_only=read_only)
 
     @property
-    def beside(self) -> Path:
-        """See ``EventStore.beside``: the file itself."""
+    def cache_path(self) -> Path:
+        """See ``EventStore.cache_path``: the file itself."""
         return self._file.path
 
     @property
@@ -107,43 +98,10 @@ class SqliteStore:
         """The absolute path of the database file."""
         return self._file.path
 
-    def append(
-        self, stream: str, drafts: Sequence[Draft], expected: Expected
-    ) -> Awaitable[Appended]:
-        """See ``EventStore.append``. Callable from any thread."""
-        return self._write(Log.append, stream, drafts, expected, size=sizes(drafts))
-
-    async def read(
-        self,
-        stream: str,
-        *,
-        start: int = 0,
-        stop: int | None = None,
-        backward: bool = False,
-        limit: int | None = None,
-        bodies: bool = True,
-    ) -> AsyncIterator[Record]:
-        """See ``EventStore.read``. Records appended after the read began are left out."""
-        left = _count(limit)
-        while True:
-            page, stop = await self._read(Queries.page, stream, start, stop, backward, left, bodies)
-            for record in page:
-                yield record
-            left -= len(page)
-            if not page or left <= 0:
-                return
-            if backward:
-                stop = page[-1].position - 1
-            else:
-                start = page[-1].position + 1
-            if start > stop:
-                return
-
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read_all``."""
-        left = _count(limit)
+        left = count(limit)
         while left > 0:
             page = await self._read(Queries.page_all, after, left, bodies)
             if not page:
@@ -153,77 +111,9 @@ class SqliteStore:
             left -= len(page)
             after = page[-1].global_position
 
-    async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
-        return cast(StreamInfo | None, await self._read(Queries.head, stream))
-
     def peek(self, stream: str) -> int | None:
-        """See ``PeekingStore.peek``. Takes a few microseconds, up to 25 behind a commit."""
+        """See ``PeekingStore.peek``. Takes a few microseconds, up to 25 after a commit."""
         return None if self._closed else self._file.peek(stream)
-
-    async def streams(
-        self, *, after: str | None = None, limit: int | None = None
-    ) -> AsyncIterator[StreamInfo]:
-        """See ``EventStore.streams``."""
-        left = _count(limit)
-        key = -1 if after is None else await self._read(Queries.stream_key, after)
-        while left > 0:
-            page, key = await self._read(Queries.streams, key, left)
-            for info in page:
-                yield info
-            left -= len(page)
-            if key is None:
-                return
-
-    async def forks(self, stream: str) -> list[str]:
-        """See ``EventStore.forks``."""
-        key = await self._read(Queries.stream_key, stream)
-        return cast(list[str], await self._read(Queries.forks, key))
-
-    async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
-        return cast(list[Body], await self._read(Queries.bodies, stream, addresses))
-
-    async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``. A retry with the same first record returns the stored one."""
-        size = sizes((first,))
-        return cast(Appended, await self._write(Log.fork, stream, at, new, first, size=size))
-
-    async def subscribe(
-        self, *, stream: str | None = None, after: int = -1, bodies: bool = False
-    ) -> AsyncIterator[Record]:
-        """See ``EventStore.subscribe``. Waits for a stream that does not exist yet.
-
-        Commits of other processes are noticed within about 20 ms. ``close`` may end a subscription
-        before it has delivered the last records; subscribe again after the last one handled.
-        """
-        self._file.reader.watch(1)
-        try:
-            while not self._closed:
-                bell = self._file.bell.listen()
-                page = await self._news(stream, after, bodies)
-                for record in page:
-                    after = record.global_position if stream is None else record.position
-                    yield record
-                if not page:
-                    await bell
-        except StoreUnavailable:
-            if not self._closed:
-                raise
-        finally:
-            self._file.reader.watch(-1)
-
-    async def _news(self, stream: str | None, after: int, bodies: bool) -> list[Record]:
-        if stream is None:
-            page = await self._read(Queries.page_all, after, PAGE_RECORDS, bodies)
-        else:
-            try:
-                page, _ = await self._read(
-                    Queries.page, stream, after + 1, None, False, PAGE_RECORDS, bodies
-                )
-            except StreamNotFound:
-                page = []
-        return cast(list[Record], page)
 
     async def erase(
         self,
@@ -238,67 +128,28 @@ class SqliteStore:
         Drops the snapshots of all streams that can read the records, as they may hold erased
         content. Raises StreamNotFound, and LogCorrupted for an address without a body.
         """
-        size = sizes(records.values())
-        return cast(Erasure, await self._write(Log.erase, bodies, records, size=size))
-
-    async def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``. Overwrites the bytes in the file, and empties its log."""
-        size = sizes((last,))
-        return cast(Record, await self._write(Log.delete, stream, last, expected, size=size))
-
-    async def set_tombstone(
-        self, info: StreamInfo, last: Draft, previous: bytes, records: int
-    ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
-        given = (info, last, previous, records)
-        return cast(Record, await self._write(Log.set_tombstone, *given, size=sizes((last,))))
-
-    async def scrubbed(self) -> bool:
-        """See ``EventStore.scrubbed``."""
-        return cast(bool, await self._read(Queries.scrubbed))
-
-    async def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
-        return cast(Inspection, await self._read(Queries.inspect))
+        return await super().erase(bodies, records)
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         server, facts = await self._read(Queries.settings)
-        # A reading connection says what its own file is set to, not what a writer waits for.
+        # A reading connection reports the setting of its own file, not that of a writer.
         chosen = "full" if self.read_only else self._file.durability
         facts = {"durability": chosen, **facts}
         survives: Any = "power cut" if chosen == "full" else "process"
         return StoreDescription("sqlite", str(self.path), server, survives, facts)
 
-    async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
-        return cast(Snapshot | None, await self._read(Queries.snapshot, stream, name))
-
-    def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
-        """See ``EventStore.save_snapshot``. Visible to loads after the next awaited write."""
-        size = _SMALL_JOB_BYTES + len(snapshot.data)
-        self._write(Log.save_snapshot, stream, name, snapshot, size=size)
-
-    async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
-        return cast(int | None, await self._read(Queries.checkpoint, name))
-
-    async def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
-        await self._write(Log.save_checkpoint, name, position)
-
     async def backup(self, path: str | Path) -> None:
         """Copy the store as it is now to a new file, while all go on reading and writing.
 
         The file is private, and has its name only when it is complete and on the disk. Until then
-        the log beside the store cannot shrink. A cancelled backup leaves nothing behind, and one
-        that is under way when the store is closed is finished.
+        the store's log cannot shrink. A cancelled backup leaves no file, and one that is under way
+        when the store is closed is finished.
 
         Raises InvalidSetting (something is there already), StoreFull, StoreReadOnly,
         StoreUnavailable.
         """
         if self._closed:
-            raise closed(self.path)
+            raise closed_error(self.path)
         stop = threading.Event()
         copying = asyncio.ensure_future(
             asyncio.to_thread(back_up, self._file, Path(path), stop.is_set)
@@ -310,33 +161,18 @@ class SqliteStore:
             await finish(asyncio.wait({copying}))
             raise
 
-    async def close(self) -> None:
-        """See ``EventStore.close``."""
-        if self._closed:
-            return
-        self._closed = True
+    async def _finish_writes(self) -> None:
         if self._last is not None:
-            # Others may use the file for long. Errors went to those who awaited the writes.
+            # Other stores may use the file for long. Whoever awaited a write got its error.
             with suppress(EventctxError):
                 await self._last
-        self._file.bell.ring()
-        await in_own_thread(partial(release, self._file), "eventctx-close")
 
-    def _write(
-        self, function: Callable[..., Any], *args: Any, size: int = _SMALL_JOB_BYTES
-    ) -> Ack[Any]:
-        if self._closed:
-            return Ack.failed(closed(self.path))
-        if self.read_only:
-            return Ack.failed(read_only(self.path))
-        self._last = self._file.write(function, args, size)
+    def _release(self) -> None:
+        release(self._file)
+
+    def _watch(self, change: int) -> None:
+        self._file.reading.watch(change)
+
+    def _write(self, function: Callable[..., Any], *args: Any, **options: int) -> Ack[Any]:
+        self._last = super()._write(function, *args, **options)
         return self._last
-
-    def _read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
-        if self._closed:
-            return Ack.failed(closed(self.path))
-        return self._file.read(function, *args)
-
-
-def _count(limit: int | None) -> int:
-    return 2**62 if limit is None else max(limit, 0)

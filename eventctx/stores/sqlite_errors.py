@@ -17,6 +17,7 @@ from eventctx.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from eventctx.stores.threads import closed_error
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EFBIG, errno.EDQUOT})
 _PASSING = (apsw.BusyError, apsw.LockedError, apsw.FullError, apsw.IOError, apsw.ReadOnlyError)
@@ -27,19 +28,19 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, (*_PASSING, apsw.CantOpenError, apsw.CorruptError, apsw.NoMemError))
 
 
-def translated(error: Exception, path: Path, system_errno: int = 0) -> EventctxError:
+def translate(error: Exception, path: Path, system_errno: int = 0) -> EventctxError:
     """The eventctx error for ``error``, with ``error`` as its cause.
 
     ``system_errno`` is the operating system's error number, from ``Connection.system_errno``.
     """
     if isinstance(error, EventctxError):
         return error
-    found = _named(error, path, system_errno)
+    found = _error_for(error, path, system_errno)
     found.__cause__ = error
     return found
 
 
-def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
+def _error_for(error: Exception, path: Path, system_errno: int) -> EventctxError:
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreUnavailable(
             f"{path}: expected to get the write lock in time, but another program holds it; wait "
@@ -69,7 +70,7 @@ def _named(error: Exception, path: Path, system_errno: int) -> EventctxError:
             "what can be read with `sqlite3 FILE .recover`"
         )
     if isinstance(error, apsw.ConnectionClosedError):
-        return closed(path)
+        return closed_error(path)
     if isinstance(error, apsw.IOError):
         return StoreUnavailable(f"{path}: the disk reported an error ({error}); check the disk")
     if isinstance(error, UnicodeDecodeError):
@@ -101,11 +102,6 @@ def read_only(path: Path) -> StoreReadOnly:
         f"{path}: expected to be allowed to write, but the file or its folder is read-only; change "
         "the rights, or copy the file"
     )
-
-
-def closed(path: Path) -> StoreUnavailable:
-    """The error for a use of the store after ``close``."""
-    return StoreUnavailable(f"{path}: the store is closed; open it again")
 
 
 def not_a_store(path: Path, found: str) -> NotAStore:

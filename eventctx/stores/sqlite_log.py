@@ -67,7 +67,7 @@ class Log:
         """Start a transaction; true if another process wrote since the last one."""
         self._cursor.execute("BEGIN IMMEDIATE")
         # The pragma of this name would cost a statement; the call also counts our own commits,
-        # which is why the version is read again behind each of them.
+        # which is why the version is read again after each of them.
         version = self._connection.data_version()
         if version == self._version:
             return False
@@ -109,13 +109,12 @@ class Log:
             self._bodies.clear()
 
     def append(self, stream: str, drafts: Sequence[Draft], expected: Expected) -> Appended:
-        """See ``EventStore.append``."""
         head = self._head(stream)
         last = -1 if head is None else head.position
         accepted = accepts(expected, last, None if head is None else head.event)
         if not accepted or (head is not None and drafts and head.event == drafts[-1].id):
             first = retried_at(expected, last, len(drafts))
-            if first is not None and (done := self._retried(stream, first, drafts)) is not None:
+            if first is not None and (done := self._find_retry(stream, first, drafts)) is not None:
                 return done
         if not accepted:
             raise conflict(stream, expected, last)
@@ -124,7 +123,6 @@ class Log:
         return self._insert(stream, owner, last + 1, drafts, digests)
 
     def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         parent = self._head(stream)
         if parent is None:
             raise StreamNotFound(stream)
@@ -154,7 +152,7 @@ class Log:
         for stream, addresses in bodies.items():
             segments = self._queries.lineage(stream)
             for address, facts in addresses.items():
-                owner, row = self._located(stream, segments, address)
+                owner, row = self._locate(stream, segments, address)
                 owners.add(owner)
                 index = address.index
                 (further if index else inline).append(
@@ -178,7 +176,7 @@ class Log:
         added = [self.append(name, (one,), ANY).records for name, one in records.items()]
         return Erasure(erased, tuple([record for one in added for record in one]))
 
-    def _located(
+    def _locate(
         self, stream: str, segments: Sequence[OwnedRange], address: Address
     ) -> tuple[int, int]:
         """The owner of the record at an address, and its global position. Raises LogCorrupted."""
@@ -193,7 +191,6 @@ class Log:
         return owner, int(row[0][0])
 
     def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         head = self._head(stream)
         if head is None:
             raise StreamNotFound(stream)
@@ -220,15 +217,14 @@ class Log:
         return appended.records[0]
 
     def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         if self._head(info.stream) is not None:
-            done = self._retried(info.stream, info.head, (last,))
+            done = self._find_retry(info.stream, info.head, (last,))
             if done is None:
                 raise StreamExists(info.stream)
             return done.records[0]
         digests = chain(info.stream, previous, info.head, (last,))
         owner = self._new_stream(info.stream, last, created=info.created)
-        self._next += records  # the places of what was destroyed
+        self._next += records  # the places of the destroyed records
         return self._insert(info.stream, owner, info.head, (last,), digests).records[0]
 
     def _note_unscrubbed(self) -> None:
@@ -255,7 +251,6 @@ class Log:
             )  # fmt: skip
 
     def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         self._cursor.execute("INSERT OR REPLACE INTO checkpoints VALUES(?,?)", (name, position))
 
     def _rows(self, sql: str, bindings: tuple[Any, ...] = ()) -> list[Row]:
@@ -322,7 +317,7 @@ class Log:
         self._remember(stream, Head(owner, final.position, final.digest, final.id))
         return Appended(tuple(records), Receipt(stream, final.position, final.digest))
 
-    def _retried(self, stream: str, first: int, drafts: Sequence[Draft]) -> Appended | None:
+    def _find_retry(self, stream: str, first: int, drafts: Sequence[Draft]) -> Appended | None:
         """The records of an earlier try of this append; None if other records lie there."""
         self.flush()
         found: list[Record] = []
@@ -340,7 +335,7 @@ class Log:
         self.flush()
         info = self._queries.head(new)
         if info is not None and (info.parent, info.forked_at) == (stream, at):
-            done = self._retried(new, at + 1, (first,))
+            done = self._find_retry(new, at + 1, (first,))
             if done is not None:
                 return done
         raise StreamExists(new)

@@ -1,9 +1,13 @@
-"""Reads on one connection, for one thread at a time."""
+"""Reads on one connection, for one thread at a time.
+
+Their last part looks at the database file as a whole, for damage that no walk over one stream sees.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, cast
 
 import apsw
@@ -11,8 +15,6 @@ import apsw
 from eventctx.errors import LogCorrupted, StreamNotFound
 from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
-from eventctx.stores.sqlite_bodies import bodies_at
-from eventctx.stores.sqlite_inspection import inspect
 from eventctx.stores.sqlite_rows import (
     BODY_WITH_DATA,
     BODY_WITHOUT_DATA,
@@ -20,10 +22,12 @@ from eventctx.stores.sqlite_rows import (
     WITHOUT_DATA,
     OwnedRange,
     Row,
+    bodies_at,
     body_from,
     body_id,
     records_from,
 )
+from eventctx.stores.sqlite_schema import TABLES
 
 UNSCRUBBED = "eventctx:unscrubbed"
 """The checkpoint that is there while erased bytes may be left in the log."""
@@ -116,9 +120,9 @@ class Queries:
         return int(row[0])
 
     def streams(self, after: int, limit: int) -> tuple[list[StreamInfo], int | None]:
-        """Some streams with row ids above ``after``, and the last of these; None behind the last.
+        """Some streams with row ids above ``after``, and the last of these; None after the last.
 
-        At most ``limit`` and PAGE_STREAMS. What cannot be read is left out.
+        At most ``limit`` and PAGE_STREAMS. Unreadable ones are left out.
         """
         limit = min(limit, PAGE_STREAMS)
         page = "SELECT id FROM streams WHERE id > ? ORDER BY id LIMIT ?"
@@ -263,12 +267,11 @@ class Queries:
         return self.checkpoint(UNSCRUBBED) is None
 
     def settings(self) -> tuple[str, dict[str, str]]:
-        """SQLite's version, and the settings of the file that matter for what it keeps."""
+        """SQLite's version, and the settings of the file that matter for durability."""
         facts = {"journal_mode": str(self._connection.pragma("journal_mode"))}
         return f"SQLite {apsw.sqlite_lib_version()}", facts
 
     def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return Inspection(*inspect(self._connection))
 
     def data_version(self) -> int:
@@ -280,12 +283,12 @@ class Queries:
         return rows[0] if rows else None
 
     def _type(self, kind: int) -> str:
-        return self._interned(self._types, "SELECT id, name FROM types", kind)
+        return self._intern(self._types, "SELECT id, name FROM types", kind)
 
     def _name(self, stream: int) -> str:
-        return self._interned(self._names, "SELECT id, name FROM streams WHERE id >= ?", stream)
+        return self._intern(self._names, "SELECT id, name FROM streams WHERE id >= ?", stream)
 
-    def _interned(self, cache: dict[int, str], sql: str, key: int) -> str:
+    def _intern(self, cache: dict[int, str], sql: str, key: int) -> str:
         name = cache.get(key)
         if name is None:
             bindings = (key,) if "?" in sql else ()
@@ -295,3 +298,73 @@ class Queries:
         if name is None:
             raise LogCorrupted("", -1, f"a record refers to row {key}, which is missing: {sql}")
         return name
+
+
+_MOST = 100
+"""The most findings of SQLite's own check that are listed."""
+
+_STRAYS = (
+    ("SELECT count(*) FROM records WHERE stream NOT IN (SELECT id FROM streams)",
+     "records belong to no session: their sessions' names were removed"),
+    ("SELECT count(*) FROM bodies WHERE id >> 20 NOT IN (SELECT pos FROM records)",
+     "contents belong to no record"),
+    ("SELECT count(*) FROM records WHERE type NOT IN (SELECT id FROM types)",
+     "records have a type whose name was removed"),
+    ("SELECT count(*) FROM snapshots WHERE stream NOT IN (SELECT id FROM streams)",
+     "snapshots belong to no session"),
+)  # fmt: skip
+
+
+def inspect(connection: apsw.Connection) -> tuple[tuple[str, ...], int]:
+    """The findings, and how many global positions hold no record. Never raises for damage."""
+    findings: list[str] = []
+    for step in (_of_sqlite, _of_schema, _of_strays):
+        try:
+            findings += step(connection)
+        except (apsw.Error, ValueError) as error:
+            findings.append(f"the file could not be checked to its end: {error}")
+    try:
+        rows: Any = connection.execute("SELECT count(*), max(pos) FROM records").fetchall()
+        ((stored, last),) = rows
+        missing = 0 if last is None else int(last) + 1 - int(stored)
+    except (apsw.Error, ValueError, TypeError) as error:
+        findings.append(f"the records could not be counted: {error}")
+        missing = 0
+    return tuple(findings), missing
+
+
+def _of_sqlite(connection: apsw.Connection) -> Iterator[str]:
+    for (found,) in connection.execute(f"PRAGMA integrity_check({_MOST})").fetchall():
+        if found != "ok":
+            yield f"SQLite finds damage: {found}"
+
+
+def _of_schema(connection: apsw.Connection) -> Iterator[str]:
+    found = _schema(connection)
+    for kind, name in sorted(found.keys() - _own().keys()):
+        yield f"a foreign hand added the {kind} {name!r}"
+    for kind, name in sorted(_own().keys() - found.keys()):
+        yield f"the {kind} {name!r} was removed"
+    for key, sql in _own().items():
+        if key in found and found[key] != sql:
+            yield f"the {key[0]} {key[1]!r} was changed"
+
+
+def _of_strays(connection: apsw.Connection) -> Iterator[str]:
+    for query, problem in _STRAYS:
+        ((count,),) = connection.execute(query).fetchall()
+        if count:
+            yield f"{count} {problem}"
+
+
+def _schema(connection: apsw.Connection) -> dict[tuple[str, str], str | None]:
+    rows: Any = connection.execute("SELECT type, name, sql FROM sqlite_schema").fetchall()
+    # SQLite's own statistics, which an ANALYZE makes, change no answer.
+    return {(kind, name): sql for kind, name, sql in rows if not name.startswith("sqlite_stat")}
+
+
+@cache
+def _own() -> dict[tuple[str, str], str | None]:
+    connection = apsw.Connection(":memory:")
+    connection.execute(TABLES).fetchall()
+    return _schema(connection)

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import apsw
 
 from eventctx.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
-from eventctx.stores.sqlite_errors import not_a_store, translated
+from eventctx.stores.sqlite_errors import not_a_store, translate
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -120,7 +120,7 @@ def open_file(
             _create(writer, path, lock_timeout)
         _configure(writer, path, durability, lock_timeout)
         reader = connect(str(path), apsw.SQLITE_OPEN_READWRITE, LockWait(lock_timeout))
-        reader.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
+        _read_only(reader)
         return path, Opened(writer, reader, lock)
 
 
@@ -129,7 +129,7 @@ def open_for_reading(
 ) -> apsw.Connection:
     """One more connection to a store, which only reads; ``lock_timeout`` is in seconds.
 
-    With ``immutable``, for a file that nobody writes, nothing is made beside it. Raises NotAStore,
+    With ``immutable``, for a file that nobody writes, no helper files are made. Raises NotAStore,
     StoreTooNew, StoreUnavailable, StoreReadOnly (there is no store in it yet).
     """
     with _opening(path) as connect:
@@ -145,7 +145,7 @@ def _opening(path: Path) -> Iterator[_Connect]:
     except apsw.Error as error:
         system_errno = connections[-1].system_errno if connections else 0
         _close(connections)
-        raise translated(error, path, system_errno) from error
+        raise translate(error, path, system_errno) from error
     except BaseException:
         _close(connections)
         raise
@@ -255,7 +255,7 @@ def _can_use_wal(connection: apsw.Connection) -> bool:
 def _open_for_reading(
     path: Path, connect: _Connect, busy: Callable[[int], bool], immutable: bool = False
 ) -> apsw.Connection:
-    reader = None if immutable else _beside_writers(path, connect, busy)
+    reader = None if immutable else _with_writers(path, connect, busy)
     if reader is None:
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         reader = connect(path.absolute().as_uri() + "?immutable=1", flags, busy)
@@ -264,13 +264,19 @@ def _open_for_reading(
             f"{path}: expected a store, found an empty file, and it is opened for reading; name "
             "the store, or open this file with the right to write it, which makes one there"
         )
+    _read_only(reader)
     return reader
 
 
-def _beside_writers(
+def _read_only(connection: apsw.Connection) -> None:
+    """Refuse writes, and read from mapped memory, of which no page cache holds a copy."""
+    connection.execute(f"PRAGMA query_only=ON; PRAGMA mmap_size={MMAP_BYTES}").fetchall()
+
+
+def _with_writers(
     path: Path, connect: _Connect, busy: Callable[[int], bool]
 ) -> apsw.Connection | None:
-    """A connection that others may write beside; None where nobody can be writing."""
+    """A connection for a file that others may be writing; None where nobody can be."""
     reader = connect(str(path), apsw.SQLITE_OPEN_READONLY, busy)
     if _can_use_wal(reader):
         return reader

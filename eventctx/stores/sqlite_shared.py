@@ -1,10 +1,10 @@
-"""One set of connections for each SQLite file in this process, shared by all who open the file.
+"""One set of connections and threads for each SQLite file, shared by all its users in a process.
 
 POSIX drops every lock that a process holds on a file as soon as the process closes any descriptor
 of it. SQLite keeps its own descriptors from doing that, so nothing in this process may open the
 file of a store but SQLite, and a test reads the locks to see it.
 
-Invariants: a file that can be written is in ``_open`` under its identity while somebody uses it. An
+Invariants: a file that can be written is in ``_open`` under its identity while it has users. An
 object of a process is never used in a process that was forked from it.
 """
 
@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from weakref import WeakSet
 
 import apsw
 
-from eventctx.errors import StoreUnavailable
-from eventctx.stores.ack import Ack, Bell
-from eventctx.stores.sqlite_errors import closed, read_only
-from eventctx.stores.sqlite_peek import Peek
-from eventctx.stores.sqlite_reader import Reader
+from eventctx.errors import EventctxError, StoreUnavailable
+from eventctx.stores.ack import Bell, settle
+from eventctx.stores.sqlite_errors import read_only, translate
+from eventctx.stores.sqlite_queries import Queries
 from eventctx.stores.sqlite_schema import (
     Durability,
     LockWait,
@@ -33,6 +35,7 @@ from eventctx.stores.sqlite_schema import (
     open_for_reading,
 )
 from eventctx.stores.sqlite_writer import Writer
+from eventctx.stores.threads import Job, ReadWork, StoreThreads, closed_error, forked_error
 
 
 class FileIdentity(NamedTuple):
@@ -51,6 +54,114 @@ class FileIdentity(NamedTuple):
         return cls(found.st_dev, found.st_ino)
 
 
+POLL_SECONDS = 0.015
+"""Seconds between two looks for commits of other processes, for subscriptions."""
+
+
+class FileReader(ReadWork):
+    """Runs functions of ``Queries``.
+
+    While there are watchers, it calls ``changed`` in its thread after commits of any connection.
+    """
+
+    def __init__(
+        self, connection: apsw.Connection, path: Path, changed: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._path = path
+        self._changed = changed
+        self._queries = Queries(connection)
+        self._watchers = 0
+        self._watchers_lock = threading.Lock()
+        self._seen, self._next_poll = -1, 0.0
+
+    def watch(self, change: int) -> None:
+        """Add (1) or remove (-1) a watcher. This takes effect with the next job."""
+        with self._watchers_lock:
+            self._watchers += change
+
+    @property
+    def pause(self) -> float | None:
+        """While there are watchers, the time between two looks."""
+        return POLL_SECONDS if self._watchers else None
+
+    def answer(self, job: Job) -> None:
+        """Run a query, and settle its ack."""
+        try:
+            outcome = (job.ack, job.function(self._queries, *job.args), None)
+        except Exception as error:
+            failure = translate(error, self._path, self._connection.system_errno)
+            settle([(job.ack, None, failure)])
+        else:
+            settle([outcome])
+
+    def idle(self) -> None:
+        """Look for commits, if it is time and there are watchers."""
+        if not self._watchers or (now := time.monotonic()) < self._next_poll:
+            return
+        self._next_poll = now + POLL_SECONDS
+        try:
+            version = self._queries.data_version()
+        except apsw.Error:
+            return  # locked or damaged: the next read reports it to its caller
+        if version != self._seen:
+            self._seen = version
+            self._changed()
+
+    def stopping(self) -> None:
+        """Change nothing: a read of a file ends by itself."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close(True)
+
+
+_LAST = "SELECT max(position) FROM records WHERE stream=(SELECT id FROM streams WHERE name=?)"
+
+
+class Peek:
+    """The last positions of streams, read in the caller's own thread.
+
+    A reader thread answers in about 100 µs, most of which is waiting for a thread. This question
+    precedes every answer from memory and takes one step in an index, so it has a connection of its
+    own, which ``connect`` opens for the first question.
+
+    Safe to use from several threads. It waits neither for a lock of the database nor for another
+    thread, and has no answer instead (None).
+    """
+
+    def __init__(self, connect: Callable[[], apsw.Connection]) -> None:
+        self._connect = connect
+        # Held for some 20 µs; an SQLite connection refuses a second thread in the meantime.
+        self._lock = threading.Lock()
+        self._connection: apsw.Connection | None = None
+        self._closed = False
+
+    def head(self, stream: str) -> int | None:
+        """The stream's last position, -1 without records; None where it cannot be told now."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._closed:
+                return None
+            if self._connection is None:
+                self._connection = self._connect()
+            ((last,),) = self._connection.execute(_LAST, (stream,)).fetchall()
+        except (apsw.Error, EventctxError):
+            return None  # locked, damaged or gone: the reader reports it to the caller
+        finally:
+            self._lock.release()
+        return -1 if last is None else int(last)
+
+    def close(self) -> None:
+        """Close the connection; there is no answer from here on."""
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close(True)
+
+
 class SharedFile:
     """The connections and threads of one open file. Made by ``acquire``, ended by ``release``."""
 
@@ -58,47 +169,41 @@ class SharedFile:
         self.path = path
         self.users = 1
         self.durability: Durability = "normal"
-        """The strongest that any user asked for."""
+        """The strongest durability that any user requested."""
         self.bell = Bell()
-        self.reader = Reader(opened.reader, path, self.bell.ring)
         self._peek = Peek(self._connect_to_peek)
         self._connection = opened.writer
         self._connections = [one for one in opened[:2] if one is not None]
-        self._forked = False
         self._files = _identities(path)
-        self._writer = (
+        self.reading = FileReader(opened.reader, path, self.bell.ring)
+        self._writing = (
             None
             if opened.writer is None
             else Writer(opened.writer, path, opened.lock, self.bell.ring, self.check_place)
         )
+        self.threads = StoreThreads(
+            str(path),
+            path.name,
+            self._writing,
+            lambda: self.reading,
+            self.bell,
+            partial(read_only, path),
+        )
+        _made.add(self)
 
     @property
     def writable(self) -> bool:
         """Whether this process may write the file."""
-        return self._writer is not None
+        return self._writing is not None
 
     @property
     def identity(self) -> FileIdentity | None:
         """The identity of the database file that was opened."""
         return self._files[str(self.path)]
 
-    def write(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
-        """Run ``function(log, *args)`` in the writer thread; see ``Writer.submit``."""
-        if self._forked:
-            return Ack.failed(_forked(self.path))
-        if self._writer is None:
-            return Ack.failed(read_only(self.path))
-        return self._writer.submit(function, args, size)
-
-    def read(self, function: Callable[..., Any], *args: Any) -> Ack[Any]:
-        """Run ``function(queries, *args)`` in the reader thread; see ``Reader.call``."""
-        if self._forked:
-            return Ack.failed(_forked(self.path))
-        return self.reader.call(function, *args)
-
     def peek(self, stream: str) -> int | None:
         """The stream's last position, without a wait; see ``Peek.head``."""
-        return None if self._forked else self._peek.head(stream)
+        return None if self.threads.forked else self._peek.head(stream)
 
     def _connect_to_peek(self) -> apsw.Connection:
         connection = open_for_reading(self.path, lock_timeout=0.0)
@@ -107,11 +212,11 @@ class SharedFile:
         return connection
 
     def strengthen(self, durability: Durability, lock_timeout: float) -> None:
-        """Give all users what the most demanding of them asked for."""
+        """Apply the settings of the most demanding user to all."""
         if durability == "full":
             self.durability = durability
-        if self._writer is not None:
-            self._writer.strengthen(durability, lock_timeout)
+        if self._writing is not None:
+            self._writing.strengthen(durability, lock_timeout)
 
     def check_place(self) -> None:
         """Raise StoreUnavailable if the file or its log is no longer the one that was opened.
@@ -128,22 +233,22 @@ class SharedFile:
                 )
 
     def keep_open(self) -> None:
-        """Count one more user, for whom ``release`` is to be called.
+        """Count one more user, which has to call ``release``.
 
         Raises StoreUnavailable in a forked process, and when the last user is gone.
         """
-        if self._forked:
-            raise _forked(self.path)
+        if self.threads.forked:
+            raise forked_error(self.path)
         with _lock:
             if not self.users:
-                raise closed(self.path)
+                raise closed_error(self.path)
             self.users += 1
 
     @contextmanager
     def another_reader(self) -> Iterator[apsw.Connection]:
-        """A connection besides the reader's, for one thread; the file stays open while it is used.
+        """A connection apart from the reader's, for one thread; the file stays open meanwhile.
 
-        Raises what ``open_for_reading`` raises, and StoreUnavailable if the file was replaced.
+        Raises as ``open_for_reading``, and StoreUnavailable if the file was replaced.
         """
         self.keep_open()
         try:
@@ -161,14 +266,11 @@ class SharedFile:
             release(self)
 
     def shut(self) -> None:
-        """Write what is queued, end the threads, close the connections. Blocks."""
-        if self._forked:
+        """Run the queued jobs, end the threads, close the connections. Blocks."""
+        if self.threads.forked:
             return
-        if self._writer is not None:
-            self._writer.stop()
-        self.bell.ring()
+        self.threads.stop()
         self._peek.close()
-        self.reader.stop()
         if self._connection is None:
             return
         try:
@@ -181,13 +283,12 @@ class SharedFile:
         self._connection.close(True)
 
     def after_fork(self) -> None:
-        """Make every use in a forked child fail, and keep the child from closing connections.
+        """Keep a forked child from closing connections.
 
         The parent's writer thread may have been inside SQLite, so closing could wait for ever.
         """
         import ctypes  # loading it takes 3 ms, and few programs fork
 
-        self._forked = True
         for connection in self._connections:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
@@ -204,12 +305,12 @@ def acquire(
 
     With ``read_only`` it is opened without a writer, and no other setting of it changes.
 
-    Raises what ``open_file`` raises, and StoreUnavailable in a process that was forked from one
+    Raises as ``open_file``, and StoreUnavailable in a process that was forked from one
     that has the file open.
     """
     path = path.absolute()
     check_path(path, create)
-    known = _known(path)
+    known = _find_open(path)
     if read_only:
         return known or _for_reading(path, lock_timeout)
     if known is None:
@@ -217,7 +318,7 @@ def acquire(
             path, durability=durability, create=create, lock_timeout=lock_timeout
         )
         made = SharedFile(opened, place)
-        known = _registered(made)
+        known = _register(made)
         if known is not made:
             made.shut()
     known.strengthen(durability, lock_timeout)
@@ -242,13 +343,15 @@ def release(file: SharedFile) -> None:
 
 _lock = threading.Lock()
 _open: dict[FileIdentity, SharedFile] = {}
+_made: WeakSet[SharedFile] = WeakSet()
+"""All files of this process, those opened for reading alone included."""
 _inherited: set[FileIdentity] = set()
 
 
-def _known(path: Path) -> SharedFile | None:
+def _find_open(path: Path) -> SharedFile | None:
     identity = FileIdentity.of(path)
     if identity in _inherited:
-        raise _forked(path)
+        raise forked_error(path)
     with _lock:
         found = None if identity is None else _open.get(identity)
         if found is not None:
@@ -256,10 +359,10 @@ def _known(path: Path) -> SharedFile | None:
         return found
 
 
-def _registered(made: SharedFile) -> SharedFile:
+def _register(made: SharedFile) -> SharedFile:
     """``made``, or the file that another thread opened meanwhile."""
     identity = made.identity
-    # Those who may not write share nothing: rights may change, and the next one may write.
+    # A file without write permission is not shared: rights may change, and the next user may write.
     if identity is None or not made.writable:
         return made
     with _lock:
@@ -274,20 +377,12 @@ def _identities(path: Path) -> dict[str, FileIdentity | None]:
     return {name: FileIdentity.of(name) for name in (str(path), f"{path}-wal")}
 
 
-def _forked(path: Path) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"{path}: expected the process that opened the store, found one that was forked from it; "
-        "SQLite cannot be used across a fork. Open stores after the fork, or start the process "
-        "with 'spawn'"
-    )
-
-
 def _renew() -> None:
     global _lock
     _lock = threading.Lock()
-    for identity, file in _open.items():
+    for file in list(_made):
         file.after_fork()
-        _inherited.add(identity)
+    _inherited.update(_open)
     _open.clear()
 
 

@@ -1,9 +1,9 @@
-"""The one thread of this process that writes: many appends, one transaction, one fsync.
+"""The writes of one file in this process: many appends, one transaction, one fsync.
 
 There is no timer. While a commit waits for the disk, appends queue up; the next transaction takes
 them all. A lone append is written at once, a hundred sessions share each commit.
 
-Invariants: jobs run in the order of ``submit``, and an ack is settled only after its transaction
+Invariants: jobs run in the order of their calls, and an ack is settled only after its transaction
 was committed. A job that raises an eventctx error has changed nothing, so it fails alone and its
 transaction goes on. Any other error rolls the transaction back: if the lock, the disk or the rights
 are the cause, all its jobs fail; otherwise each job is run again in a transaction of its own, so
@@ -12,32 +12,24 @@ that only the bad one fails.
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-from weakref import WeakSet
 
 import apsw
 
 from eventctx.errors import EventctxError
-from eventctx.stores.ack import Ack, Outcome, settle
-from eventctx.stores.mailbox import Job, Mailbox
-from eventctx.stores.sqlite_errors import closed, is_passing, translated
+from eventctx.stores.ack import Outcome, settle
+from eventctx.stores.sqlite_errors import is_passing, translate
 from eventctx.stores.sqlite_log import Log
 from eventctx.stores.sqlite_queries import UNSCRUBBED, Queries
 from eventctx.stores.sqlite_schema import Durability, LockWait, tell_rights
+from eventctx.stores.threads import Job, WriteWork
 
 _log = logging.getLogger("eventctx.stores")
 
-QUEUE_BYTES = 64 * 2**20
-BATCH_JOBS = 512
-BATCH_BYTES = 4 * 2**20
 CHECKPOINT_PAGES = 1000
 
 _YIELD_SECONDS = 0.0005
@@ -48,8 +40,8 @@ SQLite's own waiting let one process starve for seconds.
 """
 
 
-class Writer:
-    """Runs functions of a ``Log`` in transactions, in the order of ``submit``.
+class Writer(WriteWork):
+    """Runs functions of a ``Log`` in transactions.
 
     ``check_place`` is called in the writer thread before every transaction, which fails with the
     error that it raises, and ``committed`` after every transaction.
@@ -72,24 +64,8 @@ class Writer:
         self._told = False
         self._unscrubbed = False
         self._log = Log(connection)
-        self._mailbox = Mailbox(QUEUE_BYTES)
         self._log_pages = 0
         connection.set_wal_hook(self._note_pages)
-        self._thread = threading.Thread(
-            target=self._run, name=f"eventctx-writer {path.name}", daemon=True
-        )
-        self._thread.start()
-        _running.add(self)
-
-    def submit(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
-        """Queue ``function(log, *args)``; its ``size`` in bytes counts towards the queue's limit.
-
-        Blocks while the queue is full; the ack fails with StoreUnavailable after ``stop``.
-        """
-        ack: Ack[Any] = Ack()
-        if not self._mailbox.put(Job(ack, function, args, size)):
-            return Ack.failed(closed(self._path))
-        return ack
 
     def strengthen(self, durability: Durability, lock_timeout: float) -> None:
         """Use the stronger durability and the longer wait from the next transaction on."""
@@ -97,21 +73,28 @@ class Writer:
         if durability == "full":
             self._stronger = durability
 
-    def stop(self) -> None:
-        """Write what is queued, then end the thread; the connection stays open."""
-        self._mailbox.close()
-        self._thread.join()
-
-    def _run(self) -> None:
-        self._finish_scrubbing()
-        while (jobs := self._mailbox.take(BATCH_JOBS, BATCH_BYTES)) is not None:
-            contended = self._write(jobs)
-            if self._log_pages >= CHECKPOINT_PAGES:
-                self._checkpoint("PASSIVE")
-            if contended:
-                time.sleep(_YIELD_SECONDS)
+    def begin(self) -> None:
+        """Scrub the log if a process that erased something ended before it had."""
+        with suppress(apsw.Error):
+            self._unscrubbed = not Queries(self._connection).scrubbed()
             if self._unscrubbed:
-                self._scrub(wait=False)
+                self._scrub()
+
+    def run(self, jobs: list[Job]) -> None:
+        """Run ``jobs`` in one transaction, and settle their acks."""
+        contended = self._write(jobs)
+        if self._log_pages >= CHECKPOINT_PAGES:
+            self._checkpoint("PASSIVE")
+        if contended:
+            time.sleep(_YIELD_SECONDS)
+        if self._unscrubbed:
+            self._scrub(wait=False)
+
+    def stopping(self) -> None:
+        """Change nothing: every wait for a lock ends by itself."""
+
+    def end(self) -> None:
+        """Move the log into the file. The connection stays open, for the file to close last."""
         if self._unscrubbed:
             self._scrub()
         self._checkpoint("PASSIVE")
@@ -159,14 +142,7 @@ class Writer:
             for job in jobs:
                 self._write([job])
             return
-        settle([(job.ack, None, translated(error, self._path, system_errno)) for job in jobs])
-
-    def _finish_scrubbing(self) -> None:
-        """Scrub the log if a process that erased something ended before it had."""
-        with suppress(apsw.Error):
-            self._unscrubbed = not Queries(self._connection).scrubbed()
-            if self._unscrubbed:
-                self._scrub()
+        settle([(job.ack, None, translate(error, self._path, system_errno)) for job in jobs])
 
     def _scrub(self, *, wait: bool = True) -> None:
         """Empty the log: it still holds the pages as they were before an erasure.
@@ -202,17 +178,3 @@ class Writer:
     def _note_pages(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         self._log_pages = pages
         return apsw.SQLITE_OK
-
-
-_running: WeakSet[Writer] = WeakSet()
-
-if hasattr(os, "register_at_fork"):
-    # The threads are the parent's.
-    os.register_at_fork(after_in_child=_running.clear)
-
-
-@atexit.register
-def _write_what_is_queued() -> None:
-    """Write appends that nobody awaited, when the interpreter ends without ``close``."""
-    for writer in list(_running):
-        writer.stop()

@@ -7,9 +7,9 @@
         ctx.add_message({"role": "user", "content": "hello"})
 
 Every method is the one of ``eventctx``: it runs in an event loop in a thread of its own, and the
-call returns its result. Blocks are entered with ``with``, and what is read one by one is iterated
-with ``for``. So it also works where a loop is running, as in a notebook. The stub beside this file
-has the signatures; it is generated from those of the classes
+call returns its result. Blocks are entered with ``with``, and an
+async iterator is a plain one. So it also works where a loop is running, as in a notebook. The stub
+``__init__.pyi`` has the signatures; it is generated from those of the classes
 (docs/decisions/0058-sync-by-proxy.md).
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 from eventctx.sync.loop_thread import LoopThread
 from eventctx.sync.proxy import SyncContext as Context
 from eventctx.sync.proxy import SyncEngine as Engine
-from eventctx.sync.proxy import SyncFollowing as Following
+from eventctx.sync.proxy import SyncHostReporter as HostReporter
 from eventctx.sync.proxy import SyncIteration as Iteration
 from eventctx.sync.proxy import SyncPlanPhase as PlanPhase
 from eventctx.sync.proxy import SyncProviderCall as ProviderCall
@@ -33,7 +33,7 @@ from eventctx.sync.proxy import opened
 __all__ = [
     "Context",
     "Engine",
-    "Following",
+    "HostReporter",
     "Iteration",
     "PlanPhase",
     "ProviderCall",

@@ -6,78 +6,52 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Self, Unpack
 
 from eventctx.comparison.compare import Comparison
 from eventctx.comparison.defaults import BUDGETS, LOSSES, PRICES, Prices, Progress
+from eventctx.hooks.hook_failures import Loss
 from eventctx.hooks.registry import Hooks
 from eventctx.hooks.sinks import Sink
 from eventctx.log.events import Event, InputTransformation, Status
-from eventctx.log.hook_failures import Loss
 from eventctx.log.ids import CurrentSpan, random_bytes
+from eventctx.log.integrity import Signer
 from eventctx.log.record import Record
-from eventctx.log.signatures import Signer
 from eventctx.log.store import EventStore, MessageReceipt, Receipt, StreamInfo
 from eventctx.log.turn_recorder import ModelRequest, TurnSpan
 from eventctx.log.usage import Usage
 from eventctx.messages.thinking import ThinkingSetting
-from eventctx.messages.tokenizers import Tokenizer
+from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.advisers import Scorer, Summarizer
 from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.queries.audit import Audit
-from eventctx.queries.copying.answers import CopyProgress, CopyResult
-from eventctx.queries.explain.answers import Explanation, ViewDiff
-from eventctx.queries.instructions.answers import Instructions
+from eventctx.queries.copy_writing import CopyProgress, CopyResult
+from eventctx.queries.explain_answers import Explanation, ViewDiff
+from eventctx.queries.instructions import Instructions
 from eventctx.queries.lost.answers import Lost
+from eventctx.queries.records import Message
 from eventctx.queries.requests import RequestView
-from eventctx.queries.transcript import Message
-from eventctx.queries.verification.findings import Verification
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.queries.verification import Verification
+from eventctx.queries.verify import StoreVerification
 from eventctx.search.index import Mark
 from eventctx.search.recall import FoundMessage, Recalled
 from eventctx.session.activity import Emitter
-from eventctx.session.answers.sent_form import SdkObject
-from eventctx.session.evidence.deleting import ExpiredSession
-from eventctx.session.evidence.erasing import ErasureResult
-from eventctx.session.observed import OwnRequest
-from eventctx.session.residents import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
+from eventctx.session.erasure.destruction import ExpiredSession
+from eventctx.session.erasure.erasing import ErasureResult
+from eventctx.session.host_requests import ObservedRequest
+from eventctx.session.open_session import MOST_OPEN_SESSIONS, OPEN_SESSION_BYTES
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import Scope
+from eventctx.session.sdk_objects import SdkObject
 from eventctx.session.settings import SessionSettings, Settings
 from eventctx.session.transcript import TranscriptMark
 
 class Engine:
-    store: EventStore
-    hooks: Any
-    on: Any
-    interceptors: Any
-    intercept: Any
-
-    def session(
-        self,
-        session: str,
-        *,
-        policy: str | Policy | PolicyFunction | None = None,
-        summarizer: Summarizer | None = None,
-        scorer: Scorer | None = None,
-        tokenizer: Tokenizer | None = None,
-        **settings: Unpack[SessionSettings],
-    ) -> Context: ...
-    def recaller(self) -> Recall: ...
-    def recall(self, query: str, session: str | None = None, limit: int = 10) -> list[Recalled]: ...
     def sessions(
         self, *, after: str | None = None, limit: int | None = None
     ) -> list[StreamInfo]: ...
     def each_session(self, *, after: str | None = None) -> Iterator[StreamInfo]: ...
-    def fork(self, session: str, at: int, new_session: str) -> Receipt: ...
     def mirror_of(self, session: str) -> str | None: ...
-    def link(
-        self, parent: str, child: str, *, kind: str = "subagent", call_id: str | None = None
-    ) -> None: ...
-    def erase(
-        self, session: str, numbers: Sequence[int], *, reason: str = "", dry_run: bool = False
-    ) -> ErasureResult: ...
-    def delete(self, session: str, *, reason: str = "", forks: bool = False) -> list[str]: ...
     def forks(self, session: str) -> list[str]: ...
     def expired(self, before: int) -> list[ExpiredSession]: ...
     def records(
@@ -97,26 +71,6 @@ class Engine:
     ) -> RequestView: ...
     def audit(self, session: str) -> Audit: ...
     def timeline(self, session: str, *, after: int | None = None) -> dict[str, Any]: ...
-    def verify(
-        self, session: str, receipt: Receipt | None = None, *, facts: bool = True
-    ) -> Verification: ...
-    def verify_store(
-        self, *, facts: bool = True, began: Callable[[str, int, int], None] | None = None
-    ) -> StoreVerification: ...
-    def verifications(
-        self, *, facts: bool = True, began: Callable[[str, int, int], None] | None = None
-    ) -> Iterator[Verification | str]: ...
-    def backup(self, path: str | os.PathLike[str]) -> StoreVerification: ...
-    def copy_to(
-        self,
-        target: Engine,
-        sessions: Sequence[str] | None = None,
-        *,
-        progress: CopyProgress | None = None,
-    ) -> CopyResult: ...
-    @property
-    def receipts_path(self) -> Path | None: ...
-    def sign(self, session: str, key: Signer) -> Receipt: ...
     def why(
         self,
         session: str,
@@ -137,6 +91,45 @@ class Engine:
     def lost(
         self, session: str, *, compaction: int | None = None, turn: int | None = None
     ) -> Lost: ...
+    def instructions(
+        self,
+        session: str,
+        *,
+        turn: int | None = None,
+        iteration: int | None = None,
+        position: int | None = None,
+    ) -> Instructions: ...
+    def recaller(self) -> Recall: ...
+    def recall(self, query: str, session: str | None = None, limit: int = 10) -> list[Recalled]: ...
+    def verify(
+        self, session: str, receipt: Receipt | None = None, *, facts: bool = True
+    ) -> Verification: ...
+    def verify_store(
+        self, *, facts: bool = True, began: Callable[[str, int, int], None] | None = None
+    ) -> StoreVerification: ...
+    def verifications(
+        self, *, facts: bool = True, began: Callable[[str, int, int], None] | None = None
+    ) -> Iterator[Verification | str]: ...
+    @property
+    def receipts_path(self) -> Path | None: ...
+    def backup(self, path: str | os.PathLike[str]) -> StoreVerification: ...
+    def copy_to(
+        self,
+        target: Engine,
+        sessions: Sequence[str] | None = None,
+        *,
+        progress: CopyProgress | None = None,
+    ) -> CopyResult: ...
+    def dry_run(
+        self,
+        session: str,
+        *,
+        policy: str | Policy | PolicyFunction | None = None,
+        reason: str | None = None,
+        keep: str | None = None,
+        force: bool = False,
+        **settings: Unpack[SessionSettings],
+    ) -> CompactionResult: ...
     def compare(
         self,
         sessions: Sequence[str],
@@ -149,34 +142,41 @@ class Engine:
         losses: int = LOSSES,
         progress: Progress | None = None,
     ) -> Comparison: ...
-    def instructions(
-        self,
-        session: str,
-        *,
-        turn: int | None = None,
-        iteration: int | None = None,
-        position: int | None = None,
-    ) -> Instructions: ...
-    def dry_run(
-        self,
-        session: str,
-        *,
-        policy: str | Policy | PolicyFunction | None = None,
-        reason: str | None = None,
-        keep: str | None = None,
-        force: bool = False,
-        **settings: Unpack[SessionSettings],
-    ) -> CompactionResult: ...
-    def losses(self) -> tuple[Loss, ...]: ...
-    def close_session(self, session: str) -> None: ...
+    def hook_failures(self) -> tuple[Loss, ...]: ...
     def close(self) -> None: ...
-    def __enter__(self) -> Engine: ...
+    def __enter__(self) -> Self: ...
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+    store: EventStore
+    hooks: Any
+    on: Any
+    interceptors: Any
+    intercept: Any
+
+    def session(
+        self,
+        session: str,
+        *,
+        policy: str | Policy | PolicyFunction | None = None,
+        summarizer: Summarizer | None = None,
+        scorer: Scorer | None = None,
+        tokenizer: Tokenizer | None = None,
+        **settings: Unpack[SessionSettings],
+    ) -> Context: ...
+    def fork(self, session: str, at: int, new_session: str) -> Receipt: ...
+    def link(
+        self, parent: str, child: str, *, kind: str = "subagent", call_id: str | None = None
+    ) -> None: ...
+    def erase(
+        self, session: str, numbers: Sequence[int], *, reason: str = "", dry_run: bool = False
+    ) -> ErasureResult: ...
+    def delete(self, session: str, *, reason: str = "", forks: bool = False) -> list[str]: ...
+    def sign(self, session: str, key: Signer) -> Receipt: ...
+    def close_session(self, session: str) -> None: ...
 
 def open(
     url: str | os.PathLike[str] = "memory://",
@@ -215,7 +215,7 @@ class Context:
         tools: Sequence[dict[str, Any]] | None = None,
         model: str | None = None,
         thinking: Mapping[str, Any] | ThinkingSetting | None = None,
-        call: ProviderCall | Following | None = None,
+        call: ProviderCall | HostReporter | None = None,
         adding: Sequence[Mapping[str, Any] | SdkObject] = (),
     ) -> list[dict[str, Any]]: ...
     def get_messages(self) -> list[dict[str, Any]]: ...
@@ -265,10 +265,10 @@ class Context:
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None: ...
     def observe_request(
-        self, sent: OwnRequest, *, call: ProviderCall | Following | None = None
+        self, sent: ObservedRequest, *, call: ProviderCall | HostReporter | None = None
     ) -> int: ...
     def emit(self, event: Event) -> None: ...
-    def following(self) -> Following: ...
+    def following(self) -> HostReporter: ...
     def on(self, name: str, handler: Callable[[Record], Any]) -> Callable[[], None]: ...
     def close(self) -> None: ...
 
@@ -390,7 +390,7 @@ class ToolCall:
     def answered(self, text: str) -> None: ...
     def failed(self, kind: str, message: str = "") -> None: ...
 
-class Following:
+class HostReporter:
     @property
     def in_turn(self) -> bool: ...
     @property

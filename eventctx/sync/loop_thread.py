@@ -44,7 +44,7 @@ class LoopThread:
     def call(self, function: Callable[[], Any]) -> Any:
         """Call ``function`` in the loop, and wait for its result where that is awaitable.
 
-        Raises what it raises. An interrupt (Ctrl-C) cancels it, and is raised when it has ended.
+        Its errors are raised here. An interrupt (Ctrl-C) cancels it and is raised at its end.
         """
         if self.is_current():
             raise InvalidSetting(

@@ -1,4 +1,4 @@
-"""The synchronous faces of engine, context and blocks: one proxy, which knows no method by name."""
+"""Synchronous faces of engine, context and blocks: one proxy, which knows no method by name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from eventctx import engine as engines
-from eventctx.search import recall
+from eventctx.search import recall, tool
 from eventctx.session import context as contexts
 from eventctx.session import host_turns, turns
 from eventctx.sync.loop_thread import LoopThread
@@ -30,13 +30,13 @@ class Proxy:
             raise AttributeError(name)
         found = getattr(self._target, name)
         if not callable(found) or isinstance(found, type):
-            return self._faced(found)
+            return self._face(found)
 
         @wraps(found)
         def called(*arguments: Any, **options: Any) -> Any:
-            given = [_behind(one) for one in arguments]
-            named = {key: _behind(one) for key, one in options.items()}
-            return self._faced(self._loop.call(lambda: found(*given, **named)))
+            given = [_target_of(one) for one in arguments]
+            named = {key: _target_of(one) for key, one in options.items()}
+            return self._face(self._loop.call(lambda: found(*given, **named)))
 
         return called
 
@@ -50,13 +50,13 @@ class Proxy:
         return dir(self._target)
 
     def __enter__(self) -> Any:
-        return self._faced(self._loop.call(self._target.__aenter__))
+        return self._face(self._loop.call(self._target.__aenter__))
 
     def __exit__(self, *error: Any) -> None:
         self._loop.call(lambda: self._target.__aexit__(*error))
 
-    def _faced(self, found: Any) -> Any:
-        """``found``, with a proxy before an object of the async API."""
+    def _face(self, found: Any) -> Any:
+        """``found``, or the face of an object of the async API."""
         if found is self._target:
             return self
         face = next((FACES[kind] for kind in type(found).__mro__ if kind in FACES), None)
@@ -71,7 +71,7 @@ class Proxy:
                     item = self._loop.call(found.__anext__)
                 except StopAsyncIteration:
                     return
-                yield self._faced(item)
+                yield self._face(item)
         finally:
             close: Callable[[], Any] | None = getattr(found, "aclose", None)
             if close is not None:
@@ -119,7 +119,7 @@ class SyncToolCall(Proxy):
     """``eventctx.ToolCall`` without async."""
 
 
-class SyncFollowing(Proxy):
+class SyncHostReporter(Proxy):
     """``Context.following`` without async."""
 
 
@@ -143,23 +143,23 @@ FACES: dict[type, type[Proxy]] = {
     turns.PlanPhase: SyncPlanPhase,
     turns.ProviderCall: SyncProviderCall,
     turns.ToolCall: SyncToolCall,
-    host_turns.Following: SyncFollowing,
+    host_turns.HostReporter: SyncHostReporter,
     recall.Recall: SyncRecall,
-    recall.RecallTool: SyncRecallTool,
+    tool.RecallTool: SyncRecallTool,
 }
 
 
 def in_its_loop(face: Proxy) -> tuple[Any, asyncio.AbstractEventLoop]:
-    """The object of the async API behind a face, and the loop to which it belongs, for adapters."""
+    """The async object of a face, and the loop to which it belongs, for adapters."""
     return face._target, face._loop.loop
 
 
-def _behind(given: Any) -> Any:
+def _target_of(given: Any) -> Any:
     return given._target if isinstance(given, Proxy) else given
 
 
 def asynchronous(engine: SyncEngine) -> tuple[engines.Engine, LoopThread]:
-    """The engine of the async API behind ``engine``, and the thread that its loop runs in."""
+    """The async engine of ``engine``, and the thread of its loop."""
     return engine._target, engine._loop
 
 

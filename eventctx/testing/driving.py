@@ -1,4 +1,4 @@
-"""What the contract needs of a host: an agent on a model that follows a script."""
+"""The contract's view of a host: an agent on a model that follows a script."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class AdapterDriver(Protocol):
         ...
 
     def received(self) -> list[list[Any]]:
-        """What the model received with each call of this driver, the system prompt first."""
+        """The messages that the model received with each call, the system prompt first."""
         ...
 
     def shown(self, row: dict[str, Any]) -> Any:
-        """What a model is shown of a message of a view, in the form of ``received``."""
+        """The rows that a model is shown of a message of a view, in the form of ``received``."""
         ...
 
     async def close(self) -> None:
@@ -66,5 +66,5 @@ class JoiningDriver(AdapterDriver, Protocol):
     """A driver of an adapter that sends neighbouring rows of a view as one message."""
 
     def shown_view(self, rows: Sequence[dict[str, Any]]) -> list[Any]:
-        """What a model is shown of a whole view, in the form of ``received``."""
+        """The rows that a model is shown of a whole view, in the form of ``received``."""
         ...

@@ -1,4 +1,4 @@
-"""What a host's messages must keep on their way into the log and back."""
+"""Checks that a host's messages come back from the log as they went in."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from eventctx.messages.shorten import Limit, shorten
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.render import synthetic_result
 from eventctx.testing.requests import check_request
+from eventctx.text import clip
 
 M = TypeVar("M")
 Row = dict[str, Any]
@@ -38,7 +39,7 @@ class HostDialect(Protocol[M]):
         ...
 
     def identity(self, row: Mapping[str, Any]) -> Hashable:
-        """What a message says; equal for one that the host gave back in another form."""
+        """The content of a message; equal for one that the host gave back in another form."""
         ...
 
 
@@ -95,7 +96,7 @@ def _check_shortened(
     ):
         assert same, (
             "shortened messages grew again, or lost something: messages_of() has to make the "
-            f"message of what stands in the row alone. The row: {_cut(one)}; as it came back: "
+            f"message of what is in the row alone. The row: {_cut(one)}; as it came back: "
             f"{_cut(other)}"
         )
     for row, shorter, was, now in zip(rows, short, known, found, strict=True):
@@ -166,8 +167,7 @@ def _equal(one: object, other: object) -> bool:
 
 
 def _cut(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return clip(repr(value), _SHOWN + 1)
 
 
 def _contents(row: Row) -> list[Part]:

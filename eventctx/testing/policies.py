@@ -26,9 +26,9 @@ from eventctx.log.plan import Disposition
 from eventctx.messages.demands import demands_in
 from eventctx.messages.facts import as_observation
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.observations import observes
 from eventctx.messages.shorten import shorten
 from eventctx.messages.tokens import BY_KIND
+from eventctx.messages.tool_results import observes
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.named import policy_named
@@ -51,7 +51,7 @@ from eventctx.policies.policy import (
 from eventctx.policies.trigger import make_budget
 from eventctx.projections.view.layout import build
 from eventctx.projections.view.refs import MessageRef
-from eventctx.projections.view.spoken import NOTHING, added
+from eventctx.projections.view.state import NOTHING_SPOKEN
 from eventctx.session.settings import Settings
 
 Row = dict[str, Any]
@@ -67,14 +67,14 @@ def view_of(messages: Iterable[Row], pins: Iterable[int] = ()) -> Visible:
     Messages are numbered from 0. Raises InvalidMessage.
     """
     refs: list[MessageRef] = []
-    spoken = NOTHING
+    spoken = NOTHING_SPOKEN
     for number, row in enumerate(messages):
         facts = read_facts(row)
         action = refs[-1].facts.action if refs else ""
         if facts.human and observes(row, action):
             facts = as_observation(facts)
         refs.append(MessageRef(number, number, 0, _digest(row), facts, BY_KIND.tokens(facts)))
-        spoken = added(spoken, refs[-1])
+        spoken = spoken.with_message(refs[-1])
     return Visible(refs, (), frozenset(pins), build(refs).tokens, spoken=spoken)
 
 
@@ -184,7 +184,7 @@ class Given:
             rules.check(self.visible, proposal)
         except EventctxError as error:
             raise AssertionError(
-                f"policy {chosen.name!r}: {error}\n{_listed(self, proposal)}"
+                f"policy {chosen.name!r}: {error}\n{_list_messages(self, proposal)}"
             ) from error
         return Outcome(self, chosen, proposal, fit(self.visible, proposal, self.budget))
 
@@ -309,11 +309,11 @@ class Outcome:
             f"policy {self.policy.name!r}: {self._start.visible.tokens} -> {self.tokens} tokens, "
             f"budget {budget.tokens}, threshold {budget.threshold}, target {budget.target}"
             f"{f'; the floor does not fit{over}' if over else ''}\n"
-            f"{_listed(self._start, self.proposal)}"
+            f"{_list_messages(self._start, self.proposal)}"
         )
 
 
-def _listed(start: Given, proposal: Proposal) -> str:
+def _list_messages(start: Given, proposal: Proposal) -> str:
     """A line for each message: number, role, tokens, disposition, reason, the first words."""
     lines = []
     for ref, row in zip(start.visible.messages, start.messages, strict=True):

@@ -2,7 +2,7 @@
 
 This module reads messages by itself, not with the engine's reader, so that it finds the reader's
 mistakes, too. It reads all dialects. Sources: Anthropic's messages API (a ``tool_result`` must
-stand in the message after its ``tool_use``, the first message must have role ``user``) and
+be in the message after its ``tool_use``, the first message must have role ``user``) and
 OpenAI's chat API (an assistant message with ``tool_calls`` must be followed by tool messages for
 every call).
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from eventctx.text import clip
 
 Row = Mapping[str, Any]
 
@@ -63,7 +65,7 @@ def refusal(messages: Sequence[Row]) -> str | None:
     if conversation:
         place, row = conversation[0], messages[conversation[0]]
         if row.get("role") != "user" or (_without_id(row) is None and results_of(row)):
-            return f"message {place}: expected a user's message first, found {_seen(row)}"
+            return f"message {place}: expected a user's message first, found {_describe(row)}"
     pending: dict[str, int] = {}
     answering = False
     for place, message in enumerate(messages):
@@ -81,7 +83,7 @@ def refusal(messages: Sequence[Row]) -> str | None:
         if pending and not (_is_item_of_answer(message) and not answering):
             return (
                 f"message {place}: {_calls(pending)} must be answered before it, "
-                f"found {_seen(message)}"
+                f"found {_describe(message)}"
             )
         pending.update(dict.fromkeys(calls_of(message), place))
         answering = False
@@ -92,7 +94,7 @@ def check_request(messages: Sequence[Row], name: str = "the request") -> None:
     """Raise AssertionError, with a list of the messages, if a provider would refuse them."""
     problem = refusal(messages)
     if problem is not None:
-        listed = "\n".join(f"  {place}  {_seen(row)}" for place, row in enumerate(messages))
+        listed = "\n".join(f"  {place}  {_describe(row)}" for place, row in enumerate(messages))
         raise AssertionError(f"a provider refuses {name}: {problem}\n{listed}")
 
 
@@ -138,7 +140,7 @@ def _calls(pending: Mapping[str, int]) -> str:
     return "calls " + ", ".join(f"{one!r} of message {place}" for one, place in pending.items())
 
 
-def _seen(message: Row) -> str:
+def _describe(message: Row) -> str:
     """A message in one line: role, calls and results, the beginning of its text."""
     parts = [str(message.get("role") or message.get("type"))]
     if _without_id(message) is None:
@@ -147,5 +149,5 @@ def _seen(message: Row) -> str:
     content = message.get("content")
     words = [content] if isinstance(content, str) else [b.get("text") for b in _blocks(message)]
     text = " ".join(" ".join(word.split()) for word in words if isinstance(word, str))
-    cut = text[:_SHOWN] + ("…" if len(text) > _SHOWN else "")
+    cut = clip(text, _SHOWN + 1)
     return ", ".join([*parts, repr(cut)] if cut else parts)

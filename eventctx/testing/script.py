@@ -100,11 +100,11 @@ class Script:
         raise AssertionError(f"expected a text, a Reply or an error in a script, found {step!r}")
 
     def _with_ids(self, reply: Reply) -> Reply:
-        calls = [self._named(call) for call in reply.calls]
+        calls = [self._request_of(call) for call in reply.calls]
         served = [self._numbered(call) for call in reply.server_calls]
         return msgspec.structs.replace(reply, calls=tuple(calls), server_calls=tuple(served))
 
-    def _named(self, call: Call) -> ToolRequest:
+    def _request_of(self, call: Call) -> ToolRequest:
         self._calls += 1
         if isinstance(call, ToolRequest):
             return call

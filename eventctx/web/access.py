@@ -1,6 +1,6 @@
 """Who may ask: a token that is used once buys a cookie, and the cookie buys everything else.
 
-The token stands in the address that the program prints, so it may end in a browser's history or in
+The token is in the address that the program prints, so it may end in a browser's history or in
 a list of processes; after its first use it is worth nothing. The cookie is a second secret. Cookies
 ignore ports, so its name carries the port: two inspectors of one machine do not take each other's.
 """

@@ -6,7 +6,7 @@ An answer equals what the command prints with ``--json``, but for secrets, which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,34 +15,29 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eventctx.documents.audit import audit_document, audit_of
-from eventctx.documents.discretion import Discretion
-from eventctx.documents.encoding import encode
-from eventctx.documents.records import record_rows
-from eventctx.documents.request_view import view_document, view_of
-from eventctx.documents.search import found_by, search_document
-from eventctx.documents.sessions import row_of, session_sums_of
-from eventctx.documents.stats import stats_of
-from eventctx.documents.transcript import transcript_document, transcript_of
-from eventctx.documents.unread import Unread
-from eventctx.documents.verification import verification_document
-from eventctx.documents.view_diff import diff_document
-from eventctx.documents.why import why_document
-from eventctx.engine import Engine
 from eventctx.errors import EventctxError, InvalidSetting, StreamNotFound
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.naming import position_name
 from eventctx.log.store import StreamInfo
 from eventctx.projections.session_sums import SessionSums
 from eventctx.projections.timeline.document import marks
-from eventctx.queries.figures import figures_of
-from eventctx.queries.verification.whole_store import StoreVerification
-from eventctx.safe_text import without_password
+from eventctx.queries.audit import audit_answer, audit_of
+from eventctx.queries.encoding import encode
+from eventctx.queries.explain_answers import diff_answer, why_answer
+from eventctx.queries.key_frames import figures_of
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.records import RecordAnswer, record_rows, transcript_answer, transcript_of
+from eventctx.queries.session_list import row_of, sum_session
+from eventctx.queries.stats import Stats, stats_of
+from eventctx.queries.verify import StoreVerification, verification_answers
+from eventctx.queries.view import view_answer, view_of
+from eventctx.reader import Reader
+from eventctx.search.found import find_messages, found_answers
 from eventctx.stores.location import default_store
+from eventctx.text import without_password
 from eventctx.version import __version__
-from eventctx.web.apart import Apart
 from eventctx.web.bodies import messages_at
 from eventctx.web.follow import SessionStream, Streams
-from eventctx.web.newest import NewestSessions
 from eventctx.web.parameters import (
     addresses_of,
     after_of,
@@ -52,7 +47,7 @@ from eventctx.web.parameters import (
     request_of,
     session_of,
 )
-from eventctx.web.pictures import SessionPicture, session_picture
+from eventctx.web.reading import BackgroundReader, NewestSessions, SessionPicture, session_picture
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
@@ -64,24 +59,26 @@ Answer = Callable[[Request], Awaitable[Response]]
 class PageAnswers:
     """The answers about one store, which is named ``url`` and lies at ``path``."""
 
-    def __init__(self, engine: Engine, url: str, path: Path | None, discretion: Discretion) -> None:
+    def __init__(
+        self, reader: Reader, url: str, path: Path | None, redactor: ResultRedactor
+    ) -> None:
         self.streams = Streams()
-        self._engine = engine
+        self._reader = reader
         self._url = url
         self._shown_url = without_password(url)
         self._path = path
         self._file = StoreFile(path)
-        self._discretion = discretion
-        self._timelines = Timelines(engine.store)
-        self._apart = Apart(url)
-        self._newest = NewestSessions(engine.store)
+        self._redactor = redactor
+        self._timelines = Timelines(reader.store)
+        self._background = BackgroundReader(url)
+        self._newest = NewestSessions(reader.store)
         self._sums: dict[str, SessionSums] = {}
         self._whole: tuple[tuple[str, bytes], bytes] = (("", b""), b"")
         self._pictures: dict[str, tuple[bytes, SessionPicture]] = {}
 
     async def close(self) -> None:
         """End what answers questions."""
-        await self._apart.close()
+        await self._background.close()
 
     def routes(self) -> list[Route]:
         """All routes below ``/api``."""
@@ -133,7 +130,7 @@ class PageAnswers:
         return _json(
             {
                 "version": __version__,
-                "reveal": self._discretion.reveal,
+                "reveal": self._redactor.reveal,
                 "live": True,
                 "store": self._shown_url if self._path is None else self._path.name,
                 # What a command needs besides, so that it works on the store that the page shows.
@@ -148,8 +145,8 @@ class PageAnswers:
         for info in listed:
             known = self._sums.get(info.stream)
             if known is None or known.digest != info.digest:
-                asked = partial(session_sums_of, info=info, unread=Unread(), known=known)
-                known = self._sums[info.stream] = await self._apart.ask(asked)
+                asked = partial(_sums_of, info=info, known=known)
+                known = self._sums[info.stream] = await self._background.ask(asked)
             rows.append(row_of(info, known))
         _keep(self._sums, listed)
         return await self._shown(rows)
@@ -165,7 +162,7 @@ class PageAnswers:
             if known is None or known[0] != info.digest:
                 try:
                     question = partial(session_picture, session=info.stream)
-                    picture = await self._apart.ask(question)
+                    picture = await self._background.ask(question)
                 except EventctxError:  # a damaged session has no picture; the others have theirs
                     picture = {"totals": [], "lost": 0}
                 known = self._pictures[info.stream] = (info.digest, picture)
@@ -179,17 +176,21 @@ class PageAnswers:
             await self._info(session)
         limit = min(number_of(request, "limit") or _HITS, 1_000)
         query = query_of(request)
-        found = await self._apart.ask(partial(found_by, query=query, session=session, limit=limit))
-        keep = await self._names_in(search_document(found))
-        return await _sent(lambda: self._discretion.found(search_document(found), query, keep))
+        found = await self._background.ask(
+            lambda reader: find_messages(reader.store, reader.recaller(), query, session, limit)
+        )
+        keep = await self._names_in(found_answers(found))
+        return await _sent(lambda: self._redactor.found(found_answers(found), query, keep))
 
     async def _stats(self, request: Request) -> Response:
-        asked = partial(stats_of, url=self._url, path=self._path, unread=Unread())
-        return await self._shown(await self._apart.ask(asked))
+        def asked(reader: Reader) -> Coroutine[Any, Any, Stats]:
+            return stats_of(reader.store, self._url, self._path, reader.hook_failures, ReadErrors())
+
+        return await self._shown(await self._background.ask(asked))
 
     async def _verify_all(self, request: Request) -> Response:
-        checked = await self._apart.ask(lambda engine: engine.verify_store())
-        return await self._shown(verification_document(checked))
+        checked = await self._background.ask(lambda reader: reader.verify_store())
+        return await self._shown(verification_answers(checked))
 
     # -- a session, for a page that derives the rest itself --------------------------------------
 
@@ -198,7 +199,7 @@ class PageAnswers:
         if after < 0 and self._whole[0] == (info.stream, info.digest):
             return Response(self._whole[1], media_type=_JSON)
         document = await self._timelines.document(info.stream, after)
-        reply = await _sent(lambda: self._discretion.timeline(document))
+        reply = await _sent(lambda: self._redactor.timeline(document))
         if after < 0:
             # A page that is loaded again, or in another tab, asks for the same.
             self._whole = ((info.stream, bytes.fromhex(document["digest"])), bytes(reply.body))
@@ -211,7 +212,7 @@ class PageAnswers:
     async def _bodies(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         return await self._shown(
-            await messages_at(self._engine.store, info.stream, addresses_of(request))
+            await messages_at(self._reader.store, info.stream, addresses_of(request))
         )
 
     async def _follow(self, request: Request) -> Response:
@@ -221,44 +222,50 @@ class PageAnswers:
             raise InvalidSetting(f"after: expected a position up to {info.head}, found {after}")
         if self.streams.full:
             return _json({"error": "too many pages follow this store: close some"}, 503)
-        parts = (self._engine, self._timelines, self._discretion, self.streams, self._file)
+        parts = (self._reader, self._timelines, self._redactor, self.streams, self._file)
         return SessionStream(*parts, info.stream, after)  # type: ignore[return-value]
 
     # -- a session, as the commands answer -------------------------------------------------------
 
     async def _audit(self, request: Request) -> Response:
         name, turn = await self._name(request), number_of(request, "turn")
-        audit, file = await self._apart.ask(partial(audit_of, session=name, turn=turn))
-        return await self._shown(audit_document(audit, file.undated))
+        audit, file = await self._background.ask(lambda reader: audit_of(reader.store, name, turn))
+        return await self._shown(audit_answer(audit, file.undated))
 
     async def _why(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         number = needed(request, "number")
-        answer = await self._apart.ask(lambda engine: engine.why(name, number, **which))
-        known = await self._apart.ask(lambda engine: figures_of(engine.store, name))
-        return await self._shown(why_document(answer, known.file.undated))
+        answer = await self._background.ask(lambda reader: reader.why(name, number, **which))
+        known = await self._background.ask(lambda reader: figures_of(reader.store, name))
+        return await self._shown(why_answer(answer, known.file.undated))
 
     async def _lost(self, request: Request) -> Response:
         name = await self._name(request)
         which = {one: number_of(request, one) for one in ("compaction", "turn")}
-        return await self._shown(await self._apart.ask(lambda engine: engine.lost(name, **which)))
+        return await self._shown(
+            await self._background.ask(lambda reader: reader.lost(name, **which))
+        )
 
     async def _diff(self, request: Request) -> Response:
         name = await self._name(request)
         pair = needed(request, "before"), needed(request, "after")
-        compared = await self._apart.ask(lambda engine: engine.diff(name, *pair, by="position"))
-        return await self._shown(diff_document(compared))
+        compared = await self._background.ask(
+            lambda reader: reader.diff(name, *pair, by="position")
+        )
+        return await self._shown(diff_answer(compared))
 
     async def _view(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)
-        answer = await self._apart.ask(partial(view_of, session=name, name=which))
-        return await self._shown(view_document(answer))
+        answer = await self._background.ask(lambda reader: view_of(reader.store, name, which))
+        return await self._shown(view_answer(answer))
 
     async def _transcript(self, request: Request) -> Response:
         info = await self._info(session_of(request))
         at, turn = number_of(request, "at"), number_of(request, "turn")
-        messages = await self._apart.ask(partial(transcript_of, info=info, at=at, turn=turn))
-        return await self._shown(transcript_document(messages))
+        messages = await self._background.ask(
+            lambda reader: transcript_of(reader.store, info, at, turn)
+        )
+        return await self._shown(transcript_answer(messages))
 
     async def _log(self, request: Request) -> Response:
         info = await self._info(session_of(request))
@@ -270,27 +277,27 @@ class PageAnswers:
             )
         contents = request.query_params.get("bodies") == "1"
 
-        async def rows(engine: Engine) -> list[dict[str, Any]]:
-            given = (engine, info.stream, start, stop, Unread())
+        async def rows(reader: Reader) -> list[RecordAnswer]:
+            given = (reader.store, info.stream, start, stop, ReadErrors())
             return [row async for row in record_rows(*given, contents=contents)]
 
-        return await self._shown(await self._apart.ask(rows))
+        return await self._shown(await self._background.ask(rows))
 
     async def _instructions(self, request: Request) -> Response:
         name, which = await self._name(request), request_of(request)._asdict()
         return await self._shown(
-            await self._apart.ask(lambda engine: engine.instructions(name, **which))
+            await self._background.ask(lambda reader: reader.instructions(name, **which))
         )
 
     async def _verify(self, request: Request) -> Response:
         name = await self._name(request)
-        checked = await self._apart.ask(lambda engine: engine.verify(name))
-        return await self._shown(verification_document(StoreVerification((checked,), ())))
+        checked = await self._background.ask(lambda reader: reader.verify(name))
+        return await self._shown(verification_answers(StoreVerification((checked,), ())))
 
     # -- parts -----------------------------------------------------------------------------------
 
     async def _info(self, session: str) -> StreamInfo:
-        found = await self._engine.store.head(session)
+        found = await self._reader.store.head(session)
         if found is None or found.deleted:
             raise StreamNotFound(session)
         return found
@@ -300,13 +307,19 @@ class PageAnswers:
 
     async def _names_in(self, value: Any) -> list[str]:
         """The texts in a document that are addresses of sessions, and would not be shown whole."""
-        asked = await asyncio.to_thread(self._discretion.doubtful, value)
-        found = [await self._engine.store.head(name) for name in asked]
+        asked = await asyncio.to_thread(self._redactor.doubtful, value)
+        found = [await self._reader.store.head(name) for name in asked]
         return [info.stream for info in found if info is not None]
 
     async def _shown(self, value: Any) -> Response:
         keep = await self._names_in(value)
-        return await _sent(lambda: self._discretion.document(value, keep))
+        return await _sent(lambda: self._redactor.document(value, keep))
+
+
+def _sums_of(
+    reader: Reader, info: StreamInfo, known: SessionSums | None
+) -> Coroutine[Any, Any, SessionSums]:
+    return sum_session(reader.store, info, ReadErrors(), known)
 
 
 def _keep(known: dict[str, Any], listed: Sequence[StreamInfo]) -> None:

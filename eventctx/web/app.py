@@ -12,9 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from eventctx.documents.discretion import Discretion
-from eventctx.documents.encoding import encode
-from eventctx.engine import Engine
 from eventctx.errors import (
     DecodeError,
     EventctxError,
@@ -24,7 +21,10 @@ from eventctx.errors import (
     StoreError,
     StreamNotFound,
 )
-from eventctx.safe_text import without_password
+from eventctx.hooks.result_redactor import ResultRedactor
+from eventctx.queries.encoding import encode
+from eventctx.reader import Reader
+from eventctx.text import without_password
 from eventctx.web.access import Access
 from eventctx.web.answers import PageAnswers
 from eventctx.web.guard import App, Guard
@@ -36,11 +36,11 @@ SCREENS: Final = ("lost", "compare", "search", "integrity")
 
 
 class Inspector:
-    """The inspector of one engine. ``app`` is the ASGI application, with its gate."""
+    """The inspector of one reader. ``app`` is the ASGI application, with its gate."""
 
     def __init__(
         self,
-        engine: Engine,
+        reader: Reader,
         access: Access,
         page: Mapping[str, PageFile],
         *,
@@ -52,8 +52,8 @@ class Inspector:
         reveal: bool = False,
     ) -> None:
         self._page = page
-        self._discretion = Discretion(reveal=reveal)
-        self._answers = PageAnswers(engine, url, path, self._discretion)
+        self._redactor = ResultRedactor(reveal=reveal)
+        self._answers = PageAnswers(reader, url, path, self._redactor)
         inner = Starlette(
             routes=[*self._pages(), *self._answers.routes()],
             exception_handlers={
@@ -86,7 +86,7 @@ class Inspector:
         return Response(file.data, media_type=file.content_type)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        text = self._discretion.text(without_password(str(error)))
+        text = self._redactor.text(without_password(str(error)))
         return _error(_status(error), text)
 
     async def _no_route(self, request: Request, error: Exception) -> Response:

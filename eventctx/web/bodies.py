@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from eventctx.errors import LogCorrupted
-from eventctx.log.soundness import check
+from eventctx.log.integrity import check_bodies
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_body
 
@@ -35,7 +35,7 @@ async def _read(
     store: EventStore, session: str, addresses: Sequence[Address]
 ) -> list[dict[str, Any] | None]:
     bodies = await store.bodies(session, addresses)
-    check(session, zip(addresses, bodies, strict=True))
+    check_bodies(session, zip(addresses, bodies, strict=True))
     found: list[dict[str, Any] | None] = []
     for address, body in zip(addresses, bodies, strict=True):
         try:

@@ -18,11 +18,11 @@ from typing import Any, Final, cast
 
 from starlette.types import Receive, Scope, Send
 
-from eventctx.documents.discretion import Discretion
-from eventctx.documents.encoding import encode
-from eventctx.engine import Engine
 from eventctx.errors import EventctxError, StreamNotFound
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.record import Record
+from eventctx.queries.encoding import encode
+from eventctx.reader import Reader
 from eventctx.web.store_file import StoreFile
 from eventctx.web.timelines import Timelines
 
@@ -62,17 +62,17 @@ class SessionStream:
 
     def __init__(
         self,
-        engine: Engine,
+        reader: Reader,
         timelines: Timelines,
-        discretion: Discretion,
+        redactor: ResultRedactor,
         streams: Streams,
         file: StoreFile,
         session: str,
         position: int,
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._timelines = timelines
-        self._discretion = discretion
+        self._redactor = redactor
         self._streams = streams
         self._file = file
         self._session = session
@@ -112,7 +112,7 @@ class SessionStream:
                 await asyncio.sleep(BATCH_SECONDS)
                 await self._send_news(send)
         except EventctxError as error:
-            text = self._discretion.text(str(error))
+            text = self._redactor.text(str(error))
             await _put(send, _event(b"trouble", encode({"error": text})))
         except TimeoutError:
             return  # the reader took too long; it may come back and go on
@@ -122,14 +122,14 @@ class SessionStream:
 
         Raises StreamNotFound.
         """
-        head = await self._engine.store.head(self._session)
+        head = await self._reader.store.head(self._session)
         if head is None or head.deleted:
             raise StreamNotFound(self._session)
         return self._position != head.head
 
     async def _news(self, send: Send) -> AsyncIterator[None]:
         """One item each time that there are records which were not sent yet."""
-        found = self._engine.store.subscribe(stream=self._session, after=self._position)
+        found = self._reader.store.subscribe(stream=self._session, after=self._position)
         records = cast(AsyncGenerator[Record, None], found)
         waiting: asyncio.Future[Record] | None = None
         try:
@@ -150,7 +150,7 @@ class SessionStream:
 
     async def _send_news(self, send: Send) -> None:
         document = await self._timelines.document(self._session, self._position)
-        shown = await asyncio.to_thread(lambda: encode(self._discretion.timeline(document)))
+        shown = await asyncio.to_thread(lambda: encode(self._redactor.timeline(document)))
         self._position = document["head"]
         await _put(send, _event(b"timeline", shown, self._position))
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote_to_bytes
 from starlette.requests import Request
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.ids import check_session_id
 from eventctx.log.naming import RequestName
-from eventctx.log.session_id import check_session_id
 from eventctx.log.store import Address
 
 MOST_BODIES: Final = 64

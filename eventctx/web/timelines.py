@@ -12,10 +12,9 @@ from typing import Final
 from eventctx.aio import KeyedLock
 from eventctx.errors import StreamNotFound
 from eventctx.log.store import EventStore
+from eventctx.projections.timeline.columns import Document
 from eventctx.projections.timeline.fold import TimelineState
-from eventctx.projections.timeline.units import Document
-from eventctx.queries.timelines.columns import timeline_document
-from eventctx.queries.timelines.key_frames import key_frames
+from eventctx.queries.key_frames import key_frames, timeline_document
 
 _HELD: Final = 64
 """States that pages were sent last, of all sessions; each shares nearly all with the next."""

@@ -1,42 +1,40 @@
-"""Evidence recall: how much of what a recorded model reused a view still holds.
+"""Evidence recall: the share of what a recorded model reused that a view still holds.
 
-    from eventctx.projections.evidence import Shown, evidence, judged, needs, normalised
+    from eventctx.projections.evidence import HeldTexts, evidence, judge, needs, normalise
 
-``needs`` says once a session what every action of its model repeats of earlier messages. ``judged``
-holds one request's need against one view, ``evidence`` sums up. No model is asked, and nothing
-here knows which policy made the view.
-
-The names of two classes are taken elsewhere: ``Span`` is ``ReusedSpan``, ``Shown`` is ``HeldTexts``
-in their own modules.
+``needs`` gives, once for a session, all that its model's actions repeat of earlier messages.
+``judge`` holds one request's need against one view, ``evidence`` sums up. No model is asked, and
+nothing here knows which policy made the view.
 """
 
-from eventctx.projections.evidence.demanded import (
+from eventctx.projections.evidence.judging import (
     CarriedDemand,
     DemandRecall,
+    Evidence,
+    HeldTexts,
+    Judged,
     carried_demands,
     demand_recall,
+    evidence,
+    judge,
 )
-from eventctx.projections.evidence.judging import Evidence, Judged, evidence, judged
-from eventctx.projections.evidence.judging import HeldTexts as Shown
-from eventctx.projections.evidence.reuse import Need, needs
-from eventctx.projections.evidence.reuse import ReusedSpan as Span
-from eventctx.projections.evidence.settings import EvidenceSettings
-from eventctx.projections.evidence.texts import normalised, normalised_text
+from eventctx.projections.evidence.reuse import EvidenceSettings, Need, ReusedSpan, needs
+from eventctx.projections.evidence.texts import normalise, normalise_text
 
 __all__ = [
     "CarriedDemand",
     "DemandRecall",
     "Evidence",
     "EvidenceSettings",
+    "HeldTexts",
     "Judged",
     "Need",
-    "Shown",
-    "Span",
+    "ReusedSpan",
     "carried_demands",
     "demand_recall",
     "evidence",
-    "judged",
+    "judge",
     "needs",
-    "normalised",
-    "normalised_text",
+    "normalise",
+    "normalise_text",
 ]

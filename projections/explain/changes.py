@@ -142,10 +142,10 @@ def initial() -> ChangesState:
 def evolve(state: ChangesState, record: Record) -> ChangesState:
     """The changes after ``record``."""
     view = request_view.evolve(state.view, record)
-    return advanced(state, record, view, numbering.evolve(state.time, record))
+    return advance(state, record, view, numbering.evolve(state.time, record))
 
 
-def advanced(state: ChangesState, record: Record, view: ViewState, time: Numbering) -> ChangesState:
+def advance(state: ChangesState, record: Record, view: ViewState, time: Numbering) -> ChangesState:
     """The changes after ``record``, whose view and numbering the caller has folded already."""
     before = state.view
     # Written out, since this runs for every record and _replace costs 1 µs.
@@ -176,12 +176,12 @@ def in_transcript(state: ChangesState, number: int) -> bool:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def _begun(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _begin(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     event: PreCompact = decode_known(record)
     return state._replace(begun=(*state.begun, (record.span_id, event)))
 
 
-def _compacted(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _compact(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     event: Any = decode_known(record)
     began = next((one for span, one in state.begun if span == record.span_id), None)
     state = state._replace(begun=tuple([one for one in state.begun if one[0] != record.span_id]))
@@ -211,10 +211,10 @@ def _compacted(state: ChangesState, before: ViewState, record: Record) -> Change
         run = find(plan.runs, ref.number)
         reason = "" if run is None else run.reason
         if now is not None:
-            changes += _altered(ref, now, cause, reason)
+            changes += _alterations(ref, now, cause, reason)
         elif run is not None:
             left: Any = run.disposition  # the message left the view: neither kept nor shortened
-            into = _stands_for(ref, state.view) if left == "merged" else None
+            into = _replacement(ref, state.view) if left == "merged" else None
             changes.append(Change(ref.number, left, cause, reason, into))
     compacted = state.compacted
     if not takes_back(event):
@@ -229,7 +229,7 @@ def _set(state: ChangesState, before: ViewState, record: Record) -> ChangesState
     changes = [Change(number, "set", cause) for number in sorted(left)]
     for ref, now in _pairs(before, state.view):
         if now is not None:
-            changes += _altered(ref, now, cause)
+            changes += _alterations(ref, now, cause)
     fresh = [ref for ref in state.view.layout.refs if ref.number >= before.next_number]
     return _with(state, changes)._replace(
         origins=state.origins.extend(
@@ -240,7 +240,7 @@ def _set(state: ChangesState, before: ViewState, record: Record) -> ChangesState
     )
 
 
-def _cleared(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _clear(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     cause = _cause(state, record)
     changes = [Change(number, "cleared", cause) for number in sorted(_numbers(state, before))]
     return _with(state, changes)._replace(
@@ -248,12 +248,12 @@ def _cleared(state: ChangesState, before: ViewState, record: Record) -> ChangesS
     )
 
 
-def _restored(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _restore(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     cause = _cause(state, record)
     changes: list[Change] = []
     for ref, now in _pairs(before, state.view):
         if now is not None:
-            changes += _altered(ref, now, cause)
+            changes += _alterations(ref, now, cause)
     known = {ref.number for ref in before.layout.refs}
     for ref in state.view.layout.refs:
         if ref.number not in known:
@@ -263,25 +263,25 @@ def _restored(state: ChangesState, before: ViewState, record: Record) -> Changes
     return _with(state, changes)
 
 
-def _requested(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _request(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     event: Any = decode_known(record)
-    return _prompted(state, before, record) if event.unbound else state
+    return _set_prompt(state, before, record) if event.unbound else state
 
 
-def _prompted(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _set_prompt(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     cause = _cause(state, record)
     pairs = [(ref, now) for ref, now in _pairs(before, state.view) if now is not None]
-    return _with(state, [change for pair in pairs for change in _altered(*pair, cause)])
+    return _with(state, [change for pair in pairs for change in _alterations(*pair, cause)])
 
 
-def _pinned(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _pin(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     event: Any = decode_known(record)
     what: What = "pinned" if record.type == "context:pinned" else "unpinned"
     cause = _cause(state, record)
     return _with(state, [Change(number, what, cause) for number in event.numbers])
 
 
-def _erased(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
+def _erase(state: ChangesState, before: ViewState, record: Record) -> ChangesState:
     event: Any = decode_known(record)
     cause = _cause(state, record)
     return _with(state, [Change(number, "erased", cause) for number in event.numbers])
@@ -312,7 +312,9 @@ def _pairs(before: ViewState, after: ViewState) -> Iterator[tuple[MessageRef, Me
         yield ref, now.get(ref.number)
 
 
-def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -> Iterator[Change]:
+def _alterations(
+    ref: MessageRef, now: MessageRef, cause: Cause, reason: str = ""
+) -> Iterator[Change]:
     """The changes to a message that stays in view, or is back in the place that it had."""
     if now.replaced and not ref.replaced:
         yield Change(ref.number, "replaced", cause)
@@ -324,7 +326,7 @@ def _altered(ref: MessageRef, now: MessageRef, cause: Cause, reason: str = "") -
         yield Change(ref.number, "thinking_left_out", cause)
 
 
-def _stands_for(ref: MessageRef, view: ViewState) -> int | None:
+def _replacement(ref: MessageRef, view: ViewState) -> int | None:
     """The message in view that begins like a merged one; None if there is none, or no text."""
     if not ref.facts.mark:
         return None
@@ -333,14 +335,14 @@ def _stands_for(ref: MessageRef, view: ViewState) -> int | None:
 
 
 _STEPS = {
-    "context:request_prepared": _requested,
-    "context:pre_compact": _begun,
-    "context:post_compact": _compacted,
+    "context:request_prepared": _request,
+    "context:pre_compact": _begin,
+    "context:post_compact": _compact,
     "context:messages_set": _set,
-    "context:cleared": _cleared,
-    "context:restored": _restored,
-    "context:pinned": _pinned,
-    "context:unpinned": _pinned,
-    "context:erased": _erased,
-    "context:system_prompt_set": _prompted,
+    "context:cleared": _clear,
+    "context:restored": _restore,
+    "context:pinned": _pin,
+    "context:unpinned": _pin,
+    "context:erased": _erase,
+    "context:system_prompt_set": _set_prompt,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
-from eventctx.projections.explain.why import Reason, ViewHistory, ruling_of
+from eventctx.projections.explain.why import Reason, ViewHistory, make_reason
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 
@@ -69,7 +69,7 @@ class Compared(NamedTuple):
 
 def compare(before: ViewHistory, after: ViewHistory) -> Compared:
     """The differences between ``before`` and ``after``, a later state of the same log."""
-    found = [*_left(before, after), *_came(before, after), *_changed(before, after)]
+    found = [*_find_left(before, after), *_find_new(before, after), *_find_changed(before, after)]
     earlier, later = _extras(before), _extras(after)
     first, following = len(before.state.origins), len(after.state.origins)
     return Compared(
@@ -100,14 +100,14 @@ def token_groups(history: ViewHistory, tokens: int) -> dict[str, int]:
     return groups
 
 
-def _left(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
+def _find_left(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     for number in before.shown.keys() - after.shown.keys():
         why = after.why(number)
-        kind: Kind = why.standing  # type: ignore[assignment]  # one that left is none of the others
+        kind: Kind = why.standing.value  # type: ignore[assignment]  # one that left is none of the others
         yield Difference(number, kind, why.ruling, after.state.origins[number].ref)
 
 
-def _came(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
+def _find_new(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     known = len(before.state.origins)
     for number in after.shown.keys() - before.shown.keys():
         origin = after.state.origins[number].ref
@@ -115,11 +115,11 @@ def _came(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
             yield Difference(number, "entered", None, origin)
         else:
             cause = after.why(number).restored
-            ruling = None if cause is None else ruling_of(cause, "restored", "restored")
+            ruling = None if cause is None else make_reason(cause, "restored", "restored")
             yield Difference(number, "restored", ruling, origin)
 
 
-def _changed(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
+def _find_changed(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
     for number in after.shown.keys() & before.shown.keys():
         was, now = before.shown[number], after.shown[number]
         if was is now or was == now:
@@ -131,7 +131,7 @@ def _changed(before: ViewHistory, after: ViewHistory) -> Iterator[Difference]:
         if new.shortened and (old.position, old.index) != (new.position, new.index):
             yield Difference(number, "shortened", why.ruling, origin)
         elif old.shortened and not new.shortened and why.restored is not None:
-            ruling = ruling_of(why.restored, "restored", "restored")
+            ruling = make_reason(why.restored, "restored", "restored")
             yield Difference(number, "restored", ruling, origin)
         if new.stripped and not old.stripped:
             yield Difference(number, "thinking_left_out", why.stripped, origin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,26 +17,10 @@ from eventctx.projections.explain.changes import (
     in_transcript,
     with_figures,
 )
-from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import Figures
+from eventctx.projections.presence import Presence, describe_reason
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-
-Status = Literal[
-    "whole",
-    "shortened",
-    "summarised",
-    "dropped",
-    "merged",
-    "omitted",
-    "replaced",
-    "set",
-    "cleared",
-    "not_added",
-]
-"""The status of a message in a view. ``omitted``: a result that answers no call in view;
-``replaced``: a system message whose place the host's own prompt takes; ``set`` and ``cleared``:
-such an event took it out of the transcript; ``not_added``: it was added later."""
 
 SIZES: Final = ("budget", "threshold", "target")
 """The sizes that a compaction works with, in tokens; they are recorded with its end."""
@@ -78,7 +62,7 @@ GOVERNING: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """The reason for a message's status: the record that caused it, the rule and its settings.
+    """The reason for a message's presence: the record that caused it, the rule and its settings.
 
     ``disposition`` is a plan's, or the kind of change. ``reason`` is a plan's code ("" if no plan
     covers the message) and ``rule`` the text of that code. ``settings`` are those that govern the
@@ -93,7 +77,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """The status (``standing``) of message ``number`` in a view, and the reasons for it.
+    """The presence (``standing``) of message ``number`` in a view, and the reasons for it.
 
     - ``compactions``: how many were applied to the view.
     - ``added``: the record that added it.
@@ -113,7 +97,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int
-    standing: Status
+    standing: Presence
     compactions: int
     added: Cause | None = None
     ruling: Reason | None = None
@@ -135,7 +119,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def in_view(self) -> bool:
         """Whether the view shows it, whole or shortened."""
-        return self.standing in ("whole", "shortened")
+        return self.standing.in_view
 
 
 _FEW: Final = 8
@@ -199,14 +183,16 @@ class ViewHistory:
         """The answer for one message; ``number`` is from 0."""
         state = self.state
         if number >= len(state.origins):
-            return Why(number=number, standing="not_added", compactions=state.view.compactions)
+            return Why(
+                number=number, standing=Presence.NOT_ADDED, compactions=state.view.compactions
+            )
         changes = self._changes(number)
         ref = self._visible.get(number)
         entry = self.shown.get(number)
         restored = _last(changes, "restored")
         known = Why(
             number=number,
-            standing="whole",
+            standing=Presence.WHOLE,
             compactions=state.view.compactions,
             added=self.added(number),
             planned=state.planned,
@@ -218,14 +204,14 @@ class ViewHistory:
             shown=ref if entry is not None else None,
         )
         if entry is not None and ref is not None:
-            return self._in_view(known, ref, entry, changes)
+            return self._why_in_view(known, ref, entry, changes)
         if ref is not None and ref.replaced:
             change = _last(changes, "replaced")
-            ruling = None if change is None else _ruling(change, ref.facts)
-            return msgspec.structs.replace(known, standing="replaced", ruling=ruling)
+            ruling = None if change is None else _reason_of_change(change, ref.facts)
+            return msgspec.structs.replace(known, standing=Presence.REPLACED, ruling=ruling)
         if ref is not None:
-            return self._omitted(known, ref)
-        return self._out(known, changes)
+            return self._why_omitted(known, ref)
+        return self._why_out(known, changes)
 
     def added(self, number: int) -> Cause:
         """The record that added a message."""
@@ -233,19 +219,19 @@ class ViewHistory:
         turn = None if turn_id is None else self._turns.get(turn_id)
         return Cause(ref.position, kind, time, turn, iteration)
 
-    def _in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:
+    def _why_in_view(self, why: Why, ref: MessageRef, entry: Entry, changes: list[Change]) -> Why:
         shortened = _last(changes, "shortened") if ref.shortened else None
         stripped = _last(changes, "thinking_left_out") if ref.stripped else None
         return msgspec.structs.replace(
             why,
-            standing="shortened" if ref.shortened else "whole",
-            ruling=None if shortened is None else _ruling(shortened, ref.facts),
-            stays=self._stays(why),
-            stripped=None if stripped is None else _ruling(stripped, ref.facts),
+            standing=Presence.SHORTENED if ref.shortened else Presence.WHOLE,
+            ruling=None if shortened is None else _reason_of_change(shortened, ref.facts),
+            stays=self._why_it_stays(why),
+            stripped=None if stripped is None else _reason_of_change(stripped, ref.facts),
             results_left_out=entry.omit,
         )
 
-    def _stays(self, why: Why) -> Reason | None:
+    def _why_it_stays(self, why: Why) -> Reason | None:
         """The reason in the plan in force for a message that is in view."""
         plan, cause = self.state.plan, self.state.planned
         if plan is None or cause is None or why.number > plan.through:
@@ -256,9 +242,9 @@ class ViewHistory:
         if run is None:
             return Reason(cause, "kept")
         facts = None if why.origin is None else why.origin.facts
-        return ruling_of(cause, run.disposition, run.reason, facts)
+        return make_reason(cause, run.disposition, run.reason, facts)
 
-    def _omitted(self, why: Why, ref: MessageRef) -> Why:
+    def _why_omitted(self, why: Why, ref: MessageRef) -> Why:
         callers = [
             number
             for call_id in ref.facts.results
@@ -269,22 +255,21 @@ class ViewHistory:
         ruling = None
         if caller is not None and caller not in self.shown:
             ruling = self.why(caller).ruling
-        return msgspec.structs.replace(why, standing="omitted", caller=caller, ruling=ruling)
+        return msgspec.structs.replace(why, standing=Presence.OMITTED, caller=caller, ruling=ruling)
 
-    def _out(self, why: Why, changes: list[Change]) -> Why:
+    def _why_out(self, why: Why, changes: list[Change]) -> Why:
         left = "set", "cleared", "summarised", "dropped", "merged"
         change = next(one for one in reversed(changes) if one.what in left)
-        standing: Any = change.what
         return msgspec.structs.replace(
             why,
-            standing=standing,
-            ruling=_ruling(change, None if why.origin is None else why.origin.facts),
+            standing=Presence(change.what),
+            ruling=_reason_of_change(change, None if why.origin is None else why.origin.facts),
             into=change.into,
             into_in_view=change.into in self.shown,
-            insertions=self._standing_for(why.number),
+            insertions=self._insertions_for(why.number),
         )
 
-    def _standing_for(self, number: int) -> tuple[InsertionRef, ...]:
+    def _insertions_for(self, number: int) -> tuple[InsertionRef, ...]:
         """Insertions in view that stand for a message; none once it left the transcript."""
         if not in_transcript(self.state, number):
             return ()
@@ -297,12 +282,12 @@ class ViewHistory:
         )
 
 
-def ruling_of(cause: Cause, disposition: str, reason: str, facts: Facts | None = None) -> Reason:
-    """The reason for a message's status, with the rule and the settings that govern it.
+def make_reason(cause: Cause, disposition: str, reason: str, facts: Facts | None = None) -> Reason:
+    """The reason for a message's presence, with the rule and the settings that govern it.
 
-    With the ``facts`` of the message the rule is worded for its kind.
+    With the ``facts`` of the message the rule is describe_reason for its kind.
     """
-    rule = worded(reason) if facts is None else worded(reason, facts)
+    rule = describe_reason(reason) if facts is None else describe_reason(reason, facts)
     return Reason(cause, disposition, reason, rule, _settings(cause, reason))
 
 
@@ -318,8 +303,8 @@ def _settings(cause: Cause, reason: str) -> dict[str, Any]:
     return {name: known[name] for name in names if known.get(name) is not None}
 
 
-def _ruling(change: Change, facts: Facts | None) -> Reason:
-    return ruling_of(change.cause, change.what, change.reason, facts)
+def _reason_of_change(change: Change, facts: Facts | None) -> Reason:
+    return make_reason(change.cause, change.what, change.reason, facts)
 
 
 def _last(changes: Sequence[Change], what: str) -> Change | None:
@@ -339,3 +324,47 @@ def _pin(changes: Sequence[Change]) -> Cause | None:
         elif change.what in ("unpinned", "set", "cleared"):
             held = None
     return held
+
+
+class LeftOut(NamedTuple):
+    """Messages of the transcript that a view leaves out or shortens for the same reason.
+
+    ``disposition`` is a plan's, ``omitted`` for results that answer no call in view, or
+    ``replaced`` for system messages whose place the host's own prompt takes. ``runs`` are pairs
+    ``(first, last)`` of numbers; numbers inside a run that are no longer in the transcript do not
+    end it. ``rule`` words the reason, true of all of them.
+    """
+
+    disposition: str
+    reason: str
+    runs: tuple[tuple[int, int], ...]
+    rule: str = ""
+
+
+def left_out(history: ViewHistory) -> tuple[LeftOut, ...]:
+    """The transcript's messages that a view does not show whole, by disposition and reason."""
+    runs: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    rules: dict[tuple[str, str], set[str]] = {}
+    last: tuple[str, str] | None = None
+    for number in range(len(history.state.origins)):
+        why = history.why(number)
+        if why.standing in (Presence.SET, Presence.CLEARED):
+            continue
+        key = (why.standing.value, "" if why.ruling is None else why.ruling.reason)
+        if why.standing is Presence.WHOLE:
+            last = key
+            continue
+        own = runs.setdefault(key, [])
+        rules.setdefault(key, set()).add("" if why.ruling is None else why.ruling.rule)
+        if own and key == last:
+            own[-1] = (own[-1][0], number)
+        else:
+            own.append((number, number))
+        last = key
+    return tuple(
+        [LeftOut(*key, tuple(own), _joint_rule(key[1], rules[key])) for key, own in runs.items()]
+    )
+
+
+def _joint_rule(reason: str, rules: set[str]) -> str:
+    return next(iter(rules)) if len(rules) == 1 else describe_reason(reason)

@@ -5,7 +5,13 @@ that cannot be read gives no measurement. If records are missing (a fold that be
 the reused share of the prefix is not measured until the view is known again.
 
 Only a prepared request needs the request view. So records wait for their fold until one comes, and
-are never folded here if somebody who has folded them already lends the view (``with_view``).
+are never folded here if a caller that has folded them already lends the view (``with_view``).
+
+The reused prefix of a request is the part that the next one begins with, which a provider's cache
+can serve again. Entries are compared by the bodies that they show and how they show them, not by
+their text. Every body has a digest of its own, so a message that was taken out and added again
+counts as another one, though the provider receives the same bytes: our share is never more than the
+provider's.
 """
 
 from __future__ import annotations
@@ -17,15 +23,86 @@ from typing import Final, NamedTuple
 from eventctx.log import events
 from eventctx.log.codec import Unknown
 from eventctx.log.events import Event
+from eventctx.log.plan import Insertion
 from eventctx.log.record import Record
 from eventctx.projections.flat import read
-from eventctx.projections.metrics import names, prefix
+from eventctx.projections.metrics import names
 from eventctx.projections.metrics.names import Instrument
-from eventctx.projections.metrics.prefix import Erased, RequestPrefix
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.error_types import error_of
+from eventctx.projections.trace.attributes import error_of
 from eventctx.projections.view import request_view
+from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.planned import with_insertions
+from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
+
+# -- the reused prefix of a request --------------------------------------------------------------
+
+Erased = frozenset[tuple[int, int]]
+"""Addresses ``(position, index)`` of erased bodies."""
+
+
+class RequestPrefix(NamedTuple):
+    """A prepared request: the view, and ``own``, the insertions of this request alone.
+
+    ``view`` is None if it is not known. ``carrier`` is the record that holds the insertions'
+    bodies, None if there are no insertions.
+    """
+
+    view: ViewState | None
+    own: tuple[Insertion, ...] = ()
+    carrier: Record | None = None
+
+    def entries(self) -> list[Entry]:
+        """All entries in order, in time proportional to the view's length."""
+        assert self.view is not None  # noqa: S101 - callers have checked it
+        view = self.view
+        if self.carrier is not None:
+            view = with_insertions(view, self.own, self.carrier)
+        return view.layout.entries()
+
+
+def reused_share(before: RequestPrefix, after: RequestPrefix, erased: Erased) -> float | None:
+    """The share, 0 to 1, of the estimated tokens of ``before`` with which ``after`` begins.
+
+    Only whole messages count. ``erased`` are the bodies erased in between. None if a view is not
+    known.
+    """
+    if before.view is None or after.view is None:
+        return None
+    old, new = before.entries(), after.entries()
+    total = sum([entry.tokens for entry in old])
+    if not total:
+        return 1.0
+    return sum([entry.tokens for entry in _same(old, new, erased)]) / total
+
+
+def _same(old: list[Entry], new: list[Entry], erased: Erased) -> Iterable[Entry]:
+    for one, other in zip(old, new, strict=False):
+        if _shown(one) != _shown(other) or _place(one) in erased:
+            return
+        yield one
+
+
+def _shown(entry: Entry) -> tuple[object, ...]:
+    """The parts of an entry that decide the message that a model sees: no counts, no places."""
+    kind, ref, call_id, omit, end = entry
+    if kind == "synthetic":
+        known = None if end is None else (end.ended, end.digest)
+        return kind, call_id, entry.dialect, known
+    if ref is None:
+        return (kind,)
+    return ref.digest, isinstance(ref, MessageRef) and ref.stripped, omit
+
+
+def _place(entry: Entry) -> tuple[int, int] | None:
+    # A synthetic result shows nothing of its call's body, only an answer that was kept.
+    if entry.end is not None and entry.end.position is not None:
+        return entry.end.position, 0
+    if entry.ref is None or entry.kind == "synthetic":
+        return None
+    return entry.ref.position, entry.ref.index
+
 
 Attributes = dict[str, str]
 
@@ -102,14 +179,14 @@ def evolve(state: MetricState, record: Record) -> MetricState:
         if record.bodies:
             size += sum([len(body.data or b"") for body in record.bodies])
         if len(unfolded) > MAX_UNFOLDED or size > MAX_UNFOLDED_BYTES:
-            view, unfolded, size = _seen(view, unfolded), (), 0
+            view, unfolded, size = _fold_view(view, unfolded), (), 0
     state = MetricState((), position, view, sent, erased, calls, unfolded, size, lent)
     step = _STEPS.get(record.type)
     return state if step is None else step(state, record, read(record))
 
 
 def with_view(state: MetricState, view: ViewState) -> MetricState:
-    """The state with a view lent by somebody who has folded the records that follow.
+    """The state with a view lent by a caller that has folded the records that follow.
 
     It is used for the prepared request that is its last one, and must show it as it was prepared.
     """
@@ -127,7 +204,7 @@ def fold(records: Iterable[Record]) -> Iterator[Measurement]:
     return iter(found)
 
 
-def _seen(view: ViewState, records: Sequence[Record]) -> ViewState | None:
+def _fold_view(view: ViewState, records: Sequence[Record]) -> ViewState | None:
     try:
         return request_view.evolve_all(view, records)
     except Exception:
@@ -142,7 +219,9 @@ def _with_request(state: MetricState, record: Record) -> MetricState:
     """The state with the view of a prepared request: the lent one, if it is that, else folded."""
     view, lent = state.view, state.lent
     if view is not None:
-        view = lent if lent is not None and _shows(lent, record) else _seen(view, state.unfolded)
+        view = (
+            lent if lent is not None and _shows(lent, record) else _fold_view(view, state.unfolded)
+        )
     return state._replace(view=view, unfolded=(), unfolded_bytes=0, lent=None)
 
 
@@ -152,21 +231,21 @@ def _shows(view: ViewState, record: Record) -> bool:
     return bool(last) and last[0].position == record.position
 
 
-def _forked(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _fork(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     # A call that was open at the fork ends in the parent.
     return state._replace(calls=())
 
 
-def _erased(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _erase(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.Erased):
         return state._replace(sent=None)  # an unknown part of the last request was erased
     return state._replace(erased=state.erased.union(event.bodies))
 
 
-def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _measure_compaction(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.PostCompact) or events.takes_back(event):
         return state
-    strategy = {names.STRATEGY: _named(event.strategy)}
+    strategy = {names.STRATEGY: _short_name(event.strategy)}
     outcome: Attributes = {names.COMPACTION_OUTCOME: event.outcome}
     trigger: Attributes = {names.TRIGGER: event.trigger}
     found = [Measurement(names.COMPACTIONS, 1, trigger | strategy | outcome)]
@@ -180,7 +259,7 @@ def _compacted(state: MetricState, record: Record, event: Event | Unknown) -> Me
     return state._replace(measured=_sound(found))
 
 
-def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _measure_request(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     state = _with_request(state, record)
     if not isinstance(event, events.RequestPrepared):
         # It was sent although we cannot read it, so the request before it is not the last one.
@@ -193,27 +272,29 @@ def _prepared(state: MetricState, record: Record, event: Event | Unknown) -> Met
         found.append(Measurement(names.INSTRUCTIONS_ABSENT, event.demands_absent, model))
     carrier = record if event.insertions else None
     sent = RequestPrefix(state.view, event.insertions, carrier)
-    share = _reused(state, event, sent)
+    share = _measure_prefix(state, event, sent)
     if share is not None:
         found.append(Measurement(names.PREFIX_REUSED, share, model))
     found += [Measurement(names.BREAKS, 1, {names.BREAK: reason}) for reason in event.breaks]
     return state._replace(measured=_sound(found), sent=sent, erased=frozenset())
 
 
-def _reused(state: MetricState, event: events.RequestPrepared, sent: RequestPrefix) -> float | None:
+def _measure_prefix(
+    state: MetricState, event: events.RequestPrepared, sent: RequestPrefix
+) -> float | None:
     before = state.sent
     if before is None:
         return None
     if not event.breaks and before.carrier is None and sent.carrier is None:
         return 1.0  # DESIGN §6, rule 5: between breaks, views only grow at their end
     try:
-        return prefix.reused(before, sent, state.erased)
+        return reused_share(before, sent, state.erased)
     except Exception:
         # The body of an insertion is missing or damaged.
         return None
 
 
-def _called(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _begin_call(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     span_id = record.span_id
     if not isinstance(event, events.ProviderRequest) or span_id is None:
         return state
@@ -222,29 +303,29 @@ def _called(state: MetricState, record: Record, event: Event | Unknown) -> Metri
         return state
     attributes: Attributes = {conv.OPERATION: conv.CHAT, **_model(event.model)}
     if event.provider is not None:
-        attributes[conv.PROVIDER_NAME] = _named(event.provider)
+        attributes[conv.PROVIDER_NAME] = _short_name(event.provider)
     others = tuple([call for call in state.calls if call.span_id != span_id])
     return state._replace(calls=(*others[1 - MAX_CALLS :], Call(span_id, record.time, attributes)))
 
 
-def _answered(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _end_call(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     call = _call(state, record.span_id)
     if call is None or call.ended or isinstance(event, Unknown):
         return state
     if isinstance(event, events.ProviderError) and event.status == "lost":
-        return state  # nobody knows how long it took
+        return state  # its duration is not known
     attributes = call.attributes
     if isinstance(event, events.ProviderError):
         attributes = attributes | {conv.ERROR_TYPE: _error_type(event)}
     elif isinstance(event, events.ProviderResponse) and event.provider is not None:
-        attributes = attributes | {conv.PROVIDER_NAME: _named(event.provider)}
+        attributes = attributes | {conv.PROVIDER_NAME: _short_name(event.provider)}
     took = (record.time - call.start) / _SECOND
     calls = tuple([one._replace(ended=True) if one is call else one for one in state.calls])
     found = [Measurement(names.OPERATION_DURATION, took, attributes)]
     return state._replace(measured=_sound(found), calls=calls)
 
 
-def _used(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
+def _measure_usage(state: MetricState, record: Record, event: Event | Unknown) -> MetricState:
     if not isinstance(event, events.UsageReported):
         return state
     call = _call(state, record.span_id)
@@ -266,14 +347,14 @@ def _used(state: MetricState, record: Record, event: Event | Unknown) -> MetricS
 _TYPE: Final = names.TOKEN_TYPE
 
 _STEPS: Final[dict[str, Callable[[MetricState, Record, Event | Unknown], MetricState]]] = {
-    "session:fork": _forked,
-    "context:erased": _erased,
-    "context:post_compact": _compacted,
-    "context:request_prepared": _prepared,
-    "provider:request": _called,
-    "provider:response": _answered,
-    "provider:error": _answered,
-    "usage:reported": _used,
+    "session:fork": _fork,
+    "context:erased": _erase,
+    "context:post_compact": _measure_compaction,
+    "context:request_prepared": _measure_request,
+    "provider:request": _begin_call,
+    "provider:response": _end_call,
+    "provider:error": _end_call,
+    "usage:reported": _measure_usage,
 }
 
 
@@ -293,10 +374,10 @@ def _call(state: MetricState, span_id: str | None) -> Call | None:
 
 
 def _model(model: str | None) -> Attributes:
-    return {} if model is None else {conv.REQUEST_MODEL: _named(model)}
+    return {} if model is None else {conv.REQUEST_MODEL: _short_name(model)}
 
 
-def _named(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= MAX_NAME else conv.ERROR_OTHER
 
 

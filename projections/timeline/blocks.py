@@ -1,6 +1,9 @@
-"""What grew in a timeline from one key frame to the next, as bytes; a part is decoded when used.
+"""The items that a timeline gained between two key frames, as bytes; decoded when first used.
 
-A session of 100,000 messages has some 400 blocks, and a question needs a few parts of a few blocks.
+A session of 100,000 messages has some 400 blocks, and a question needs a few parts of a few blocks:
+decoding all of them would take longer than the fold that the key frames save. So a ``Series`` of a
+loaded frame keeps its items in a ``LazySeries``, and all frames of a session share its blocks.
+Invariant: a block is never changed, so it may be decoded at any time and by any version.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from eventctx.log.wire import BodyAt, WireForm
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.explain.changes import Cause, Change, Origin, What
 from eventctx.projections.figures import CompactionSizes, RequestSizes
-from eventctx.projections.numbering import Began, TimelineRequest
+from eventctx.projections.numbering import TimelineRequest, TurnStart
 from eventctx.projections.timeline.fold import Link, Recount, SentContent, TimelineState
 from eventctx.projections.timeline.runs import ChangedRun, ChangeReason
 from eventctx.projections.timeline.views import OtherEntry, ShownView
@@ -39,7 +42,7 @@ class _Changed(NamedTuple):
 
 
 class _Changes(msgspec.Struct, array_like=True):
-    """Changes, each with the place of its cause: a compaction causes hundreds of them."""
+    """Changes, each with the place of its cause: one compaction causes hundreds of changes."""
 
     causes: list[Cause]
     changes: list[_Changed]
@@ -69,7 +72,7 @@ def _decode_changes(data: bytes) -> list[Change]:
 
 
 def _changes_numbered(data: bytes, number: int) -> list[Change]:
-    """The changes to message ``number``. To make the others takes far longer than to read them."""
+    """The changes to message ``number``; making the others takes far longer than reading them."""
     found = _changes_from(data)
     return [
         Change(number, one.what, found.causes[one.cause], one.reason, one.into)
@@ -81,8 +84,8 @@ def _changes_numbered(data: bytes, number: int) -> list[Change]:
 class SeriesPart(NamedTuple):
     """A series of the timeline: how it is found in a state, and its items as bytes and back.
 
-    ``numbered`` is there for items about messages that lie behind their messages' origins: it
-    makes only those about one message.
+    ``numbered`` is there for items that always come after the origin of the message that they are
+    about: it makes only those about one message.
     """
 
     series: Callable[[TimelineState], Series[Any]]
@@ -96,7 +99,7 @@ def _part(series: Callable[[TimelineState], Series[Any]], item: Any) -> SeriesPa
 
 
 PARTS: Final[dict[str, SeriesPart]] = {
-    "began": _part(lambda state: state.changes.time.began, Began),
+    "began": _part(lambda state: state.changes.time.began, TurnStart),
     "ends": _part(lambda state: state.changes.time.ends, tuple[str, int, bool]),
     "numbered": _part(lambda state: state.changes.time.requests, TimelineRequest),
     "origins": _part(lambda state: state.changes.origins, Origin),
@@ -117,12 +120,12 @@ PARTS: Final[dict[str, SeriesPart]] = {
     "runs": _part(lambda state: state.runs.runs, ChangedRun),
     "reasons": _part(lambda state: state.runs.reasons, ChangeReason),
     "recounts": _part(lambda state: state.recounts, Recount),
-    "models": _part(lambda state: state.beside.models, str),
-    "cached": _part(lambda state: state.beside.cached, tuple[int, int]),
-    "forms": _part(lambda state: state.beside.forms, tuple[int, WireForm]),
-    "harness": _part(lambda state: state.beside.harness, tuple[BodyAt, bool]),
-    "contents": _part(lambda state: state.beside.contents, SentContent),
-    "links": _part(lambda state: state.beside.links, Link),
+    "models": _part(lambda state: state.extras.models, str),
+    "cached": _part(lambda state: state.extras.cached, tuple[int, int]),
+    "forms": _part(lambda state: state.extras.forms, tuple[int, WireForm]),
+    "harness": _part(lambda state: state.extras.harness, tuple[BodyAt, bool]),
+    "contents": _part(lambda state: state.extras.contents, SentContent),
+    "links": _part(lambda state: state.extras.links, Link),
 }
 """All series of a timeline, by the name under which a block keeps them."""
 
@@ -147,7 +150,7 @@ def lengths_of(state: TimelineState) -> tuple[int, ...]:
 
 
 def encode_block(state: TimelineState, before: Sequence[int]) -> bytes:
-    """The lengths of all series, and what came to each behind the lengths ``before``."""
+    """The lengths of all series, and the items of each after the lengths ``before``."""
     parts: dict[str, bytes] = {}
     for (name, part), start in zip(PARTS.items(), before, strict=True):
         items = part.series(state)[start:]
@@ -197,8 +200,12 @@ class FrameBlock:
             raise _damaged(error) from error
 
 
-class Blocks(Generic[T]):
-    """A growing sequence: the items of one series in many blocks, and those that came since."""
+class LazySeries(Generic[T]):
+    """The items of one series in many blocks, and those that came since; blocks decode lazily.
+
+    ``ends`` are the lengths of the series at the end of each block, so a place is found in the
+    blocks by bisection and only that block is decoded.
+    """
 
     def __init__(self, name: str, blocks: Sequence[FrameBlock], ends: Sequence[int]) -> None:
         self._name = name
@@ -207,9 +214,9 @@ class Blocks(Generic[T]):
         self._stored = ends[-1] if ends else 0
         self._fresh: list[T] = []
 
-    def first(self, count: int, /) -> Blocks[T]:
+    def first(self, count: int, /) -> LazySeries[T]:
         """A sequence of its own with the first ``count`` items; no block is decoded for it."""
-        found: Blocks[T] = Blocks(self._name, self._blocks, self._ends)
+        found: LazySeries[T] = LazySeries(self._name, self._blocks, self._ends)
         found._stored = min(self._stored, count)
         found._fresh = self._fresh[: max(0, count - self._stored)]
         return found

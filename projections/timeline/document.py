@@ -1,13 +1,13 @@
 """The timeline as a document of columns, for a page that derives every view itself.
 
 A document is numbers, ids and codes, and holds no text of a message. It may continue another one:
-columns only grow, and what reads otherwise by now (a request whose tokens were reported since) is
-in ``updated``. ``docs/reference/inspect.md`` lists the columns; the page reads them.
+columns only grow, and values that changed since (a request whose tokens were reported later) are in
+``updated``. ``docs/reference/inspect.md`` lists the columns; the page reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, get_args
 
 import msgspec
@@ -17,13 +17,18 @@ from eventctx.messages.tokens import FAMILIES
 from eventctx.projections import numbering
 from eventctx.projections.explain.changes import Origin, What
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.projections.timeline.callers import callers, with_calls
-from eventctx.projections.timeline.compaction_columns import CompactionColumns
+from eventctx.projections.timeline.columns import (
+    KNOWN,
+    MILLISECOND,
+    CompactionColumns,
+    Document,
+    requests,
+    updated_requests,
+)
 from eventctx.projections.timeline.fold import TimelineState, initial
-from eventctx.projections.timeline.request_columns import KNOWN, requests, updated_requests
-from eventctx.projections.timeline.units import MILLISECOND, Document
 from eventctx.projections.timeline.views import OtherEntry, mark_of
 from eventctx.projections.view.entries import Entry
+from eventctx.projections.view.series import Series
 
 FORMAT: Final = 1
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -33,7 +38,7 @@ WHAT: Final[tuple[str, ...]] = get_args(What)
 def document(state: TimelineState, session: str, *, since: TimelineState | None = None) -> Document:
     """The columns of a session; with ``since``, an earlier state of it, only what came after."""
     before = initial() if since is None else since
-    about = state.beside.about
+    provenance = state.extras.provenance
     found: Document = {
         "format": FORMAT,
         "session": session,
@@ -41,14 +46,14 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
         "digest": state.digest.hex(),
         "after": -1 if since is None else since.position,
         "records": state.position + 1,
-        "mirror": about.source,
-        "source_format": about.format,
+        "mirror": provenance.source,
+        "source_format": provenance.format,
         "parent": None
-        if about.parent is None
-        else {"session": about.parent[0], "at": about.parent[1]},
+        if provenance.parent is None
+        else {"session": provenance.parent[0], "at": provenance.parent[1]},
     }
     if since is not None:
-        # Who holds the earlier document sees whether it is of the same log.
+        # A reader of the earlier document checks with it that both are of the same log.
         found["after_digest"] = since.digest.hex()
     if since is None:
         found["legends"] = {"kinds": KINDS, "known": KNOWN, "groups": GROUPS, "what": WHAT}
@@ -56,12 +61,12 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
     found["messages"] = _messages(state, len(before.changes.origins))
     found["extras"] = [_extra(one) for one in state.views.extras[len(before.views.extras) :]]
     found["requests"] = requests(state, compactions, len(before.views.shown))
-    found["models"] = state.beside.models[len(before.beside.models) :]
+    found["models"] = state.extras.models[len(before.extras.models) :]
     found["compactions"] = compactions.rows(len(before.audit.compactions))
     found["changes"] = _changes(state, compactions, len(before.runs.runs))
     found["reasons"] = [one._asdict() for one in state.runs.reasons[len(before.runs.reasons) :]]
     found["turns"] = _turns(state, since)
-    found["links"] = [one._asdict() for one in state.beside.links[len(before.beside.links) :]]
+    found["links"] = [one._asdict() for one in state.extras.links[len(before.extras.links) :]]
     found["calls"] = _calls(state, before)
     found["recounts"] = _recounts(state, len(before.recounts))
     if since is not None:
@@ -73,7 +78,7 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
 
 
 def marks(state: TimelineState) -> list[bytes]:
-    """What the digest of a view covers of each message, whole, by its number."""
+    """The part of a view's digest that each whole message gives, by its number."""
     return [mark_of(Entry("message", one.ref)) for one in state.changes.origins]
 
 
@@ -116,7 +121,7 @@ def _extra(extra: OtherEntry) -> Document:
 
 def _calls(state: TimelineState, before: TimelineState) -> dict[str, int]:
     """The messages with the calls that links and extras name which came after ``before``."""
-    links = state.beside.links[len(before.beside.links) :]
+    links = state.extras.links[len(before.extras.links) :]
     wanted = {one.call_id for one in links if one.call_id is not None}
     for extra in state.views.extras[len(before.views.extras) :]:
         wanted.update(extra.omit, [extra.call] if extra.call else ())
@@ -156,3 +161,39 @@ def _turns(state: TimelineState, before: TimelineState | None) -> list[Document]
         known = {(one.number, one.first): one for one in numbering.turns(before.changes.time)}
         own = [one for one in own if known.get((one.number, one.first)) != one]
     return [{**one._asdict(), "time": one.time // MILLISECOND} for one in own]
+
+
+def callers(origins: Series[Origin], first: int = 0) -> list[int]:
+    """For every message from ``first``: the last message before it with a call that it answers.
+
+    -1 for a message that answers no call, or one that was never added.
+    """
+    fresh = origins[first:]
+    wanted = {call for one in fresh for call in one.ref.facts.results}
+    made = {call for one in fresh for call in one.ref.facts.calls}
+    last = with_calls(origins.first(first), wanted - made)
+    found: list[int] = []
+    for number, one in enumerate(fresh, first):
+        facts = one.ref.facts
+        found.append(max([last.get(call, -1) for call in facts.results], default=-1))
+        for call in facts.calls:
+            last[call] = number
+    return found
+
+
+def with_calls(origins: Series[Origin], wanted: Collection[str]) -> dict[str, int]:
+    """The last message with each of these calls.
+
+    The search is from the end, where they mostly are; a call that was never made costs a search
+    through all messages.
+    """
+    missing = set(wanted)
+    found: dict[str, int] = {}
+    for number in range(len(origins) - 1, -1, -1):
+        if not missing:
+            break
+        for call in origins[number].ref.facts.calls:
+            if call in missing:
+                found[call] = number
+                missing.discard(call)
+    return found

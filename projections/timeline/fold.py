@@ -1,8 +1,8 @@
 """The timeline of a session: one fold for all that screens and questions ask of a log.
 
-It holds no text. All that grows with the log is a ``Series``, so the state at every position can be
-kept (a key frame) for the price of its view, and an answer about the past folds a few records from
-there instead of the whole log.
+It holds no text. Invariant: all that grows with the log is a ``Series``, so the state at every
+position can be kept (a key frame) for the price of its view, and an answer about the past folds a
+few records from there instead of the whole log.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from eventctx.log.codec import decode_known
-from eventctx.log.origins import stored_origins
+from eventctx.log.codec import decode_known, stored_harness_bodies
 from eventctx.log.record import Record
 from eventctx.log.wire import BodyAt, Injected, WireForm
 from eventctx.projections import audit, numbering, usage
@@ -51,8 +50,8 @@ class Link(NamedTuple):
     call_id: str | None
 
 
-class About(NamedTuple):
-    """The file that a mirror copies, its format, and the session and position a fork left."""
+class Provenance(NamedTuple):
+    """Where a session comes from: a mirror's file and format, a fork's parent and position."""
 
     source: str | None = None
     format: str | None = None
@@ -70,8 +69,8 @@ class Recount(NamedTuple):
     family: str
 
 
-class Beside(NamedTuple):
-    """What a timeline holds beside views and changes; most records change none of it.
+class TimelineExtras(NamedTuple):
+    """The parts of a timeline other than views and changes; most records change none of them.
 
     ``models`` are the names of all models, in the order in which requests first named them.
     ``cached`` are pairs of a request's position and the tokens that its provider read from its
@@ -88,7 +87,7 @@ class Beside(NamedTuple):
     contents: Series[SentContent]
     links: Series[Link]
     tools: int
-    about: About
+    provenance: Provenance
 
 
 class TimelineState(NamedTuple):
@@ -102,7 +101,7 @@ class TimelineState(NamedTuple):
     views: ViewsState
     runs: RunsState
     recounts: Series[Recount]
-    beside: Beside
+    extras: TimelineExtras
     digest: bytes
 
     @property
@@ -118,7 +117,7 @@ class TimelineState(NamedTuple):
 
 def initial() -> TimelineState:
     """The timeline of an empty stream."""
-    beside = Beside(
+    extras = TimelineExtras(
         usage.initial(),
         Series(),
         Series(),
@@ -127,7 +126,7 @@ def initial() -> TimelineState:
         Series(),
         Series(),
         0,
-        About(),
+        Provenance(),
     )
     return TimelineState(
         changes.initial(),
@@ -135,124 +134,126 @@ def initial() -> TimelineState:
         views.initial(),
         runs.initial(),
         Series(),
-        beside,
+        extras,
         b"",
     )
 
 
 def evolve(state: TimelineState, record: Record) -> TimelineState:
     """The timeline after ``record``."""
-    before, audited, shown, changed, recounts, beside, _ = state
+    before, audited, shown, changed, recounts, extras, _ = state
     view = request_view.evolve(before.view, record)
     time = numbering.evolve(before.time, record)
-    after = changes.advanced(before, record, view, time)
+    after = changes.advance(before, record, view, time)
     if len(after.changes) != len(before.changes):
         fresh = after.changes[len(before.changes) :]
-        changed = runs.following(changed, fresh, after.origins)
+        changed = runs.add_changes(changed, fresh, after.origins)
     if record.type == "context:request_prepared":
-        shown = views.following(shown, before.view, decode_known(record), record)
+        shown = views.add_request(shown, before.view, decode_known(record), record)
     elif record.type == "session:fork":
-        shown = views.restarted(shown)
+        shown = views.restart(shown)
         recounts = Series([one._replace(first=0) for one in recounts[-1:]])
     if view.calibration.family != before.view.calibration.family:
         recount = Recount(len(shown.shown), view.next_number, view.calibration.family)
         recounts = recounts.append(recount)
     step = _STEPS.get(record.type)
     if step is not None:
-        beside = step(beside, record)
-    audited = audit.advanced(audited, record, view, time)
-    return TimelineState(after, audited, shown, changed, recounts, beside, record.digest)
+        extras = step(extras, record)
+    audited = audit.advance(audited, record, view, time)
+    return TimelineState(after, audited, shown, changed, recounts, extras, record.digest)
 
 
 # -- steps ---------------------------------------------------------------------------------------
 
 
-def _messages(beside: Beside, record: Record) -> Beside:
-    origins = stored_origins(record.type, record.payload)
+def _note_harness(extras: TimelineExtras, record: Record) -> TimelineExtras:
+    origins = stored_harness_bodies(record.type, record.payload)
     if not origins.harness:
-        return beside  # nearly all
+        return extras  # nearly all
     found = [
         ((record.position, index), index in origins.observations)
         for index in sorted(origins.harness)
     ]
-    return beside._replace(harness=beside.harness.extend(found))
+    return extras._replace(harness=extras.harness.extend(found))
 
 
-def _tool(beside: Beside, record: Record) -> Beside:
-    return beside._replace(tools=beside.tools + 1)
+def _count_tool(extras: TimelineExtras, record: Record) -> TimelineExtras:
+    return extras._replace(tools=extras.tools + 1)
 
 
-def _prepared(beside: Beside, record: Record) -> Beside:
+def _add_form(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
-    models = _named(beside.models, event.model)
+    models = _with_model(extras.models, event.model)
     if event.wire is not None:
         form = (record.position, event.wire)
-        return beside._replace(models=models, forms=beside.forms.append(form))
-    return beside if models is beside.models else beside._replace(models=models)
+        return extras._replace(models=models, forms=extras.forms.append(form))
+    return extras if models is extras.models else extras._replace(models=models)
 
 
-def _called(beside: Beside, record: Record) -> Beside:
+def _add_model(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     if event.prepared is None:
-        return beside
-    models = _named(beside.models, event.model)
-    return beside if models is beside.models else beside._replace(models=models)
+        return extras
+    models = _with_model(extras.models, event.model)
+    return extras if models is extras.models else extras._replace(models=models)
 
 
-def _named(models: Series[str], model: str | None) -> Series[str]:
+def _with_model(models: Series[str], model: str | None) -> Series[str]:
     return models if model is None or model in models else models.append(model)
 
 
-def _reported(beside: Beside, record: Record) -> Beside:
+def _add_report(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
-    used = usage.evolve(beside.usage, record)
+    used = usage.evolve(extras.usage, record)
     if event.prepared is None:
-        return beside._replace(usage=used)
-    cached = beside.cached.append((event.prepared, event.cache_read))
-    return beside._replace(usage=used, cached=cached)
+        return extras._replace(usage=used)
+    cached = extras.cached.append((event.prepared, event.cache_read))
+    return extras._replace(usage=used, cached=cached)
 
 
-def _content(beside: Beside, record: Record) -> Beside:
+def _add_content(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     content = SentContent(
         (record.position, 0), event.kind, event.digest, event.numbers, event.injected
     )
-    return beside._replace(contents=beside.contents.append(content))
+    return extras._replace(contents=extras.contents.append(content))
 
 
-def _started(beside: Beside, record: Record) -> Beside:
+def _start(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     source = None if event.imported_at is None else event.source or "a file"
-    return beside._replace(about=beside.about._replace(source=source, format=event.format))
+    return extras._replace(
+        provenance=extras.provenance._replace(source=source, format=event.format)
+    )
 
 
-def _forked(beside: Beside, record: Record) -> Beside:
+def _fork(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
-    about = About(parent=(event.parent, event.at), format=beside.about.format)
-    used = usage.evolve(beside.usage, record)
-    return beside._replace(usage=used, about=about, links=Series(), tools=0)
+    provenance = Provenance(parent=(event.parent, event.at), format=extras.provenance.format)
+    used = usage.evolve(extras.usage, record)
+    return extras._replace(usage=used, provenance=provenance, links=Series(), tools=0)
 
 
-def _taken_over(beside: Beside, record: Record) -> Beside:
-    return beside._replace(about=beside.about._replace(source=None))
+def _take_over(extras: TimelineExtras, record: Record) -> TimelineExtras:
+    return extras._replace(provenance=extras.provenance._replace(source=None))
 
 
-def _linked(beside: Beside, record: Record) -> Beside:
+def _add_link(extras: TimelineExtras, record: Record) -> TimelineExtras:
     event: Any = decode_known(record)
     link = Link(record.position, event.session, event.relation, event.kind, event.call_id)
-    return beside._replace(links=beside.links.append(link))
+    return extras._replace(links=extras.links.append(link))
 
 
-_STEPS: Final[dict[str, Callable[[Beside, Record], Beside]]] = {
-    "context:message_added": _messages,
-    "context:messages_set": _messages,
-    "tool:pre": _tool,
-    "context:request_prepared": _prepared,
-    "provider:request": _called,
-    "usage:reported": _reported,
-    "context:request_content": _content,
-    "session:start": _started,
-    "session:fork": _forked,
-    "session:taken_over": _taken_over,
-    "session:linked": _linked,
+_STEPS: Final[dict[str, Callable[[TimelineExtras, Record], TimelineExtras]]] = {
+    "context:message_added": _note_harness,
+    "context:messages_set": _note_harness,
+    "tool:pre": _count_tool,
+    "context:request_prepared": _add_form,
+    "provider:request": _add_model,
+    "usage:reported": _add_report,
+    "context:request_content": _add_content,
+    "session:start": _start,
+    "session:fork": _fork,
+    "session:taken_over": _take_over,
+    "session:linked": _add_link,
 }

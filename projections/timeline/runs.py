@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from eventctx.projections.explain.changes import Change, Origin, What
-from eventctx.projections.explain.wording import worded
+from eventctx.projections.presence import describe_reason
 from eventctx.projections.view.series import Series
 
 
@@ -48,7 +48,7 @@ def initial() -> RunsState:
     return RunsState(Series(), Series())
 
 
-def following(state: RunsState, changes: Iterable[Change], origins: Series[Origin]) -> RunsState:
+def add_changes(state: RunsState, changes: Iterable[Change], origins: Series[Origin]) -> RunsState:
     """The runs after the changes that one record made."""
     reasons = state.reasons
     known = {reason: place for place, reason in enumerate(reasons)}
@@ -56,7 +56,7 @@ def following(state: RunsState, changes: Iterable[Change], origins: Series[Origi
     for number, what, cause, code, into in changes:
         place = -1
         if code:
-            reason = ChangeReason(code, worded(code, origins[number].ref.facts))
+            reason = ChangeReason(code, describe_reason(code, origins[number].ref.facts))
             if reason not in known:
                 known[reason] = len(reasons)
                 reasons = reasons.append(reason)

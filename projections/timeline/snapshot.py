@@ -1,4 +1,4 @@
-"""Key frames of a timeline as bytes: what grew since the frame before, and the rest of the state.
+"""Key frames of a timeline as bytes: the items since the frame before, and the rest of the state.
 
 The messages in view are nearly all as they were added, so a frame names them by number.
 """
@@ -21,8 +21,14 @@ from eventctx.projections import audit, figures, numbering
 from eventctx.projections.explain.changes import Cause, ChangesState
 from eventctx.projections.figures import ImportedFile
 from eventctx.projections.timeline import views
-from eventctx.projections.timeline.blocks import PARTS, Blocks, FrameBlock, encode_block, lengths_of
-from eventctx.projections.timeline.fold import About, Beside, TimelineState
+from eventctx.projections.timeline.blocks import (
+    PARTS,
+    FrameBlock,
+    LazySeries,
+    encode_block,
+    lengths_of,
+)
+from eventctx.projections.timeline.fold import Provenance, TimelineExtras, TimelineState
 from eventctx.projections.timeline.runs import RunsState
 from eventctx.projections.usage import UsageState, UsageTotals
 from eventctx.projections.view import snapshot as view_snapshot
@@ -35,7 +41,7 @@ VERSION: Final = 2_000 + view_snapshot.VERSION
 
 
 class StoredFrame(NamedTuple):
-    """A key frame as a store keeps it; ``block`` is what came since the frame before it."""
+    """A key frame as a store keeps it; ``block`` has the items since the frame before it."""
 
     position: int
     digest: bytes
@@ -58,7 +64,7 @@ class _Frame(msgspec.Struct, array_like=True):
     file: ImportedFile
     usage: dict[str, UsageTotals]
     tools: int
-    about: About
+    provenance: Provenance
     shown: tuple[int, ...]
 
 
@@ -71,7 +77,7 @@ def _decoder() -> msgspec.msgpack.Decoder[_Frame]:
 
 
 def dump(states: Sequence[TimelineState], before: TimelineState | None) -> list[StoredFrame]:
-    """Frames of one session in order, behind the frame ``before`` (None: from the beginning).
+    """Frames of one session in order, after the frame ``before`` (None: from the beginning).
 
     Not for a fork, whose rows begin anew at its own first record.
     """
@@ -86,7 +92,7 @@ def dump(states: Sequence[TimelineState], before: TimelineState | None) -> list[
 
 def _frame(state: TimelineState) -> _Frame:
     changes, sizes = state.changes, state.audit.sizes
-    numbers, own = _named(state)
+    numbers, own = _numbers_in_view(state)
     return _Frame(
         view_snapshot.dump_without_refs(state.view),
         numbers,
@@ -100,14 +106,14 @@ def _frame(state: TimelineState) -> _Frame:
         sizes.grown,
         sizes.waiting,
         sizes.file,
-        dict(state.beside.usage.models),
-        state.beside.tools,
-        state.beside.about,
+        dict(state.extras.usage.models),
+        state.extras.tools,
+        state.extras.provenance,
         views.last_ids(state.views),
     )
 
 
-def _named(state: TimelineState) -> tuple[list[int], dict[int, MessageRef]]:
+def _numbers_in_view(state: TimelineState) -> tuple[list[int], dict[int, MessageRef]]:
     """The messages in view: runs of numbers, and by place those that are not as they were added."""
     origins = state.changes.origins
     numbers: list[int] = []
@@ -134,7 +140,7 @@ class LoadedFrames:
         blocks = [FrameBlock(one.block) for one in stored]
         self._lengths = [block.lengths for block in blocks]
         self._series: list[Series[Any]] = [
-            Series.held_in(Blocks(name, blocks, [block.lengths[at] for block in blocks]))
+            Series.backed_by(LazySeries(name, blocks, [block.lengths[at] for block in blocks]))
             for at, name in enumerate(PARTS)
         ]
         self.positions = [one.position for one in stored]
@@ -148,10 +154,10 @@ class LoadedFrames:
             raise DecodeError(f"a key frame is damaged: {error}") from error
         lengths = self._lengths[place]
         series = dict(zip(PARTS, map(Series.first, self._series, lengths), strict=True))
-        return _made(stored, frame, series)
+        return _make_state(stored, frame, series)
 
 
-def _made(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> TimelineState:
+def _make_state(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> TimelineState:
     view = _view(frame, series["origins"])
     time = numbering.Numbering(stored.position, series["began"], series["ends"], series["numbered"])
     changes = ChangesState(
@@ -186,7 +192,7 @@ def _made(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> Timelin
         series["sent"],
         -1,
     )
-    beside = Beside(
+    extras = TimelineExtras(
         UsageState(stored.position, MappingProxyType(frame.usage)),
         series["models"],
         series["cached"],
@@ -195,15 +201,15 @@ def _made(stored: StoredFrame, frame: _Frame, series: dict[str, Any]) -> Timelin
         series["contents"],
         series["links"],
         frame.tools,
-        frame.about,
+        frame.provenance,
     )
     return TimelineState(
         changes,
         rows,
-        views.resumed(series["shown"], series["extras"], frame.shown),
+        views.resume(series["shown"], series["extras"], frame.shown),
         RunsState(series["runs"], series["reasons"]),
         series["recounts"],
-        beside,
+        extras,
         stored.digest,
     )
 

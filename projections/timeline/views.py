@@ -1,9 +1,10 @@
-"""The views of all requests, each as what differs from the view before it.
+"""The views of all requests, each as its difference from the view before it.
 
 Between two breaks a view only grows at its end, so a request adds a few numbers here, however long
-its view is. A view is ``keep`` entries of the one before, and then ``add``: pairs of a first and a
-last entry id, both included. A message as it was added has its number as id. Every other entry (a
-shortened copy, an insertion, a made-up result) is an ``OtherEntry``, and -1 - its place among them.
+its view is. Invariant: a view is the first ``keep`` entries of the one before, and then ``add``:
+pairs of a first and a last entry id, both included. A message as it was added has its number
+as id. Every other entry (a shortened copy, an insertion, a made-up result) is an ``OtherEntry``,
+and has the id -1 - its place among them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 from eventctx.log.events import RequestPrepared
 from eventctx.log.record import Record
 from eventctx.projections.view import planned, request_view
-from eventctx.projections.view.entries import Entry, feed
+from eventctx.projections.view.entries import Entry, update_digest
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 from eventctx.projections.view.state import ViewState
@@ -25,13 +26,13 @@ ExtraKind = Literal["shortened", "stripped", "partial", "insertion", "synthetic"
 
 
 class OtherEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An entry of a view that is no message as it was added.
+    """An entry of a view other than a message as it was added.
 
     ``number`` is the message it is of, or whose call has no result (``synthetic``); ``position``
     and ``index`` are the place of its own body, where it has one. ``group`` is one of
     ``view_diff.GROUPS``. ``name`` is an insertion's kind, and ``stands_for`` the runs of messages
-    that it stands for. ``omit`` are ids of results in it that the view leaves out. ``mark`` is what
-    the view's digest covers of it.
+    that it stands for. ``omit`` are ids of results in it that the view leaves out. ``mark`` are
+    the bytes that it gives to the view's digest.
     """
 
     kind: ExtraKind
@@ -50,7 +51,7 @@ class OtherEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 class ShownView(NamedTuple):
     """One request's view: ``keep`` entries of the view before, then the runs of ids in ``add``.
 
-    ``digest`` is the view's, as it was recorded with the request.
+    ``digest`` is the view's, as recorded with the request.
     """
 
     keep: int
@@ -59,16 +60,17 @@ class ShownView(NamedTuple):
 
 
 class LastView(NamedTuple):
-    """The entries of the last request: those that only a break changes, and those behind them."""
+    """The entries of the last request: those that only a break changes, and those after them."""
 
     sealed: Series[Entry]
     tail: tuple[Entry, ...]
 
 
 class ViewsState(NamedTuple):
-    """All views so far. ``last`` is the last view: its entries or, behind a snapshot, their ids.
+    """All views so far.
 
-    ``places`` finds the extras of the last view again; versions of this state share it.
+    ``last`` is the last view: its entries or, after a snapshot was loaded, their ids. ``places``
+    finds the extras of the last view again; versions of this state share it.
     """
 
     shown: Series[ShownView]
@@ -86,12 +88,12 @@ def initial() -> ViewsState:
     return ViewsState(Series(), Series(), _NOTHING, {})
 
 
-def restarted(state: ViewsState) -> ViewsState:
+def restart(state: ViewsState) -> ViewsState:
     """No views, but the extras so far: a fork has no requests before its own first one."""
     return ViewsState(Series(), state.extras, _NOTHING, {})
 
 
-def resumed(
+def resume(
     shown: Series[ShownView], extras: Series[OtherEntry], last: tuple[int, ...]
 ) -> ViewsState:
     """The state from its series and the ids of the last view."""
@@ -100,7 +102,7 @@ def resumed(
 
 
 def last_ids(state: ViewsState) -> tuple[int, ...]:
-    """The entry ids of the last view. It takes the time of that view, however many came before."""
+    """The entry ids of the last view, in time proportional to that view alone."""
     last = state.last
     if not isinstance(last, LastView):
         return last
@@ -108,7 +110,7 @@ def last_ids(state: ViewsState) -> tuple[int, ...]:
     return tuple([naming.id_of(entry) for entry in (*last.sealed, *last.tail)])
 
 
-def following(
+def add_request(
     state: ViewsState, view: ViewState, event: RequestPrepared, record: Record
 ) -> ViewsState:
     """The views after the request in ``record``; ``view`` is the state before it."""
@@ -118,11 +120,11 @@ def following(
     now = LastView(view.layout.sealed, tuple(view.layout.tail()))
     last = state.last
     if isinstance(last, LastView) and now.sealed.continues(last.sealed):
-        keep, added = _grown(last, now)
+        keep, added = _difference(last, now)
         naming = _Naming(state.extras, state.places, state.places)
         ids = [naming.id_of(entry) for entry in added]
     else:
-        # Behind a break, only what the last view showed can be found again.
+        # After a break, only the entries of the last view can be found again.
         naming = _Naming(state.extras, state.places, {})
         ids = [naming.id_of(entry) for entry in (*now.sealed, *now.tail)]
         keep = same_at_start(last_ids(state), ids)
@@ -131,7 +133,7 @@ def following(
     return ViewsState(shown, naming.extras, now, naming.places)
 
 
-def expanded(state: ViewsState, request: int) -> list[int]:
+def expand(state: ViewsState, request: int) -> list[int]:
     """The entry ids of the view of request ``request``, counted from 0.
 
     It goes back as far as the oldest entries that stayed in view.
@@ -173,14 +175,14 @@ def same_at_start(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def mark_of(entry: Entry) -> bytes:
-    """What a view's digest covers of an entry."""
+    """The bytes that an entry gives to a view's digest."""
     found = _Bytes()
-    feed(found, (entry,))
+    update_digest(found, (entry,))
     return found.data
 
 
 class _Bytes:
-    """Takes what a digest would be fed."""
+    """Collects the bytes that a digest would take."""
 
     data = b""
 
@@ -188,8 +190,8 @@ class _Bytes:
         self.data += data
 
 
-def _grown(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
-    """How many first entries are the same in a view that continues another, and those behind."""
+def _difference(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
+    """How many first entries two views share, of which one continues the other, and the rest."""
     start = len(before.sealed)
     new = [*now.sealed[start:], *now.tail]
     same = 0
@@ -200,7 +202,7 @@ def _grown(before: LastView, now: LastView) -> tuple[int, list[Entry]]:
     return start + same, new[same:]
 
 
-def _whole(entry: Entry) -> int | None:
+def _whole_number(entry: Entry) -> int | None:
     """The number of a message that is shown as it was added."""
     ref = entry.ref
     if entry.kind != "message" or entry.omit or not isinstance(ref, MessageRef):
@@ -220,10 +222,10 @@ class _Naming:
 
     def id_of(self, entry: Entry) -> int:
         """The id of an entry."""
-        whole = _whole(entry)
+        whole = _whole_number(entry)
         if whole is not None:
             return whole
-        made = _made(entry)
+        made = _other_entry(entry)
         key = _key(made)
         place = self._known.get(key)
         # Another version of the state may have put another extra there.
@@ -238,7 +240,7 @@ def _key(extra: OtherEntry) -> _Key:
     return extra.kind, extra.number, extra.position, extra.index, extra.mark
 
 
-def _made(entry: Entry) -> OtherEntry:
+def _other_entry(entry: Entry) -> OtherEntry:
     ref, mark = entry.ref, mark_of(entry)
     if isinstance(ref, InsertionRef):
         return OtherEntry(

@@ -6,6 +6,7 @@ zeros stay. They hold no content: no message text, no tool input or output.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
@@ -13,10 +14,9 @@ from eventctx.log import events
 from eventctx.log.codec import Unknown
 from eventctx.log.naming import ranges_name
 from eventctx.log.record import Record
-from eventctx.projections.flat import Scalar, capped, scalars
+from eventctx.projections.flat import Scalar, clip_field, scalars
 from eventctx.projections.trace import semconv as conv
-from eventctx.projections.trace.compaction_attributes import at_end, at_start
-from eventctx.projections.trace.error_types import error_of
+from eventctx.projections.trace.compaction import at_end, at_start
 
 Attribute = Scalar | tuple[str, ...]
 Attributes = dict[str, Attribute]
@@ -78,7 +78,7 @@ class Closing(NamedTuple):
     attributes: Attributes
 
 
-def identity(record: Record) -> Attributes:
+def identity_attributes(record: Record) -> Attributes:
     """The attributes that every span has."""
     found: Attributes = {
         conv.CONVERSATION_ID: record.stream,
@@ -104,7 +104,7 @@ def closing(event: object, record: Record) -> Closing | None:
     return None if rule is None else rule(event, record)
 
 
-def usage(event: events.UsageReported) -> Attributes:
+def usage_attributes(event: events.UsageReported) -> Attributes:
     """Token counts of a call; ``input_tokens`` includes those read from the provider's cache.
 
     A count that was not recorded has no attribute: a prompt of 0, an output that is a placeholder.
@@ -124,7 +124,7 @@ def usage(event: events.UsageReported) -> Attributes:
     return found
 
 
-def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
+def request_attributes(record: Record, event: events.RequestPrepared) -> Attributes:
     """The attributes of a chat span about the request that it sends; flags only if they are set."""
     found: Attributes = {
         _SEQ: record.position,
@@ -163,7 +163,7 @@ def prepared(record: Record, event: events.RequestPrepared) -> Attributes:
     return found
 
 
-def in_force(plan: int | None) -> Attributes:
+def plan_attributes(plan: int | None) -> Attributes:
     """The attributes of a request with a compacted view; ``plan``: position of the post_compact."""
     if plan is None:
         return {}
@@ -193,7 +193,7 @@ def _turn(event: events.PromptSubmit) -> SpanStart:
         known[conv.AGENT_NAME] = event.agent
     if event.number is not None:
         known[conv.TURN_NUMBER] = event.number
-    return SpanStart("turn", _named(conv.INVOKE_AGENT, event.agent), known)
+    return SpanStart("turn", _span_name(conv.INVOKE_AGENT, event.agent), known)
 
 
 def _chat(event: events.ProviderRequest) -> SpanStart:
@@ -213,19 +213,19 @@ def _tool(event: events.ToolPre) -> SpanStart:
     }
     if event.call_id is not None:
         known[conv.TOOL_CALL_ID] = event.call_id
-    return SpanStart("tool", _named(conv.EXECUTE_TOOL, event.name), known)
+    return SpanStart("tool", _span_name(conv.EXECUTE_TOOL, event.name), known)
 
 
 def _plan(event: events.PlanStart) -> SpanStart:
-    return SpanStart("plan", _named(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
+    return SpanStart("plan", _span_name(conv.PLAN, event.name), {conv.OPERATION: conv.PLAN})
 
 
 def _compaction(event: events.PreCompact | events.PostCompact) -> SpanStart:
     known: Attributes = {conv.OPERATION: conv.COMPACT, **at_start(event)}
-    return SpanStart("compact", _named(conv.COMPACT, event.strategy), known)
+    return SpanStart("compact", _span_name(conv.COMPACT, event.strategy), known)
 
 
-def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
+def _end_of_answer(event: events.ProviderResponse, _record: Record) -> Closing:
     known: Attributes = {}
     if event.model is not None:
         known[conv.RESPONSE_MODEL] = event.model
@@ -238,14 +238,14 @@ def _answered(event: events.ProviderResponse, _record: Record) -> Closing:
     if event.transformed:
         said = [f"{one.path}: {one.kind} ({one.reason})" for one in event.transformed]
         known[_TRANSFORMED] = tuple(said)
-    return _ended("chat", "ok", None, known)
+    return _end("chat", "ok", None, known)
 
 
-def _named(operation: str, subject: str | None) -> str:
+def _span_name(operation: str, subject: str | None) -> str:
     return f"{operation} {subject}" if subject else operation
 
 
-def _ended(
+def _end(
     family: Family,
     outcome: str,
     message: str | None,
@@ -255,28 +255,28 @@ def _ended(
 ) -> Closing:
     """The end of a span. Cancellation is no failure: the status is unset, the outcome names it.
 
-    A lost span is one: nobody wanted its process to end, and nobody knows what it did. The error's
+    A lost span is one: its process ended unwanted, and its outcome is not known. The error's
     type is ``recorded``, or at the start of ``message``; the words are told once, without it.
     """
     attributes: Attributes = {conv.OUTCOME: outcome}
     if known:
         attributes.update(known)
     if outcome not in _FAILED and outcome != "cancelled":
-        return Closing(family, "unset", capped(message) if message else None, attributes)
+        return Closing(family, "unset", clip_field(message) if message else None, attributes)
     failed = outcome in _FAILED
     error = error_of(recorded, message, conv.ERROR_OTHER if failed else "cancelled")
     attributes[conv.ERROR_TYPE] = error.type
-    words = capped(error.words) if error.words else None
+    words = clip_field(error.words) if error.words else None
     return Closing(family, "error" if failed else "unset", words, attributes)
 
 
-def _failed_call(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
-    return _ended(family, event.status, event.message, recorded=event.error_type)
+def _end_of_failure(family: Family, event: events.ProviderError | events.ToolError) -> Closing:
+    return _end(family, event.status, event.message, recorded=event.error_type)
 
 
-def _compacted(event: events.PostCompact, record: Record) -> Closing:
+def _end_of_compaction(event: events.PostCompact, record: Record) -> Closing:
     known = at_end(event, record)
-    closed = _ended("compact", event.outcome, event.error, known)
+    closed = _end("compact", event.outcome, event.error, known)
     if event.outcome == "applied":
         closed.attributes[conv.OUTCOME] = "ok"
     if event.fallback is not None:
@@ -295,16 +295,64 @@ _OPENINGS: Final[dict[type[Any], Callable[[Any], SpanStart]]] = {
 }
 
 _CLOSINGS: Final[dict[type, Callable[[Any, Record], Closing]]] = {
-    events.PromptComplete: lambda event, _: _ended("turn", event.status, event.error),
-    events.PlanEnd: lambda event, _: _ended("plan", event.status, event.error),
-    events.ProviderResponse: _answered,
-    events.ProviderError: lambda event, _: _failed_call("chat", event),
-    events.ToolPost: lambda event, _: _ended("tool", "ok", None),
-    events.ToolError: lambda event, _: _failed_call("tool", event),
-    events.PostCompact: _compacted,
+    events.PromptComplete: lambda event, _: _end("turn", event.status, event.error),
+    events.PlanEnd: lambda event, _: _end("plan", event.status, event.error),
+    events.ProviderResponse: _end_of_answer,
+    events.ProviderError: lambda event, _: _end_of_failure("chat", event),
+    events.ToolPost: lambda event, _: _end("tool", "ok", None),
+    events.ToolError: lambda event, _: _end_of_failure("tool", event),
+    events.PostCompact: _end_of_compaction,
 }
 
 SPANS: Final = frozenset((*_OPENINGS, *_CLOSINGS))
 """The events that begin or end a span."""
 OPENS: Final = frozenset(str(kind.__struct_config__.tag) for kind in _OPENINGS)
 """The types of record that begin a span; a post_compact does if no pre_compact did."""
+
+
+MAX_CHARACTERS: Final = 128
+"""Most characters of a type."""
+
+_CODE: Final = re.compile(rf"[\w.:-]{{1,{MAX_CHARACTERS}}}")
+_CLASS_FIRST: Final = re.compile(r"((?:\w+\.)*(?:_*[A-Z]\w*|\w*(?:error|exception))|[45]\d\d):\s")
+_CLASS_ALONE: Final = re.compile(
+    r"(?=\w*[a-z0-9][A-Z]|[\w.]*_|\w*Error|[\w.]*\.[A-Z])[A-Za-z_][\w.]*"
+)
+"""A word that no sentence has: ``LimitsExceeded``, ``exit_cost``, ``httpx.ReadTimeout``."""
+_SAYS_NOTHING: Final = ("", "Error")
+"""Recorded where the one who recorded the error knew no type."""
+
+
+class NamedError(NamedTuple):
+    """An error's type, and its words without it; None where the type is all that is known."""
+
+    type: str
+    words: str | None
+
+
+def error_of(
+    recorded: str | None, message: str | None, otherwise: str = conv.ERROR_OTHER
+) -> NamedError:
+    """The error of a record: the recorded type, else one that its text names, else ``otherwise``.
+
+    Hosts may have recorded a message as the type. A text names a class or an HTTP status at its
+    start, ``ValueError: no``, or is the name alone.
+    """
+    kind, text = recorded or "", message or ""
+    if not _CODE.fullmatch(kind):
+        kind, text = "", text or kind
+    if kind in _SAYS_NOTHING:
+        kind = _type_in(text)
+    words = text.removeprefix(kind).removeprefix(":").lstrip() if _begins(text, kind) else text
+    return NamedError(kind or otherwise, words or None)
+
+
+def _type_in(text: str) -> str:
+    if _CLASS_ALONE.fullmatch(text, endpos=MAX_CHARACTERS + 1) and len(text) <= MAX_CHARACTERS:
+        return text
+    found = _CLASS_FIRST.match(text, 0, MAX_CHARACTERS + 2)
+    return "" if found is None else found[1]
+
+
+def _begins(text: str, kind: str) -> bool:
+    return bool(kind) and (text == kind or text.startswith(f"{kind}: "))

@@ -1,4 +1,4 @@
-"""Contents of spans, if they are enabled: a second stage behind the fold of spans.
+"""Contents of spans, if they are enabled: a second stage after the fold of spans.
 
 A request's messages, the model's answer, a tool's arguments and its result are records of their
 own, and most of them come after the span that they belong to: an answer is added when the call that
@@ -25,15 +25,27 @@ from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
 from eventctx.projections.flat import read
-from eventctx.projections.trace import bodies as trace_bodies
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import Attributes
-from eventctx.projections.trace.bodies import Texts
-from eventctx.projections.trace.compaction_content import contents
-from eventctx.projections.trace.genai_messages import Clean, genai_message
-from eventctx.projections.trace.message_lists import MAX_CONTENT, NOT_KEPT, array, newest, to_json
 from eventctx.projections.trace.spans import Span
-from eventctx.projections.trace.title import Title, title_of
+from eventctx.projections.trace.texts import (
+    MAX_CONTENT,
+    NOT_KEPT,
+    Clean,
+    Texts,
+    Title,
+    array,
+    compaction_contents,
+    erase_bodies,
+    forget_bodies,
+    genai_message,
+    keep_bodies,
+    message_of_entry,
+    newest,
+    no_texts,
+    title_of,
+    to_json,
+)
 from eventctx.projections.view import planned, request_view
 from eventctx.projections.view.state import ViewState
 
@@ -75,7 +87,7 @@ class ContentState(msgspec.Struct, frozen=True):
 
 def initial(clean: Clean) -> ContentState:
     """The state before a stream's first record. ``clean`` redacts a text."""
-    return ContentState(clean, request_view.initial(), trace_bodies.none_yet())
+    return ContentState(clean, request_view.initial(), no_texts())
 
 
 def evolve(
@@ -86,54 +98,55 @@ def evolve(
     ``finished`` are the spans that the fold of spans finished with this record.
     """
     out: list[Span] = []
-    # A plan takes messages out of the view, so look at what they are before it does.
+    # The plan takes messages out of the view, so they are read before it does.
     compacted = record.type == "context:post_compact"
-    told = contents(state.view, state.texts, record, state.clean) if compacted else {}
-    state = _absorbed(state, record)
+    told = compaction_contents(state.view, state.texts, record, state.clean) if compacted else {}
+    state = _absorb(state, record)
     if record.type == "session:fork":  # the view goes on; spans that wait are the parent's
         state = ContentState(state.clean, state.view, state.texts, title=state.title)
     if record.type in _BOUNDARIES:
-        state = _released(state, record, out)
+        state = _release(state, record, out)
     elif record.type == "context:pre_compact" and record.span_id is not None:
         compacting = (*state.compacting[1 - _REMEMBERED :], record.span_id)
         state = replace(state, compacting=compacting)
     elif record.type == "context:erased":
-        state = _erased(state, record)
+        state = _erase(state, record)
     elif record.type == "context:message_added" and record.bodies:
-        state = _added(state, record, out)
+        state = _add(state, record, out)
     elif record.type == "context:request_prepared":
         state = replace(
-            state, requests=_remembering(state.requests, record.position, _request(state, record))
+            state,
+            requests=_remember(state.requests, record.position, _request_contents(state, record)),
         )
     for span in finished:
         if told and span.attributes.get(conv.OPERATION) == conv.COMPACT:
             span = replace(span, attributes=span.attributes | told)
-        state = _finished(state, span, record, out)
+        state = _finish(state, span, record, out)
     return state, out
 
 
 def unfinished(state: ContentState, spans: Iterable[Span]) -> list[Span]:
-    """The spans that still wait, and behind them ``spans``, which no record has ended."""
+    """The spans that still wait, and then ``spans``, which no record has ended."""
     return [*state.waiting, *(_with_content(state, span) for span in spans)]
 
 
 # -- records -------------------------------------------------------------------------------------
 
 
-def _absorbed(state: ContentState, record: Record) -> ContentState:
+def _absorb(state: ContentState, record: Record) -> ContentState:
     title = title_of(state.title, record, state.clean)
     if title is not state.title:
         state = replace(state, title=title)
-    texts = trace_bodies.keep(state.texts, record)
+    texts = keep_bodies(state.texts, record)
     try:
         view = request_view.evolve(state.view, record)
     except EventctxError:
         # A damaged record has no content to show; ``verify`` reports what is wrong with it.
         return replace(state, texts=texts)
-    return replace(state, view=view, texts=trace_bodies.forget(texts, view))
+    return replace(state, view=view, texts=forget_bodies(texts, view))
 
 
-def _erased(state: ContentState, record: Record) -> ContentState:
+def _erase(state: ContentState, record: Record) -> ContentState:
     """The state without the erased content, and without all other content that it has collected.
 
     Collected texts are not linked to the bodies that they come from, so all of them go.
@@ -147,7 +160,7 @@ def _erased(state: ContentState, record: Record) -> ContentState:
         )
         for span in state.waiting
     ]
-    texts = trace_bodies.erase(state.texts, event)
+    texts = erase_bodies(state.texts, event)
     return ContentState(
         state.clean,
         state.view,
@@ -158,14 +171,14 @@ def _erased(state: ContentState, record: Record) -> ContentState:
     )
 
 
-def _request(state: ContentState, record: Record) -> Attributes:
+def _request_contents(state: ContentState, record: Record) -> Attributes:
     """The messages of a request, cut to ``MAX_CONTENT``: system messages stay, the oldest go."""
     event = read(record)
     if not isinstance(event, RequestPrepared):
         return {}
     view = planned.with_insertions(state.view, event.insertions, record)
     entries = list(view.layout.entries())
-    found = [trace_bodies.shown(state.texts, entry, state.clean) for entry in entries]
+    found = [message_of_entry(state.texts, entry, state.clean) for entry in entries]
     if entries and not any(found):
         return {}  # read without bodies
     texts = [text or NOT_KEPT for text in found]
@@ -179,7 +192,7 @@ def _request(state: ContentState, record: Record) -> Attributes:
     return attributes
 
 
-def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState:
+def _add(state: ContentState, record: Record, out: list[Span]) -> ContentState:
     body = record.bodies[0]
     if body.data is None:
         return state
@@ -190,23 +203,23 @@ def _added(state: ContentState, record: Record, out: list[Span]) -> ContentState
         if part["type"] == "tool_call" and isinstance(call_id, str):
             # Some hosts use the same call ids in every turn: drop the result of the older call.
             results = {one: text for one, text in state.results.items() if one != call_id}
-            calls = _remembering(state.calls, call_id, part["arguments"])
+            calls = _remember(state.calls, call_id, part["arguments"])
             state = replace(state, calls=calls, results=results)
         elif part["type"] == "tool_call_response" and isinstance(call_id, str):
-            state = _result(state, call_id, part["response"], out)
+            state = _add_result(state, call_id, part["response"], out)
     turn_id = record.turn_id
     if facts.kind == "assistant":
-        state = _answer(state, record, to_json(message))
+        state = _add_answer(state, record, to_json(message))
         if turn_id is not None:
-            replies = _remembering(state.replies, turn_id, (to_json(message),))
+            replies = _remember(state.replies, turn_id, (to_json(message),))
             state = replace(state, replies=replies)
     elif facts.human and turn_id is not None:
         prompts = (*state.prompts.get(turn_id, ()), to_json(message))
-        state = replace(state, prompts=_remembering(state.prompts, turn_id, prompts))
+        state = replace(state, prompts=_remember(state.prompts, turn_id, prompts))
     return state
 
 
-def _answer(state: ContentState, record: Record, answer: str) -> ContentState:
+def _add_answer(state: ContentState, record: Record, answer: str) -> ContentState:
     """Add an answer to the chat span that waits for it, or keep it for one that is still open."""
     for place in range(len(state.waiting) - 1, -1, -1):
         span = state.waiting[place]
@@ -219,20 +232,20 @@ def _answer(state: ContentState, record: Record, answer: str) -> ContentState:
     for key in (record.span_id, (record.turn_id, record.iteration)):
         if key is not None:
             answers = (*state.answers.get(key, ()), answer)
-            state = replace(state, answers=_remembering(state.answers, key, answers))
+            state = replace(state, answers=_remember(state.answers, key, answers))
     return state
 
 
-def _result(state: ContentState, call_id: str, result: str, out: list[Span]) -> ContentState:
+def _add_result(state: ContentState, call_id: str, result: str, out: list[Span]) -> ContentState:
     for span in state.waiting:
         if span.attributes.get(conv.TOOL_CALL_ID) == call_id:
             out.append(replace(span, attributes={**span.attributes, conv.TOOL_RESULT: result}))
             rest = tuple([one for one in state.waiting if one is not span])
             return replace(state, waiting=rest)
-    return replace(state, results=_remembering(state.results, call_id, result))
+    return replace(state, results=_remember(state.results, call_id, result))
 
 
-def _released(state: ContentState, record: Record, out: list[Span]) -> ContentState:
+def _release(state: ContentState, record: Record, out: list[Span]) -> ContentState:
     """Release the spans of the part of the turn that is over with this record."""
     keep: list[Span] = []
     parallel = (record.turn_id, record.iteration) if record.iteration is not None else None
@@ -250,7 +263,7 @@ def _released(state: ContentState, record: Record, out: list[Span]) -> ContentSt
 # -- spans ---------------------------------------------------------------------------------------
 
 
-def _finished(state: ContentState, span: Span, record: Record, out: list[Span]) -> ContentState:
+def _finish(state: ContentState, span: Span, record: Record, out: list[Span]) -> ContentState:
     operation = span.attributes.get(conv.OPERATION)
     if operation == conv.INVOKE_AGENT:
         mine = span.attributes.get(conv.TURN_ID)
@@ -313,7 +326,7 @@ def _with_content(state: ContentState, span: Span) -> Span:
 
 
 def _with_kept_answer(state: ContentState, span: Span, record: Record) -> Span:
-    """The span with the answer that its end keeps, which stands if no result is ever added."""
+    """The span with the answer that its end keeps, for a call whose result is never added."""
     data = record.bodies[0].data if record.type == "tool:post" and record.bodies else None
     if data is None:
         return span
@@ -356,7 +369,7 @@ def _is_system(text: str) -> bool:
     return text.startswith(('{"role":"system"', '{"role":"developer"'))
 
 
-def _remembering(known: dict[K, V], key: K, value: V) -> dict[K, V]:
+def _remember(known: dict[K, V], key: K, value: V) -> dict[K, V]:
     """``known`` with one more entry, the newest last; without the oldest above ``_REMEMBERED``."""
     grown = {one: other for one, other in known.items() if one != key}
     grown[key] = value

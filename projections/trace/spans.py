@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from eventctx.log.codec import Unknown
 from eventctx.log.events import Event
 from eventctx.log.record import Record
-from eventctx.projections.flat import MAX_TEXT, capped
+from eventctx.projections.flat import MAX_TEXT, clip_field
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.attributes import (
     Attributes,
@@ -114,7 +114,7 @@ def begin(
     """
     return OpenSpan(
         begins.family,
-        capped(begins.name),
+        clip_field(begins.name),
         begins.kind,
         trace_id,
         span_id,
@@ -132,7 +132,7 @@ def _short(attributes: Attributes) -> Attributes:
     if max(map(len, cast("Iterator[str]", texts)), default=0) <= MAX_TEXT:
         return attributes
     return {
-        name: capped(value) if isinstance(value, str) else value
+        name: clip_field(value) if isinstance(value, str) else value
         for name, value in attributes.items()
     }
 
@@ -171,7 +171,7 @@ def finish(
         # Imported records often share a time, and backends treat a span of length 0 as damaged.
         max(end, span.start + 1, span.covers),
         status,
-        None if message is None else capped(message),
+        None if message is None else clip_field(message),
         attributes,
         tuple(shown),
         span.links,

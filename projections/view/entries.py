@@ -1,23 +1,23 @@
-"""The entries of a view: what a model is sent, one after the other, made of references.
+"""The entries of a view: the messages that a model is sent, in order, made of references.
 
 The rules of ``layout.py`` for one round, for insertions and for the opening are kept here; so are
-the texts that no message has, and what a view digest covers.
+the texts that no message has, and the bytes of a view digest.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from eventctx.messages.facts import Dialect
 from eventctx.messages.tokens import OPENING_TOKENS, SYNTHETIC_TOKENS
 from eventctx.messages.tool_rounds import Group
-from eventctx.projections.view.call_ends import CallEnds
-from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
+from eventctx.projections.view.refs import CallEnd, CallEnds, InsertionRef, MessageRef
 
 if TYPE_CHECKING:
     from hashlib import _Hash
+
 
 RENDERER: Final = 3
 """Version of the rules of a view's order and of the fixed texts below. Recorded in every prepared
@@ -31,7 +31,7 @@ those of renderer 2, since the changes follow from the rows alone.
 """
 
 DIGEST_FORM: Final = 1
-"""Version of what a view digest covers. Renderer 2 only has more dispositions."""
+"""Version of a view digest's form. Renderer 2 only has more dispositions."""
 
 SYNTHETIC_RESULT: Final = "[No result was recorded for this call.]"
 """The text of every made-up result in the requests of renderer 1."""
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
     """One message of a view.
 
     ``ref`` is None for an opening; for a synthetic result it is the message with the call, whose id
-    is ``call_id``, and ``end`` is what it says of the call (None: nothing, as in renderer 1).
+    is ``call_id``, and ``end`` is the end of the call that it tells (None: none, as in renderer 1).
     ``omit`` are call ids whose results, in this message, answer no call in view.
     """
 
@@ -145,10 +145,10 @@ def _ends_before(places: dict[int, int], insertion: InsertionRef) -> bool:
 
 
 def _start(entries: list[Entry], insertion: InsertionRef) -> int:
-    """The place behind the leading system messages that are older than the insertion.
+    """The place after the leading system messages that are older than the insertion.
 
-    A later system message stands behind the insertion, whether the view grew or was built from
-    nothing. A host's system prompt stands before everything.
+    A later system message comes after the insertion, whether the view grew or was built from
+    nothing. A host's system prompt comes before everything.
     """
     if insertion.kind == "system_prompt":
         return 0
@@ -182,15 +182,15 @@ def with_opening(entries: list[Entry], opened: bool) -> tuple[list[Entry], bool]
     return entries, False
 
 
-class Fed(Protocol):
-    """What takes the bytes that a view digest covers: a hash, above all."""
+class ByteSink(Protocol):
+    """Takes the bytes of a view digest: a hash, above all."""
 
     def update(self, data: bytes, /) -> None:
         """Add bytes at the end."""
         ...
 
 
-def feed(digest: Fed, entries: Iterable[Entry]) -> None:
+def update_digest(digest: ByteSink, entries: Iterable[Entry]) -> None:
     """Add entries to a view digest: body digests and dispositions, not texts."""
     parts: list[bytes] = []
     for kind, ref, call_id, omit, end in entries:
@@ -201,11 +201,11 @@ def feed(digest: Fed, entries: Iterable[Entry]) -> None:
             parts.append(b"M" if ref.shortened else b"m")
             parts.append(ref.digest)
             if omit:  # seldom
-                parts.extend([_sized(surplus) for surplus in omit])
+                parts.extend([_with_length(surplus) for surplus in omit])
         elif kind == "synthetic":
-            parts.append(b"s" + _sized(call_id) if end is None else _of_end(call_id, end))
+            parts.append(b"s" + _with_length(call_id) if end is None else _of_end(call_id, end))
         elif isinstance(ref, InsertionRef):
-            parts.append(b"i" + _sized(ref.kind) + ref.digest)
+            parts.append(b"i" + _with_length(ref.kind) + ref.digest)
         else:
             parts.append(b"o")
     digest.update(b"".join(parts))
@@ -213,21 +213,77 @@ def feed(digest: Fed, entries: Iterable[Entry]) -> None:
 
 def _of_end(call_id: str, end: CallEnd) -> bytes:
     known = b"n" if not end.ended else b"e" if end.position is None else b"k"
-    return b"S" + known + _sized(call_id) + end.digest
+    return b"S" + known + _with_length(call_id) + end.digest
 
 
-def _sized(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     encoded = text.encode()
     return len(encoded).to_bytes(4, "big") + encoded
 
 
-def begun_digest() -> _Hash:
-    """The digest of no entries, to ``feed``."""
+def new_digest() -> _Hash:
+    """The digest of no entries, to ``update_digest``."""
     return hashlib.sha256(b"view" + bytes((DIGEST_FORM,)))
 
 
 def digest_of(entries: Iterable[Entry]) -> str:
     """The view digest (hex) of any entries; ``Layout.measure`` gives the same, incrementally."""
-    digest = begun_digest()
-    feed(digest, entries)
+    digest = new_digest()
+    update_digest(digest, entries)
     return digest.hexdigest()
+
+
+def plain_until(rows: Sequence[MessageRef], start: int, abandoned: Container[str] = ()) -> int:
+    """The first row after the plain rounds from row ``start`` on.
+
+    A plain round is a text, or calls with their answers directly after them, so its entries are
+    its rows in order. Nearly all rows of a long session are such rounds, and need no search for
+    calls and answers as in ``tool_rounds``. Every row before the found one is one
+    entry. A result of a call in ``abandoned`` is in no plain round.
+    """
+    at, end = start, len(rows)
+    while at < end:
+        ref = rows[at]
+        facts = ref.facts
+        if ref.replaced or facts.dialect == "responses" or facts.item:
+            break
+        if facts.server_calls or facts.server_results:
+            break
+        if facts.kind == "result":
+            if facts.calls or facts.results or not facts.observation:
+                break
+            at += 1
+        elif facts.calls:
+            until = _end_of_answers(rows, at, abandoned)
+            if until == at:
+                break
+            at = until
+        else:
+            at += 1
+    return at
+
+
+def _end_of_answers(rows: Sequence[MessageRef], at: int, abandoned: Container[str]) -> int:
+    """The row after those that answer all calls of row ``at``; ``at`` if there are no such."""
+    calls = rows[at].facts.calls
+    waiting = set(calls)
+    until, end = at + 1, len(rows)
+    while waiting:
+        if until == end:
+            return at
+        ref = rows[until]
+        facts = ref.facts
+        results = facts.results
+        if facts.kind != "result" or facts.calls or facts.observation or ref.replaced:
+            return at
+        if facts.dialect == "responses" or facts.item or not results:
+            return at
+        # A person's words after a result must not come before another row with results.
+        if facts.human and results != calls:
+            return at
+        for call in results:
+            if call in abandoned or call not in waiting:
+                return at
+        waiting.difference_update(results)
+        until += 1
+    return until

@@ -1,6 +1,6 @@
 """The order of a view: references in, entries out, under the rules that every provider needs.
 
-Rules (DESIGN §6): results follow their call directly, and a row between them moves behind them; a
+Rules (DESIGN §6): results follow their call directly, and a row between them moves after them; a
 call without a result gets a synthetic one; a result without a call is left out; the first row that
 is not a system message has role user. None of this changes the transcript.
 
@@ -11,9 +11,13 @@ arrives; once all its calls are answered, or the model has gone on without the a
 too. Thus a layout grows in amortised constant time. It is built from nothing only at a break: a
 result that comes after its call was sealed without it, or a change other than an added message.
 
-How a round, an insertion and the opening become entries: ``entries.py``.
+Invariant: growing a layout row by row and building it from all its rows give the same entries, and
+so the same digest. A snapshot relies on it: it stores references alone and builds the layout again.
 
-Invariant: growing a layout row by row and building it from all its rows give the same entries.
+Invariant: a sealed entry is never changed by an added message, except by a late result, which is
+counted in ``late`` and is a break. So the digest of the sealed part is extended, never recomputed.
+
+How a round, an insertion and the opening become entries: ``entries.py``.
 """
 
 from __future__ import annotations
@@ -23,17 +27,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventctx.messages.facts import Facts
 from eventctx.messages.tool_rounds import Group, group_rows, joins
-from eventctx.projections.view.call_ends import NO_ENDS, CallEnds
 from eventctx.projections.view.entries import (
     Entry,
-    begun_digest,
     entries_of,
-    feed,
+    new_digest,
+    plain_until,
+    update_digest,
     with_inserted,
     with_opening,
 )
-from eventctx.projections.view.plain_rounds import plain_until
-from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
+from eventctx.projections.view.refs import NO_ENDS, CallEnd, CallEnds, InsertionRef, MessageRef
 from eventctx.projections.view.series import Series
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ class Layout(NamedTuple):
         """Digest (hex), number of entries, and tokens of the view, in time of the region's size."""
         tail = self.tail()
         digest = self.sealed_digest.copy()
-        feed(digest, tail)
+        update_digest(digest, tail)
         tokens = self.sealed_tokens + sum([entry.tokens for entry in tail])
         return digest.hexdigest(), len(self.sealed) + len(tail), tokens
 
@@ -105,6 +108,7 @@ def build(
 ) -> Layout:
     """Lay out ``refs`` (in conversation order) and ``insertions`` from nothing."""
     series = refs if isinstance(refs, Series) else Series(refs)
+    # Most rows of a long session need no search for calls and answers; the others get it.
     settled, rows = _plain_beginning(list(series))
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
@@ -112,8 +116,8 @@ def build(
     entries, omitted = entries_of(sealed_groups, rows, ends)
     entries = with_inserted([*settled, *entries], insertions, [rows[i] for i in region_rows])
     opened_entries, opened = with_opening(entries, False)
-    digest = begun_digest()
-    feed(digest, opened_entries)
+    digest = new_digest()
+    update_digest(digest, opened_entries)
     region = tuple([rows[i] for i in region_rows])
     return Layout(
         series,
@@ -132,16 +136,16 @@ def build(
     )
 
 
-def rebuilt(refs: Sequence[MessageRef], layout: Layout) -> Layout:
+def rebuild(refs: Sequence[MessageRef], layout: Layout) -> Layout:
     """A layout with the same messages in another form, and all else as before."""
     built = build(refs, layout.insertions, layout.ends)
     return built._replace(late=layout.late)
 
 
 def _plain_beginning(rows: list[MessageRef]) -> tuple[list[Entry], list[MessageRef]]:
-    """The entries of the plain rounds at the beginning, and the rows behind them.
+    """The entries of the plain rounds at the beginning, and the rows after them.
 
-    The model's last answer stays with the rows behind it, as the region begins with one.
+    The model's last answer stays with the rows after it, as the region begins with one.
     """
     until = plain_until(rows, 0)
     if until < len(rows):
@@ -161,7 +165,7 @@ def _shortened_orphans(groups: Sequence[Group], rows: Sequence[MessageRef]) -> i
     )
 
 
-def extended(layout: Layout, refs: Sequence[MessageRef]) -> tuple[Layout, int]:
+def extend(layout: Layout, refs: Sequence[MessageRef]) -> tuple[Layout, int]:
     """The layout with the first of ``refs`` at the end, as ``append`` would; and their number.
 
     It takes them all, or all before a result that comes too late for its call.
@@ -189,6 +193,7 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     region = layout.region
     grows = facts.goes_on
     if not (region or grows or facts.calls or facts.kind == "result"):
+        # No later message changes a text outside of a round, so it is sealed at once.
         return _with_sealed(layout, refs, [Entry("message", ref)])
     if region and facts.kind == "assistant" and not _continues(layout, facts):
         # The model went on without waiting: the calls still unanswered are abandoned.
@@ -198,13 +203,14 @@ def append(layout: Layout, ref: MessageRef) -> Layout:
     pending = layout.pending.union(facts.calls).difference(facts.results)
     if pending or grows:
         return layout._replace(refs=refs, region=region, pending=pending)
+    # All calls are answered. A row that came between them has its final place, too.
     return _seal(layout, refs, region)
 
 
 def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
     """The layout with the recorded end of a call that is still open in the round in progress.
 
-    Of a call that was sealed without a result the end comes too late: its text was sent already.
+    For a call that was sealed without a result the end comes too late: its text was sent already.
     """
     if call_id not in layout.pending:
         return layout
@@ -226,7 +232,8 @@ def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
 def as_plain(layout: Layout, until: int) -> Layout:
     """The layout whose calls of messages up to number ``until`` are shown as by renderer 1."""
     ends = layout.ends._replace(plain_until=until)
-    # All sealed before have the plain words already. An old log has very many requests.
+    # Building is needed only if a call was sealed since the last such request: the words of all
+    # others are plain already, and an old log has very many requests.
     if any(number > layout.ends.plain_until for number in layout.abandoned.values()):
         return build(layout.refs, layout.insertions, ends)._replace(late=layout.late)
     return layout._replace(ends=ends)
@@ -246,6 +253,7 @@ def _with_late_result(layout: Layout, ref: MessageRef) -> Layout:
     # The sealed part has a synthetic result in the place of this one. That changes entries already
     # sealed, which is a break, so the layout is built from nothing.
     rebuilt = build(layout.refs.append(ref), layout.insertions, layout.ends)
+    # A later call may have the same id, and the result may be its: then no sealed entry changes.
     same = rebuilt.slice(0, len(layout.sealed)) == list(layout.sealed)
     return rebuilt._replace(late=layout.late + (not same))
 
@@ -269,7 +277,7 @@ def _with_sealed(
     """The layout with ``entries`` appended to the sealed part, and an empty region."""
     entries, opened = with_opening(entries, layout.opened)
     digest = layout.sealed_digest.copy()
-    feed(digest, entries)
+    update_digest(digest, entries)
     return Layout(
         refs,
         layout.insertions,
@@ -288,11 +296,12 @@ def _with_sealed(
 
 
 def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group], list[int]]:
-    """The groups to seal, and the indexes of the rows behind them that form the region."""
+    """The groups to seal, and the indexes of the rows after them that form the region."""
     last = next((g for g in reversed(groups) if any(_assistant(rows[i]) for i in g.rows)), None)
     if last is None:
         return groups, []
-    # An item that was taken out of its round is a group of its own, behind the round's first row.
+    # An item that was taken out of its round is a group of its own, after the round's first row,
+    # so the answer may begin before the last group.
     start = last.rows[0]
     while start > 0 and joins(rows[start - 1].facts, rows[start].facts):
         start -= 1
@@ -311,7 +320,7 @@ def _pending(region: Sequence[MessageRef]) -> frozenset[str]:
 
 
 def _unanswered(groups: Iterable[Group], rows: Sequence[MessageRef]) -> dict[str, int]:
-    """The calls of ``groups`` that nobody answered, whatever a view does with them, by message."""
+    """The unanswered calls of ``groups``, whatever a view does with them, by message."""
     found: dict[str, int] = {}
     for group in groups:
         if len(group.rows) == 1 and not rows[group.rows[0]].facts.calls:

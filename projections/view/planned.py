@@ -56,12 +56,12 @@ def reference(
 
 def with_stripped(state: ViewState, stripped: tuple[tuple[int, int], ...]) -> ViewState:
     """The view after a plan that only strips the thinking of messages in the runs ``stripped``."""
-    refs = stripped_in(state.layout.refs, stripped, state.estimator)
+    refs = strip_thinking(state.layout.refs, stripped, state.estimator)
     layout = layouts.build(refs, state.layout.insertions, state.layout.ends)
     return after_compaction(state._replace(layout=layout))
 
 
-def stripped_in(
+def strip_thinking(
     refs: Iterable[MessageRef], stripped: tuple[tuple[int, int], ...], estimator: Estimator
 ) -> list[MessageRef]:
     """The references, those in the runs ``stripped`` without their bound thinking."""
@@ -77,7 +77,7 @@ def without_thinking(ref: MessageRef, estimator: Estimator) -> MessageRef:
     return msgspec.structs.replace(ref, facts=facts, tokens=estimator.tokens(facts), stripped=True)
 
 
-def replaced_in(
+def mark_replaced(
     refs: Iterable[MessageRef], replaced: tuple[tuple[int, int], ...]
 ) -> list[MessageRef]:
     """The references, with those in the runs ``replaced``, and no others, marked as replaced."""
@@ -90,10 +90,10 @@ def replaced_in(
     ]
 
 
-def stripped_by(
+def refused_thinking(
     before: Layout, after: Layout, generation: Generation
 ) -> tuple[tuple[int, int], ...]:
-    """Runs of messages whose thinking a model refuses behind the first entry that differs.
+    """Runs of messages whose thinking a model refuses after the first entry that differs.
 
     ``generation`` is that of the model that will read ``after``.
     """
@@ -110,7 +110,7 @@ _READ_ANYWHERE: Final = ("manual", "adaptive")
 """The generations that take thinking back whatever has changed before it."""
 
 
-def foreign_in(layout: Layout, generation: Generation) -> tuple[tuple[int, int], ...]:
+def foreign_thinking(layout: Layout, generation: Generation) -> tuple[tuple[int, int], ...]:
     """Runs of all messages with bound thinking, for a model that reads none of it.
 
     The open tool loop keeps that of its newest answer, unless the model checks what is before it.
@@ -138,7 +138,7 @@ def _bound_in(entries: list[Entry], generation: Generation) -> tuple[tuple[int, 
 
 
 def _open_answer(entries: list[Entry]) -> frozenset[int]:
-    """The messages of the last answer, if it has calls: their results are what is sent back.
+    """The messages of the last answer, if it has calls: their results are sent next.
 
     Where none of them has thinking, the first message of its loop that has some, too.
     """
@@ -174,14 +174,14 @@ def in_open_loop(layout: Layout) -> bool:
     return False
 
 
-def stripped_behind(
+def refused_thinking_after(
     layout: Layout, places: Collection[tuple[int, int]], generation: Generation
 ) -> tuple[tuple[int, int], ...]:
-    """As ``stripped_by``, behind the first message whose contents at ``places`` go."""
+    """As ``refused_thinking``, after the first message whose contents at ``places`` go."""
     if generation in _READ_ANYWHERE:
         return ()
     entries = layout.entries()
-    behind = next(
+    first = next(
         (
             place
             for place, entry in enumerate(entries)
@@ -189,7 +189,7 @@ def stripped_behind(
         ),
         len(entries),
     )
-    return _bound_in(entries[behind + 1 :], generation)
+    return _bound_in(entries[first + 1 :], generation)
 
 
 def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
@@ -212,11 +212,11 @@ def apply_plan(state: ViewState, plan: Plan, record: Record) -> ViewState:
         if disposition == "kept":
             refs.append(ref)
         elif disposition == "shortened":
-            refs.append(_shortened(ref, texts.get(number), record, state.estimator))
+            refs.append(_shorten(ref, texts.get(number), record, state.estimator))
         else:
             leaving[number] = left
     if plan.unbound:
-        refs = stripped_in(refs, plan.unbound, state.estimator)
+        refs = strip_thinking(refs, plan.unbound, state.estimator)
     hidden: dict[str, int] = dict(zip(_HIDDEN, state.hidden, strict=True))
     gone = runs_by_number(leaving)
     for run in gone:
@@ -252,7 +252,7 @@ def insertion_refs(
     for insertion in insertions:
         ahead = insertion.before is not None and insertion.before >= state.next_number
         if insertion.at is not None and (insertion.at, insertion.body) in current:
-            # The message behind it may be gone, so its place is the one that the plan names.
+            # The message after it may be gone, so its place is the one that the plan names.
             known = current[insertion.at, insertion.body]
             refs.append(msgspec.structs.replace(known, before=insertion.before, ahead=ahead))
             continue
@@ -277,7 +277,7 @@ def insertion_refs(
     return refs
 
 
-def _shortened(ref: MessageRef, short: Any, record: Record, estimator: Estimator) -> MessageRef:
+def _shorten(ref: MessageRef, short: Any, record: Record, estimator: Estimator) -> MessageRef:
     if short is None or short.at is not None:
         return ref
     shorter = reference(record, short.body, ref.number, estimator, shortened=True)

@@ -9,7 +9,6 @@ from eventctx.log.store import Address
 from eventctx.messages import response_items as items
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.messages.facts import Facts
-from eventctx.projections.view.call_ends import KEPT_CHARACTERS
 from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
@@ -19,7 +18,7 @@ from eventctx.projections.view.entries import (
     SYNTHETIC_RESULT,
     Entry,
 )
-from eventctx.projections.view.refs import CallEnd, MessageRef
+from eventctx.projections.view.refs import KEPT_CHARACTERS, CallEnd, MessageRef
 
 ERASED = "[erased]"
 THINKING_LEFT_OUT = "[Only thinking was here; it is left out.]"
@@ -97,7 +96,7 @@ def _erased(ref: Any, omit: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _erased_item(facts: Facts) -> dict[str, Any]:
-    """The placeholder for an erased item: a call, or what answers one, of the same type."""
+    """The placeholder for an erased item: a call or its answer, of the same type."""
     if facts.calls:
         return items.call_of_type(facts.item, facts.calls[0])
     return items.output_of_type(facts.item, facts.results[0], ERASED)

@@ -1,8 +1,25 @@
 """The request view as a fold: the messages that a model is sent.
 
-The state holds references of the visible messages, the position of the plan in force, and counts of
-the other messages, so it stays small however long the log is; that makes it cheap to snapshot and
-to open. A record costs constant time, a break time in proportion to the view.
+The transcript is everything that was added. A request shows it through the plan in force: some
+messages whole, some shortened, some left out, with insertions among them. This fold keeps that view
+up to date, record by record.
+
+Invariant: the same records give the same view, from zero, from a snapshot or on another machine. A
+step reads the record and the state before it, never a clock, a setting or a body's text. So
+``context:request_prepared`` needs to hold a digest only, and any past request is derived again.
+
+Invariant: between two breaks a view only grows at its end, so a provider's prompt cache stays warm.
+A break is a compaction, a set, a clear, a restore, an erasure, a changed insertion, or a late
+result. The next prepared request records the breaks since the one before it.
+
+The state holds references of the visible messages, not their texts: position and index of the body,
+its digest, its facts and its tokens. Of messages out of view it holds runs of numbers and counts.
+So it stays small however long the log is, which makes it cheap to snapshot and to open. A record
+costs constant time, a break time in proportion to the view.
+
+``layout`` gives the messages their order, ``planned`` applies a plan, ``steps`` has the changes to
+the transcript and the turns, ``calibration`` learns how providers count. This module has the steps
+of messages, compactions, requests and calls, and the table of all steps at its end.
 """
 
 from __future__ import annotations
@@ -22,13 +39,13 @@ from eventctx.messages import calibration
 from eventctx.messages.calibration import Calibration, Scale
 from eventctx.messages.facts import Facts
 from eventctx.messages.tokens import FAMILIES, Estimator
-from eventctx.projections.view import edits, spoken, turns
 from eventctx.projections.view import layout as layouts
+from eventctx.projections.view import steps
 from eventctx.projections.view.entries import RENDERER, digest_of
-from eventctx.projections.view.planned import apply_plan, reference, stripped_in
+from eventctx.projections.view.planned import apply_plan, reference, strip_thinking
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.spoken import Spoken
 from eventctx.projections.view.state import (
+    Spoken,
     ViewCounts,
     ViewState,
     after_compaction,
@@ -36,7 +53,6 @@ from eventctx.projections.view.state import (
     initial,
     with_break,
 )
-from eventctx.projections.view.turns import began
 
 R = TypeVar("R", MessageRef, InsertionRef)
 
@@ -48,7 +64,7 @@ __all__ = [
     "evolve",
     "evolve_all",
     "initial",
-    "prepared",
+    "prepare_request",
     "with_model",
     "without_thinking_of",
 ]
@@ -61,21 +77,21 @@ def evolve(state: ViewState, record: Record) -> ViewState:
         state = step(state, record)
     if state.position == record.position:
         return state
-    return ViewState(record.position, *state[1:])  # a third of the time of _replace
+    return ViewState(record.position, *state[1:])  # takes a third of the time of _replace
 
 
 def evolve_all(state: ViewState, records: Sequence[Record]) -> ViewState:
     """The view after ``records``, that of ``evolve`` over them.
 
-    Messages that were added one behind the other are folded in one step, which is far cheaper.
+    Messages that were added in a row are folded in one step, which is far cheaper.
     """
     at, end = 0, len(records)
     while at < end:
         until = at
-        while until < end and records[until].type == _ADDED:
+        while until < end and records[until].type == _MESSAGE_ADDED:
             until += 1
         if until - at > 1:
-            state, taken = _added_together(state, records[at:until])
+            state, taken = _add_together(state, records[at:until])
             at += taken
         if at < end:  # a message that comes too late, or a record of another type
             state = evolve(state, records[at])
@@ -83,7 +99,7 @@ def evolve_all(state: ViewState, records: Sequence[Record]) -> ViewState:
     return state
 
 
-def prepared(
+def prepare_request(
     state: ViewState,
     *,
     scale: Scale | None = None,
@@ -125,10 +141,10 @@ def prepared(
 
 
 def _absent_demands(state: ViewState) -> int:
-    """Demands that stand nowhere in the view. Most views show all messages, and need no search."""
+    """Demands that are nowhere in the view. Most views show all messages, and need no search."""
     if not state.layout.shortened and not any(state.hidden):
         return 0
-    return spoken.absent(state.spoken, state.layout)
+    return state.spoken.count_absent(state.layout)
 
 
 def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
@@ -141,8 +157,8 @@ def _breaks_until_now(state: ViewState) -> tuple[Break, ...]:
     return ("late_result",)
 
 
-def _added(state: ViewState, record: Record) -> ViewState:
-    """A message stands last, or in its place if it is a result that came late."""
+def _add(state: ViewState, record: Record) -> ViewState:
+    """A message comes last, or in its place if it is a result that came late."""
     number = state.next_number
     ref = reference(record, 0, number, FAMILIES[state.calibration.family])
     layout = layouts.append(state.layout, ref)
@@ -151,8 +167,8 @@ def _added(state: ViewState, record: Record) -> ViewState:
         breaks = with_break(breaks, "late_result")
         event: Any = decode_known(record)
         if event.unbound:
-            layout = layouts.rebuilt(
-                stripped_in(layout.refs, event.unbound, state.estimator), layout
+            layout = layouts.rebuild(
+                strip_thinking(layout.refs, event.unbound, state.estimator), layout
             )
     # Written out, since this step runs for every message and _replace costs 1 µs.
     return ViewState(
@@ -174,22 +190,22 @@ def _added(state: ViewState, record: Record) -> ViewState:
         state.tools,
         state.mirror,
         state.spans,
-        spoken.added(state.spoken, ref) if _asks(state.spoken, ref.facts) else state.spoken,
+        state.spoken.with_message(ref) if _asks(state.spoken, ref.facts) else state.spoken,
     )
 
 
-def _added_together(state: ViewState, records: Sequence[Record]) -> tuple[ViewState, int]:
-    """The view after the first of these messages, and their number: as ``layout.extended``."""
+def _add_together(state: ViewState, records: Sequence[Record]) -> tuple[ViewState, int]:
+    """The view after the first of these messages, and their number: as ``layout.extend``."""
     first = state.next_number
     estimator = state.estimator
     refs = [reference(record, 0, number, estimator) for number, record in enumerate(records, first)]
-    layout, taken = layouts.extended(state.layout, refs)
+    layout, taken = layouts.extend(state.layout, refs)
     if not taken:
         return state, 0
     said = state.spoken
     for ref in refs[:taken]:
         if _asks(said, ref.facts):
-            said = spoken.added(said, ref)
+            said = said.with_message(ref)
     after = state._replace(
         position=records[taken - 1].position,
         next_number=first + taken,
@@ -205,7 +221,7 @@ def _asks(said: Spoken, facts: Facts) -> bool:
     return facts.human and (facts.demands > 0 or said.task is None)
 
 
-def _compacted(state: ViewState, record: Record) -> ViewState:
+def _compact(state: ViewState, record: Record) -> ViewState:
     """A compaction's plan is in force, if it has one."""
     event: Any = decode_known(record)
     if event.outcome == "skipped" and event.trigger != "manual":
@@ -218,15 +234,15 @@ def _compacted(state: ViewState, record: Record) -> ViewState:
     if takes_back(event):
         return after_compaction(after)._replace(breaks=with_break(state.breaks, "set"))
     if event.trigger == "imported":
-        found = calibration.compacted(after.calibration, record.position)
+        found = calibration.note_compacted(after.calibration, record.position)
         after = after._replace(calibration=found)
     return after_compaction(after)._replace(
         breaks=with_break(state.breaks, "compaction"), compactions=state.compactions + 1
     )
 
 
-def _made(state: ViewState, record: Record) -> ViewState:
-    """The view was prepared as a request: later breaks count from here."""
+def _prepare(state: ViewState, record: Record) -> ViewState:
+    """A request records the view: later breaks count from here."""
     event: RequestPrepared = decode_known(record)
     state = as_requested(state, event)
     shown = None
@@ -238,9 +254,9 @@ def _made(state: ViewState, record: Record) -> ViewState:
         record.position, state.layout.tokens, not event.breaks, event.budget
     )
     state = state._replace(
-        breaks=(), shown=shown, calibration=calibration.prepared(state.calibration, size)
+        breaks=(), shown=shown, calibration=calibration.note_prepared(state.calibration, size)
     )
-    return _calibrated(state, calibration.called(state.calibration, event.model))
+    return _calibrate(state, calibration.note_called(state.calibration, event.model))
 
 
 def as_requested(state: ViewState, event: RequestPrepared) -> ViewState:
@@ -254,41 +270,43 @@ def without_thinking_of(state: ViewState, unbound: tuple[tuple[int, int], ...]) 
     """The view without the thinking of the messages in the runs ``unbound``."""
     if not unbound:
         return state
-    refs = stripped_in(state.layout.refs, unbound, state.estimator)
-    return state._replace(layout=layouts.rebuilt(refs, state.layout))
+    refs = strip_thinking(state.layout.refs, unbound, state.estimator)
+    return state._replace(layout=layouts.rebuild(refs, state.layout))
 
 
 _KNOWS_ENDS = 2
 """The first version whose made-up results say what is known of their calls."""
 
 
-def _called(state: ViewState, record: Record) -> ViewState:
+def _call(state: ViewState, record: Record) -> ViewState:
     """A model was called: its family counts the tokens."""
-    state = began(state, record)
+    state = steps.begin_span(state, record)
     event: Any = decode_known(record)
     if event.prepared is None:
         return state  # a call that sends no view, such as a summarizer's, does not calibrate it
-    return _calibrated(state, calibration.called(state.calibration, event.model))
+    return _calibrate(state, calibration.note_called(state.calibration, event.model))
 
 
-def _reported(state: ViewState, record: Record) -> ViewState:
+def _report(state: ViewState, record: Record) -> ViewState:
     """The provider's count of a request scales later estimates."""
     event: Any = decode_known(record)
     if event.prepared is None:
         return state
-    called = _calibrated(state, calibration.called(state.calibration, event.model))
-    learned = calibration.reported(called.calibration, event.prepared, event.prompt, event.model)
+    called = _calibrate(state, calibration.note_called(state.calibration, event.model))
+    learned = calibration.note_reported(
+        called.calibration, event.prepared, event.prompt, event.model
+    )
     return called._replace(calibration=learned)
 
 
-def _sent(state: ViewState, record: Record) -> ViewState:
+def _send(state: ViewState, record: Record) -> ViewState:
     """The host sent another list than the view, so the report will be for that list."""
     event: Any = decode_known(record)
-    sent = calibration.sent(state.calibration, event.prepared, event.difference)
+    sent = calibration.note_sent(state.calibration, event.prepared, event.difference)
     return state._replace(calibration=sent)
 
 
-def _content(state: ViewState, record: Record) -> ViewState:
+def _store_content(state: ViewState, record: Record) -> ViewState:
     """A definition of tools is stored, and need not be again."""
     event: Any = decode_known(record)
     if event.kind != "tools":
@@ -298,28 +316,28 @@ def _content(state: ViewState, record: Record) -> ViewState:
 
 def with_model(state: ViewState, model: str | None) -> ViewState:
     """The view, counted for a request to ``model``; unchanged if the model is not known."""
-    return _calibrated(state, calibration.called(state.calibration, model))
+    return _calibrate(state, calibration.note_called(state.calibration, model))
 
 
-def _calibrated(state: ViewState, new: Calibration) -> ViewState:
+def _calibrate(state: ViewState, new: Calibration) -> ViewState:
     """The view under a new calibration; its tokens are counted again if the family changed."""
     before, estimator = state.estimator, FAMILIES[new.family]
     if estimator == before:
         return state if new is state.calibration else state._replace(calibration=new)
-    refs = [_counted(ref, estimator) for ref in state.layout.refs]
-    insertions = [_counted(ref, estimator) for ref in state.layout.insertions]
-    ends = state.layout.ends.recounted(estimator)
+    refs = [_count_tokens(ref, estimator) for ref in state.layout.refs]
+    insertions = [_count_tokens(ref, estimator) for ref in state.layout.insertions]
+    ends = state.layout.ends.recount(estimator)
     layout = layouts.build(refs, insertions, ends)._replace(late=state.layout.late)
     size_after_compaction = (
         layout.tokens * state.size_after_compaction // max(1, state.layout.tokens)
     )
-    new = calibration.recounted(new, layout.tokens, state.layout.tokens)
+    new = calibration.recount(new, layout.tokens, state.layout.tokens)
     return state._replace(
         layout=layout, size_after_compaction=size_after_compaction, calibration=new
     )
 
 
-def _counted(ref: R, estimator: Estimator) -> R:
+def _count_tokens(ref: R, estimator: Estimator) -> R:
     return msgspec.structs.replace(ref, tokens=estimator.tokens(ref.facts))
 
 
@@ -327,34 +345,34 @@ def _name(event: type[events.Event]) -> str:
     return str(event.__struct_config__.tag)
 
 
-_ADDED = _name(events.MessageAdded)
+_MESSAGE_ADDED = _name(events.MessageAdded)
 
 _STEPS = {
-    _name(events.SessionStart): turns.started,
-    _name(events.SessionFork): turns.ours,
-    _name(events.SessionTakenOver): turns.ours,
-    _name(events.MessageAdded): _added,
-    _name(events.MessagesSet): edits.replaced,
-    _name(events.Cleared): edits.cleared,
-    _name(events.Pinned): edits.pinned,
-    _name(events.Unpinned): edits.unpinned,
-    _name(events.Restored): edits.restored,
-    _name(events.InstructionWithdrawn): edits.withdrawn,
-    _name(events.Erased): edits.erased,
-    _name(events.SystemPromptSet): edits.prompted,
-    _name(events.PostCompact): _compacted,
-    _name(events.RequestPrepared): _made,
-    _name(events.RequestContent): _content,
-    _name(events.RequestSent): _sent,
-    _name(events.PromptSubmit): turns.submitted,
-    _name(events.PromptComplete): turns.ended,
-    _name(events.PlanStart): turns.began,
-    _name(events.PlanEnd): turns.ended,
-    _name(events.ProviderRequest): _called,
-    _name(events.ProviderResponse): turns.ended,
-    _name(events.ProviderError): turns.ended,
-    _name(events.ToolPre): turns.began,
-    _name(events.ToolPost): turns.call_ended,
-    _name(events.ToolError): turns.call_ended,
-    _name(events.UsageReported): _reported,
+    _name(events.SessionStart): steps.start_session,
+    _name(events.SessionFork): steps.leave_file,
+    _name(events.SessionTakenOver): steps.leave_file,
+    _name(events.MessageAdded): _add,
+    _name(events.MessagesSet): steps.set_messages,
+    _name(events.Cleared): steps.clear,
+    _name(events.Pinned): steps.pin,
+    _name(events.Unpinned): steps.unpin,
+    _name(events.Restored): steps.restore,
+    _name(events.InstructionWithdrawn): steps.withdraw_demand,
+    _name(events.Erased): steps.erase,
+    _name(events.SystemPromptSet): steps.set_prompts,
+    _name(events.PostCompact): _compact,
+    _name(events.RequestPrepared): _prepare,
+    _name(events.RequestContent): _store_content,
+    _name(events.RequestSent): _send,
+    _name(events.PromptSubmit): steps.begin_turn,
+    _name(events.PromptComplete): steps.end_span,
+    _name(events.PlanStart): steps.begin_span,
+    _name(events.PlanEnd): steps.end_span,
+    _name(events.ProviderRequest): _call,
+    _name(events.ProviderResponse): steps.end_span,
+    _name(events.ProviderError): steps.end_span,
+    _name(events.ToolPre): steps.begin_span,
+    _name(events.ToolPost): steps.end_call,
+    _name(events.ToolError): steps.end_call,
+    _name(events.UsageReported): _report,
 }

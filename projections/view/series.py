@@ -17,7 +17,7 @@ T = TypeVar("T")
 _growing = threading.Lock()
 
 
-class Growing(Protocol[T]):
+class AppendableSequence(Protocol[T]):
     """A sequence that holds the items of series in place of a list, and keeps less in memory.
 
     A slice of it is a list.
@@ -31,7 +31,7 @@ class Growing(Protocol[T]):
         """Add items at the end."""
         ...
 
-    def first(self, count: int, /) -> list[T] | Growing[T]:
+    def first(self, count: int, /) -> list[T] | AppendableSequence[T]:
         """A sequence of its own with the first ``count`` items."""
         ...
 
@@ -44,7 +44,7 @@ class Growing(Protocol[T]):
 
 
 @runtime_checkable
-class Searched(Protocol[T]):
+class IndexedByNumber(Protocol[T]):
     """Items that are found by their number without making all others."""
 
     def numbered(self, number: int, count: int, /) -> list[T]:
@@ -62,17 +62,17 @@ class Series(Generic[T]):
     __slots__ = ("_items", "_length")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        self._items: list[T] | Growing[T] = list(items)
+        self._items: list[T] | AppendableSequence[T] = list(items)
         self._length = len(self._items)
 
     @classmethod
-    def held_in(cls, items: Growing[T]) -> Series[T]:
+    def backed_by(cls, items: AppendableSequence[T]) -> Series[T]:
         """A series of all ``items``, which this series alone may add to from here on."""
         return cls._version(items, len(items))
 
     @property
-    def is_held(self) -> bool:
-        """Whether the items are in a sequence that ``held_in`` was given."""
+    def is_backed(self) -> bool:
+        """Whether the items are in a sequence that ``backed_by`` was given."""
         return not isinstance(self._items, list)
 
     def append(self, item: T) -> Series[T]:
@@ -101,7 +101,7 @@ class Series(Generic[T]):
     def numbered(self, number: int) -> list[T]:
         """The items whose field ``number`` it is, of items that have one."""
         items = self._items
-        if isinstance(items, Searched):
+        if isinstance(items, IndexedByNumber):
             return items.numbered(number, self._length)
         return with_number(self, number)
 
@@ -113,7 +113,7 @@ class Series(Generic[T]):
         return self._items is older._items and self._length >= older._length
 
     @staticmethod
-    def _version(shared: list[T] | Growing[T], length: int) -> Series[T]:
+    def _version(shared: list[T] | AppendableSequence[T], length: int) -> Series[T]:
         grown: Series[T] = Series.__new__(Series)
         grown._items = shared
         grown._length = length
@@ -153,5 +153,5 @@ def with_number(items: Iterable[T], number: int) -> list[T]:
     return [one for one in items if one.number == number]  # type: ignore[attr-defined]
 
 
-def _first(items: list[T] | Growing[T], count: int) -> list[T] | Growing[T]:
+def _first(items: list[T] | AppendableSequence[T], count: int) -> list[T] | AppendableSequence[T]:
     return items[:count] if isinstance(items, list) else items.first(count)

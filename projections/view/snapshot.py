@@ -12,14 +12,12 @@ from eventctx.errors import DecodeError
 from eventctx.log.events import Break
 from eventctx.log.plan import Run
 from eventctx.messages.calibration import Calibration
-from eventctx.messages.encoding import collector_paused
+from eventctx.messages.encoding import pause_collector
 from eventctx.projections.view import layout as layouts
-from eventctx.projections.view.call_ends import CallEnds
-from eventctx.projections.view.refs import CallEnd, InsertionRef, MessageRef
+from eventctx.projections.view.refs import CallEnd, CallEnds, InsertionRef, MessageRef
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
-from eventctx.projections.view.spoken import Spoken
-from eventctx.projections.view.unended import Unended
+from eventctx.projections.view.state import Spoken, Unended
 
 NAME: Final = "request_view"
 """The name under which stores keep these snapshots."""
@@ -112,7 +110,7 @@ def load(data: bytes, refs: Sequence[MessageRef] | None = None) -> ViewState:
     known = {(number, call_id): end for number, call_id, end in stored.ends}
     ends = CallEnds(known, stored.plain_until)
     held = Series(stored.refs if refs is None else refs)
-    with collector_paused(len(held)):
+    with pause_collector(len(held)):
         layout = layouts.build(held, stored.insertions, ends)
     return ViewState(
         stored.position,

@@ -1,4 +1,4 @@
-"""The view that a policy decides on, and what every stage of a compaction asks of it.
+"""The view that a policy decides on, and the questions that each stage of a compaction asks.
 
 Everything here follows from the frozen fields, so each answer is derived once, when it is first
 asked for, however many stages need it. Rows are places in ``messages``. A caller must not change
@@ -17,7 +17,7 @@ from eventctx.messages.facts import Facts
 from eventctx.messages.tokens import BY_KIND, UNANSWERED_TOKENS, Estimator
 from eventctx.messages.tool_rounds import Group, group_rows
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.projections.view.spoken import NOTHING, Spoken
+from eventctx.projections.view.state import NOTHING_SPOKEN, Spoken
 
 
 class Visible(msgspec.Struct, frozen=True, dict=True):
@@ -36,7 +36,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     tokens: int
     estimator: Estimator = BY_KIND
     made_up: Mapping[tuple[int, str], int] = {}
-    spoken: Spoken = NOTHING
+    spoken: Spoken = NOTHING_SPOKEN
     gone: tuple[Run, ...] = ()
     manual_thinking: bool = False
 
@@ -84,7 +84,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The rows that stand or fall together: tool rounds and single rows, in order."""
+        """The rows that stay or go together: tool rounds and single rows, in order."""
         return group_rows(self.facts)
 
     @cached_property
@@ -100,7 +100,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def waiting(self) -> list[Group]:
-        """The rounds with calls that nobody answered, for which a view makes up results."""
+        """The rounds with unanswered calls, for which a view makes up results."""
         return [group for group in self.groups if group.pending]
 
     @cached_property
@@ -110,7 +110,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def tokens_of(self) -> list[int]:
-        """What every row adds to the size of the view: nothing, where it is in no view."""
+        """The tokens that every row adds to the view: none, where it is in no view."""
         tokens = [ref.tokens for ref in self.messages]
         for row in self.orphans:
             tokens[row] = 0
@@ -176,8 +176,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
             if any(facts[row].kind == "assistant" for row in group.calls):
                 # A text with an action is answered by observations, which have no call ids.
                 in_progress = group.results or any(facts[row].calls for row in group.calls)
-                behind = human is None or human < group.calls[0] or human in group.rows
-                return frozenset(group.rows if in_progress and behind else ())
+                follows = human is None or human < group.calls[0] or human in group.rows
+                return frozenset(group.rows if in_progress and follows else ())
         return frozenset()
 
     @cached_property
@@ -186,7 +186,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
         answer of the loop has none.
 
         A model of manual thinking thinks once in a loop, and its API refuses one that begins
-        without. A person's words directly behind results are in the loop: the API takes both for
+        without. A person's words directly after results are in the loop: the API takes both for
         one message.
         """
         if not self.manual_thinking:
@@ -205,7 +205,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def open_loop(self) -> frozenset[int]:
-        """Rows behind the latest human message while its tool loop is open; else none."""
+        """Rows after the latest human message while its tool loop is open; else none."""
         if not self._unanswered:
             return frozenset()
         human = self.latest_human
@@ -247,7 +247,7 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
             elif facts[row].may_demand and number not in free:
                 asked[row] = "demand"
         if any(facts[row].results for row in asked):
-            # The words beside a result that answers no call are in no view, whatever is decided.
+            # Words in a row with a result that answers no call are in no view, whatever is decided.
             for row in self.orphans:
                 asked.pop(row, None)
         return asked

@@ -189,7 +189,7 @@ async def test_an_agent_that_one_answer_calls_twice_has_a_session_for_each_call(
     leader = agent_of(script(Reply(calls=asks), "Done."), ours, name="leader", tools=[tool])
     await leader.run("Lead.", session=AgentSession(session_id="s"))
     assert await texts(engine, "s.helper") == ["Help 1.", "Helped."]
-    second = await texts(engine, "s.helper.c2")  # behind what the framework's session holds by then
+    second = await texts(engine, "s.helper.c2")  # after what the framework's session holds by then
     assert second[-2:] == ["Help 2.", "Again."]
     assert await count(engine, "session:linked") == [2]
     for session in ("s.helper", "s.helper.c2"):

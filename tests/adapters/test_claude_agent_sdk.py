@@ -16,10 +16,10 @@ import pytest
 
 import eventctx
 from eventctx.adapters.claude_agent_sdk import EventctxSessionStore
-from eventctx.documents.session_list import summed_sessions
-from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
 from eventctx.errors import InvalidMessage, SessionWasDeleted
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import sum_sessions
 from tests.importers.given import SESSION, ClaudeCode
 
 MAIN: Any = {"project_key": "-work-parser", "session_id": SESSION}
@@ -153,7 +153,7 @@ async def test_the_lines_belong_to_the_session_that_is_imported_from_them(engine
     store = EventctxSessionStore(engine)
     await store.append(MAIN, rows())
     await store.import_session(MAIN)
-    found = await summed_sessions(engine, Unread())
+    found = await sum_sessions(engine.store, ReadErrors())
     assert sorted((one.sums.belongs_to or "", one.sums.messages) for one in found) == [
         ("", 3),
         (SESSION, 0),

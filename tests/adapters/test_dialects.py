@@ -86,7 +86,7 @@ def langchain() -> Any:
     pytest.importorskip("langchain", reason="an extra: eventctx[langchain]")
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-    from eventctx.adapters.langchain import rows
+    from eventctx.adapters.langchain import middleware as rows
 
     class LangChain:
         def rows_of(self, messages: Sequence[Any]) -> list[Row]:

@@ -24,20 +24,8 @@ from pydantic import Field
 from eventctx.adapters.google_adk import EventctxPlugin
 from eventctx.adapters.google_adk.rows import joined
 from eventctx.engine import Engine, open_engine
-from eventctx.policies.named import POLICIES, policy_named
 from eventctx.testing.strict_provider import violations
-
-TURNS = 60
-
-
-async def told(request: Any) -> str:
-    return "They read pages."
-
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "pipeline": {"policies": [policy_named("simple"), policy_named("truncate")]},
-    "summarize": {"summarizer": told},
-}
+from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
 
 
 class Reads(BaseLlm):
@@ -80,7 +68,7 @@ async def talk(engine: Engine, seed: int, settings: dict[str, Any]) -> Reads:
             await asyncio.Event().wait()
         return "It is torn." if how == "fails" else f"page {page}: " + "words " * 200
 
-    ours = EventctxPlugin(engine, reserve_tokens=0, **settings)
+    ours = EventctxPlugin(engine, **settings)
     runner = Runner(
         app=App(name="a", root_agent=LlmAgent(name="a", model=model, tools=[read]), plugins=[ours]),
         session_service=InMemorySessionService(),
@@ -95,23 +83,16 @@ async def talk(engine: Engine, seed: int, settings: dict[str, Any]) -> Reads:
     for turn in range(TURNS):
         model.rounds = model.draw.choice([0, 1, 2, 3])
         waits.clear()
-        asking = asyncio.ensure_future(ask(f"Read page {turn}, please."))
-        waiting = asyncio.ensure_future(waits.wait())
-        await asyncio.wait((asking, waiting), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if not asking.done():
-            asking.cancel()
-            await asyncio.wait((asking,))
+        await interrupted_at(waits, ask(f"Read page {turn}, please."))
     return model
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"custom"}))
+@pytest.mark.parametrize("policy", NAMES)
 async def test_gemini_accepts_every_request_of_a_long_session_at_a_small_budget(
     policy: str,
 ) -> None:
-    settings = {"policy": policy, "max_tokens": 4_000, **SETTINGS.get(policy, {})}
     async with open_engine("memory://") as engine:
-        model = await talk(engine, len(policy), settings)
+        model = await talk(engine, len(policy), settings_for(policy))
         for number, contents in enumerate(model.seen):
             dumped = [one.model_dump(mode="json", exclude_none=True) for one in contents]
             refused = violations("gemini", {"model": model.model, "contents": dumped})

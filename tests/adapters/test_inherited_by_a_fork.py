@@ -33,7 +33,7 @@ def refused(call: Callable[[], object]) -> bool:
 async def test_a_forked_process_is_told_so_and_does_not_wait_for_ever() -> None:
     _, loop = engine_in_loop(Engine(MemoryStore()), "test")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork next to threads
         child = os.fork()
     if child == 0:
         signal.alarm(60)  # it is ended, should it wait for ever

@@ -11,7 +11,7 @@ from eventctx.adapters.kit import (
     HostSession,
     OpenSessions,
     call_failed,
-    open_sessions,
+    given_engine,
     tool_failed,
     turn_failed,
 )
@@ -43,7 +43,7 @@ async def test_a_session_is_made_once_also_where_two_calls_ask_for_it_at_once() 
 async def test_the_session_that_was_used_least_recently_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(open_sessions, "MAX_SESSIONS", 2)
+    monkeypatch.setattr(given_engine, "MAX_SESSIONS", 2)
     sessions: OpenSessions[Held] = OpenSessions()
 
     def opener(name: str) -> Callable[[], asyncio.Future[Held]]:

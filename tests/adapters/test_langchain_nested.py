@@ -17,9 +17,8 @@ from langchain_core.tools import tool
 import eventctx.sync
 from eventctx.adapters.langchain import EventctxMiddleware
 from eventctx.engine import Engine
-from eventctx.log.codec import decode_event
-from eventctx.log.events import SessionLinked
 from eventctx.stores.memory import MemoryStore
+from tests.adapters.nested_runs import links, names
 from tests.adapters.test_langchain import Scripted, scripted
 
 RUN: Any = {"configurable": {"thread_id": "t"}}
@@ -48,17 +47,6 @@ async def check_views(engine: Engine, session: str, model: Scripted) -> None:
         assert view.verified
         views.append([one["content"] for one in view.messages])
     assert views == [[one.content for one in seen] for seen in model.seen]
-
-
-async def names(engine: Engine) -> list[str]:
-    return sorted([one.stream for one in await engine.sessions()])
-
-
-async def links(engine: Engine, session: str) -> list[tuple[str, str | None]]:
-    found = [
-        decode_event(one) async for one in engine.records(session) if one.type == "session:linked"
-    ]
-    return [(one.session, one.call_id) for one in found if isinstance(one, SessionLinked)]
 
 
 async def test_an_agent_inside_an_agent_inside_an_agent_is_three_linked_sessions(

@@ -242,7 +242,7 @@ async def test_another_agent_takes_over_in_the_same_turn(engine: Engine) -> None
     assert len(await views(engine)) == 2
 
 
-# -- beside what a caller has --------------------------------------------------------------------
+# -- next to what a caller has --------------------------------------------------------------------
 
 
 async def test_hooks_of_ones_own_are_called(engine: Engine) -> None:

@@ -12,9 +12,8 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 
 from eventctx.adapters.openai_agents import AgentsSession
 from eventctx.engine import Engine
-from eventctx.log.codec import decode_event
-from eventctx.log.events import SessionLinked
 from eventctx.stores.memory import MemoryStore
+from tests.adapters.nested_runs import links, names
 
 agents.set_tracing_disabled(True)
 
@@ -59,10 +58,6 @@ async def check_views(engine: Engine, session: str, model: ScriptedModel) -> Non
     assert views == [call.input for call in model.calls]
 
 
-async def names(engine: Engine) -> list[str]:
-    return sorted([one.stream for one in await engine.sessions()])
-
-
 async def test_a_run_inside_a_tool_is_a_session_that_the_tools_call_is_linked_to(
     engine: Engine,
 ) -> None:
@@ -73,12 +68,7 @@ async def test_a_run_inside_a_tool_is_a_session_that_the_tools_call_is_linked_to
     assert await names(engine) == ["s", "s.c1"]
     await check_views(engine, "s", outer)
     await check_views(engine, "s.c1", inner)
-    linked = [
-        decode_event(one) async for one in engine.records("s") if one.type == "session:linked"
-    ]
-    assert [(one.session, one.call_id) for one in linked if isinstance(one, SessionLinked)] == [
-        ("s.c1", "c1")
-    ]
+    assert await links(engine, "s") == [("s.c1", "c1")]
     types = [one.type async for one in engine.records("s")]
     assert "tool:error" not in types
     assert "context:request_sent" not in types

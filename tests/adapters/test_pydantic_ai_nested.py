@@ -15,9 +15,8 @@ from pydantic_ai.models.function import FunctionModel
 
 from eventctx.adapters.pydantic_ai import Eventctx
 from eventctx.engine import Engine
-from eventctx.log.codec import decode_event
-from eventctx.log.events import SessionLinked
 from eventctx.stores.memory import MemoryStore
+from tests.adapters.nested_runs import links, names
 
 
 @pytest.fixture
@@ -42,17 +41,6 @@ def agent_of(capability: Eventctx, *script: ModelResponse) -> Agent[Any, str]:
         return next(answers)
 
     return Agent(FunctionModel(answer), capabilities=[capability])
-
-
-async def names(engine: Engine) -> list[str]:
-    return sorted([one.stream for one in await engine.sessions()])
-
-
-async def links(engine: Engine, session: str) -> list[tuple[str, str | None]]:
-    found = [
-        decode_event(one) async for one in engine.records(session) if one.type == "session:linked"
-    ]
-    return [(one.session, one.call_id) for one in found if isinstance(one, SessionLinked)]
 
 
 async def check_sound(engine: Engine, session: str, requests: int) -> None:

@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[strands]")
 
 from pydantic import BaseModel
-from strands import tool
 from strands.hooks import BeforeModelCallEvent
 from strands.multiagent import GraphBuilder, Swarm
 
@@ -32,6 +31,7 @@ from tests.adapters.drivers.strands import (
     agent,
     calls,
     check_requests,
+    look,
     payload,
     types,
 )
@@ -45,14 +45,6 @@ class TestTheContract(AdapterContract):
 async def engine() -> AsyncIterator[Engine]:
     async with eventctx.open("memory://") as opened:
         yield opened
-
-
-@tool
-async def look(place: str) -> str:
-    """Look somewhere."""
-    if place == "nowhere":
-        raise LookupError("no such place")
-    return f"seen {place}"
 
 
 # -- ways to call an agent -----------------------------------------------------------------------
@@ -185,7 +177,7 @@ async def test_the_agents_of_a_swarm_have_a_session_each(engine: Engine) -> None
     await check_requests(engine, "s.second", second.model)
 
 
-# -- what is recorded beside the messages --------------------------------------------------------
+# -- what is recorded with the messages --------------------------------------------------------
 
 
 async def test_the_models_name_usage_and_finish_reason_are_recorded(engine: Engine) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("strands", reason="an extra that is not in dev: eventctx[strands]")
 
-from strands import tool
 from strands.agent import SlidingWindowConversationManager, SummarizingConversationManager
 from strands.middleware import InvokeModelStage
 from strands.types.exceptions import ContextWindowOverflowException
@@ -19,19 +18,13 @@ import eventctx
 from eventctx.adapters.strands import EventctxAgentPlugin
 from eventctx.engine import Engine
 from eventctx.testing import Reply
-from tests.adapters.drivers.strands import Scripted, agent, calls, check_requests, types
+from tests.adapters.drivers.strands import Scripted, agent, calls, check_requests, look, types
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
     async with eventctx.open("memory://") as opened:
         yield opened
-
-
-@tool
-async def look(place: str) -> str:
-    """Look somewhere."""
-    return f"seen {place}"
 
 
 async def test_what_a_sliding_window_takes_out_is_recorded(engine: Engine) -> None:

@@ -21,22 +21,10 @@ from eventctx.adapters.strands import EventctxAgentPlugin
 from eventctx.adapters.strands.rows import sendable
 from eventctx.engine import open_engine
 from eventctx.orchestrators.protocol import ToolRequest
-from eventctx.policies.named import POLICIES, policy_named
 from eventctx.testing import Reply
 from eventctx.testing.strict_provider import violations
 from tests.adapters.drivers.strands import Scripted, agent, check_requests, types
-
-TURNS = 60
-
-
-async def told(request: Any) -> str:
-    return "They read pages."
-
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "pipeline": {"policies": [policy_named("simple"), policy_named("truncate")]},
-    "summarize": {"summarizer": told},
-}
+from tests.adapters.long_talks import NAMES, TURNS, interrupted_at, settings_for
 
 
 class Tools:
@@ -91,7 +79,7 @@ class Answers(Scripted):
 async def talk(engine: Any, seed: int, settings: dict[str, Any]) -> Answers:
     draw = random.Random(seed)  # noqa: S311
     model, tools = Answers(draw), Tools()
-    ours = EventctxAgentPlugin(engine, "s", reserve_tokens=0, **settings)
+    ours = EventctxAgentPlugin(engine, "s", **settings)
     host = agent(
         ours,
         model=model,
@@ -102,25 +90,17 @@ async def talk(engine: Any, seed: int, settings: dict[str, Any]) -> Answers:
     for turn in range(TURNS):
         model.next_turn()
         tools.waits.clear()
-        asking = asyncio.ensure_future(host.invoke_async(f"Read page {turn}, please."))
-        waiting = asyncio.ensure_future(tools.waits.wait())
-        await asyncio.wait((asking, waiting), return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        if not asking.done():
-            for _ in range(draw.choice([0, 3, 30])):
-                await asyncio.sleep(0)
-            asking.cancel()
-            await asyncio.wait((asking,))
+        work = host.invoke_async(f"Read page {turn}, please.")
+        await interrupted_at(tools.waits, work, lambda: draw.choice([0, 3, 30]))
     return model
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"custom"}))
+@pytest.mark.parametrize("policy", NAMES)
 async def test_bedrock_accepts_every_request_of_a_long_session_at_a_small_budget(
     policy: str,
 ) -> None:
-    settings = {"policy": policy, "max_tokens": 4_000, **SETTINGS.get(policy, {})}
     async with open_engine("memory://") as engine:
-        model = await talk(engine, len(policy), settings)
+        model = await talk(engine, len(policy), settings_for(policy))
         refused = [
             (number, one)
             for number, (_, sent, _) in enumerate(model.seen)

@@ -17,21 +17,13 @@ import eventctx
 from eventctx.adapters.strands import EventctxAgentPlugin
 from eventctx.engine import Engine
 from eventctx.testing import Reply
-from tests.adapters.drivers.strands import agent, calls, check_requests, payload, types
+from tests.adapters.drivers.strands import agent, calls, check_requests, look, payload, types
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
     async with eventctx.open("memory://") as opened:
         yield opened
-
-
-@tool
-async def look(place: str) -> str:
-    """Look somewhere."""
-    if place == "nowhere":
-        raise LookupError("no such place")
-    return f"seen {place}"
 
 
 async def test_a_tool_that_failed_and_one_that_was_refused(engine: Engine) -> None:

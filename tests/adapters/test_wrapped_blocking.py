@@ -58,7 +58,7 @@ def openai_client() -> Any:
 
 
 def answers_in(engine: Any, session: str = "s") -> int:
-    engine.close_session(session)  # activity rides with the next append
+    engine.close_session(session)  # deferred activity is written
     return [one.type for one in engine.records(session)].count("provider:response")
 
 

@@ -121,7 +121,7 @@ async def talk(client: Any, api: str, prompts: list[str]) -> list[Body]:
 
 
 async def records_of(engine: Engine) -> list[Any]:
-    await engine.close_session("s")  # activity rides with the next append
+    await engine.close_session("s")  # deferred activity is written
     return [one async for one in engine.store.read("s")]
 
 

@@ -145,7 +145,7 @@ async def test_an_answer_is_seen_as_without_the_wrapper(
             for name, more in {"observing": {}, "compacting": COMPACT}.items():
                 client = eventctx.wrap(called.client(server.url), engine, name, **more)
                 assert await seen_by(client, called, way, script, server) == plain
-                await engine.close_session(name)  # activity rides with the next append
+                await engine.close_session(name)  # deferred activity is written
                 records = [one async for one in engine.records(name)]
                 hold(records, plain[1], answered and way not in PARTLY)
             assert engine.hooks.stats().errors == {}

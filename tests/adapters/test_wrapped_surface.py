@@ -86,7 +86,7 @@ def bedrock_client(server: ScriptedHTTP) -> Any:
 
 
 async def types_of(engine: Engine) -> list[str]:
-    await engine.close_session("s")  # activity rides with the next append
+    await engine.close_session("s")  # deferred activity is written
     return [one.type async for one in engine.records("s")]
 
 

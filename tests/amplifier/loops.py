@@ -6,7 +6,7 @@ same payloads, in the same order, and store the same rows as loop-basic and loop
 where the real ones are at hand.
 
 Left out: limits on iterations, goals, steering, rate limits, providers with ``stream``, and the
-``content_blocks`` that some providers set beside ``content``.
+``content_blocks`` that some providers set next to ``content``.
 """
 
 from __future__ import annotations

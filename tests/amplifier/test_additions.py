@@ -51,7 +51,7 @@ async def test_ephemeral_additions_are_recorded_once_each(tmp_path: Path) -> Non
     assert len(told) == 4
     assert [len(one.additions) for one in told] == [2, 2, 2, 2]
     assert [one.missing for one in told] == [0, 0, 0, 0]
-    # The prompt beside the messages and two different reminders: three bodies for eight additions.
+    # The prompt with the messages and two different reminders: three bodies for eight additions.
     assert sum(len(record.bodies) for record in carriers) == 3
     prepared = [one.position for one in spans(records, "context:request_prepared")]
     assert [one.prepared for one in told] == prepared
@@ -73,7 +73,7 @@ async def test_what_is_added_under_our_own_loop_is_recorded_too(tmp_path: Path) 
     records = await records_of(path)
     told = events(records, "context:request_sent")
     prepared = [one.position for one in spans(records, "context:request_prepared")]
-    # The loop says what a hook added, the provider what stands beside the messages.
+    # The loop says what a hook added, the provider what is with the messages.
     assert [one.prepared for one in told] == [at for at in prepared for _ in range(2)]
     assert [len(one.additions) for one in told] == [1, 1, 1, 1]
     async with eventctx.open(path) as engine:

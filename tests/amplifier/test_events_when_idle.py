@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.event_listener import EventListener
 from eventctx.engine import Engine
 from eventctx.log.record import Record
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.stores.memory import MemoryStore
 
 
@@ -18,12 +18,12 @@ class Host:
 
     def __init__(self) -> None:
         self.engine = Engine(MemoryStore())
-        turns = HostTurns("s", self._following, lambda _: False, lambda *_: None, None)
+        turns = EventListener("s", self._following, lambda _: False, lambda *_: None, None)
         self.listeners = turns.listeners()
-        self.follow: Following | None = None
+        self.follow: HostReporter | None = None
         self.begun: asyncio.Queue[Record] = asyncio.Queue()
 
-    async def _following(self) -> Following:
+    async def _following(self) -> HostReporter:
         if self.follow is None:
             ctx = await self.engine.session("s")
             ctx.on("tool:pre", self.begun.put_nowait)

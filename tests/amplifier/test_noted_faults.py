@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import eventctx
-from eventctx.adapters.amplifier.host_turns import HostTurns
+from eventctx.adapters.amplifier.event_listener import EventListener
 from eventctx.engine import Engine
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 Data = Mapping[str, Any]
 
@@ -21,8 +21,8 @@ Data = Mapping[str, Any]
 class Host:
     """A host's registry with the listeners of one session."""
 
-    def __init__(self, following: Callable[[], Awaitable[Following]]) -> None:
-        self.turns = HostTurns("s", following, lambda _: False, lambda *_: None, None)
+    def __init__(self, following: Callable[[], Awaitable[HostReporter]]) -> None:
+        self.turns = EventListener("s", following, lambda _: False, lambda *_: None, None)
         self._listeners = self.turns.listeners()
 
     async def tell(self, event: str, **data: Any) -> None:
@@ -44,7 +44,7 @@ async def hosted(path: Path) -> AsyncIterator[tuple[Host, Engine, asyncio.Event]
     async with eventctx.open(path, receipts=False) as engine:
         following = (await engine.session("s")).following()
 
-        async def of_session() -> Following:
+        async def of_session() -> HostReporter:
             await opened.wait()
             return following
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.adapters.amplifier.host_turns import error_of, usage_of
+from eventctx.adapters.amplifier.event_listener import error_of
 from eventctx.adapters.amplifier.sent import compare, messages_of
-from eventctx.log.usage import Usage
+from eventctx.log.usage import Usage, read_host_usage
 
 PREPARED: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
@@ -143,14 +143,14 @@ def test_a_payload_without_messages_says_nothing() -> None:
 
 def test_usage_is_read_in_the_forms_in_which_hosts_tell_it() -> None:
     kernel = {"input_tokens": 100, "output_tokens": 5, "cache_read_tokens": 60}
-    assert usage_of({**kernel, "cache_write_tokens": 30}) == Usage(130, 5, 60, 30)
-    assert usage_of({"input": 7, "output": 1, "cache_write": 3}) == Usage(10, 1, 0, 3)
+    assert read_host_usage({**kernel, "cache_write_tokens": 30}) == Usage(130, 5, 60, 30)
+    assert read_host_usage({"input": 7, "output": 1, "cache_write": 3}) == Usage(10, 1, 0, 3)
     wire = {"input_tokens": 10, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 30}
-    assert usage_of(wire) == Usage(100, 0, 60, 30)
+    assert read_host_usage(wire) == Usage(100, 0, 60, 30)
     text = "input_tokens=100 output_tokens=5 total_tokens=105 cache_read_tokens=60 cost_usd=None"
-    assert usage_of(text) == Usage(100, 5, 60)
+    assert read_host_usage(text) == Usage(100, 5, 60)
     for nothing in (None, "no usage", "", {}, {"input_tokens": True}, {"input": -4}):
-        assert usage_of(nothing) is None
+        assert read_host_usage(nothing) is None
 
 
 def test_errors_are_read_in_the_forms_in_which_hosts_tell_them() -> None:

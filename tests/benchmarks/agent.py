@@ -7,7 +7,7 @@ from pathlib import Path
 
 import eventctx
 from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from tests.benchmarks.workload import message
 
 KEEP = 50

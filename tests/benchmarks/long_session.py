@@ -13,7 +13,7 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import EventStore
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from eventctx.stores.memory import MemoryStore
 from tests.benchmarks.workload import text
 
@@ -31,7 +31,7 @@ _FIELDS: Final = Draft.__struct_fields__
 async def make(path: Path, session: str, messages: int) -> int:
     """A store with a session of at least so many messages; the number of its records."""
     memory = MemoryStore()
-    # The engine is not closed by the block's end alone: its store is read behind it.
+    # The engine is not closed by the block's end alone: its store is read after it.
     engine = Engine(memory)
     await _live(engine, session, messages)
     await engine.close_session(session)

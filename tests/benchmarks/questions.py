@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import eventctx
-from eventctx.documents.stats import stats_of
-from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
-from eventctx.queries.explain.answering import difference, left_out_of
-from eventctx.queries.explain.selectors import RequestSelector
+from eventctx.queries.explaining import RequestSelector, difference, left_out_of
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.stats import stats_of
 from tests.benchmarks import long_session
 from tests.benchmarks.place import Place
 from tests.benchmarks.rows import Row
@@ -31,7 +30,7 @@ async def measure(place: Place) -> list[Row]:
     records = await long_session.make(store, NAME, length)
     samples = Samples()
     async with eventctx.open(store, receipts=False) as engine:
-        # The very first question folds the log, and leaves key frames beside the store.
+        # The very first question folds the log, and leaves key frames next to the store.
         audit = await samples.time(_FOLD, lambda: engine.audit(NAME))
     requests = audit.requests
     asked = _questions(store, length // 2, requests[len(requests) // 2], requests[-1])
@@ -65,7 +64,9 @@ def _questions(store: Path, number: int, past: Any, last: Any) -> dict[str, Ques
         "transcript": lambda engine: engine.transcript(NAME),
         "instructions": lambda engine: engine.instructions(NAME),
         "lost": lambda engine: engine.lost(NAME),
-        "stats of the store": lambda engine: stats_of(engine, "store", store, Unread()),
+        "stats of the store": lambda engine: stats_of(
+            engine.store, "store", store, engine.hook_failures, ReadErrors()
+        ),
     }
 
 

@@ -40,7 +40,7 @@ def samples_of(row: Row) -> Sequence[Sample]:
 def combined(repeats: Sequence[Iterable[Row]]) -> list[Row]:
     """The rows of all repeats: each row's figures are the medians of those that measured it.
 
-    Its words are those of the repeat in the middle, so that a note fits the value beside it.
+    Its words are those of the repeat in the middle, so that a note fits the value next to it.
     """
     by_key: dict[Key, list[Row]] = {}
     for rows in repeats:

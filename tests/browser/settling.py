@@ -10,7 +10,7 @@ _UNSAFE: Final = (
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060\\u2066-\\u2069"
     "\\ufeff\\ud800-\\udfff\\u{e0000}-\\u{e007f}]"
 )
-"""Characters that control or reorder what is shown; the list of ``eventctx.safe_text``."""
+"""Characters that control or reorder what is shown; the list of ``eventctx.text``."""
 
 _FIND_UNSAFE: Final = f"""() => {{
   const unsafe = new RegExp('{_UNSAFE}', 'u');

@@ -204,6 +204,15 @@ def keys_published(name: str) -> set[str]:
     return keys(published(name))
 
 
+def keys_in(value: Any) -> set[str]:
+    """Every key of a document, at any depth."""
+    if isinstance(value, list):
+        return {key for one in value for key in keys_in(one)}
+    if not isinstance(value, dict):
+        return set()
+    return set(value).union(*(keys_in(one) for one in value.values()))
+
+
 def printed(name: str, arguments: tuple[str, ...], store: Path, session: str) -> Iterator[Any]:
     """What a command prints about a session: the document, or each line."""
     audit = json.loads(_run("audit", session, "--json", "--store", str(store)))

@@ -13,8 +13,8 @@ import pytest
 
 import eventctx
 from eventctx.cli.output.program import DAMAGE, STORE, USAGE
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.stores.location import default_book
+from eventctx.stores.receipt_book import ReceiptBook
 from tests.children import started
 from tests.cli.test_terminal import Terminal
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import eventctx
 from eventctx.cli.demo.command import BUDGET, SAMPLE
-from eventctx.cli.demo.killing import run_and_kill
 from eventctx.messages.facts_reader import read_facts
 
 pytestmark = pytest.mark.slow
@@ -108,7 +106,7 @@ def test_a_second_demo_takes_another_name(run, tmp_path):
     run("demo", "--store", store)
     run("demo", "--store", store)
     rows = run("sessions", "--json", "--store", store).document
-    # The one that was used last stands first.
+    # The one that was used last is first.
     assert [row["session"] for row in rows] == ["demo-2", "demo"]
 
 
@@ -143,92 +141,15 @@ def test_an_export_is_not_played_but_imported(run, store, tmp_path):
     assert "eventctx import" in done.err
 
 
-@pytest.mark.parametrize("which", [(), ("--agent",)])
 @pytest.mark.parametrize("width", [80, 120])
-def test_on_a_terminal_it_fits(run, tmp_path, monkeypatch, width, which):
+def test_on_a_terminal_it_fits(run, tmp_path, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("FORCE_COLOR", "1")
-    done = run("demo", *which, "--store", tmp_path / "demo.db")
+    done = run("demo", "--store", tmp_path / "demo.db")
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in done.out.splitlines()]
-    copied = ("demo@", "agent@", "eventctx ", "/")
+    copied = ("demo@", "eventctx ", "/")
     wide = [line for line in lines if len(line) > width and not line.startswith(copied)]
     assert [line for line in wide if "--store" not in line] == []
-
-
-# -- an agent that is killed ---------------------------------------------------------------------
-
-
-def test_the_agent_is_killed_while_a_tool_runs_and_goes_on(run, tmp_path):
-    store = tmp_path / "agent.db"
-    done = run("demo", "--agent", "--store", store)
-    assert (done.code, done.err) == (0, "")
-    before, after = done.out.split("The process was killed by SIGKILL")
-    assert "→ ask_person runs, 3 at once" in before
-    assert before.count("↓ compaction") == 1
-    assert "turn 4  You were cut off." in after
-    assert "ask_person: [No result was recorded for this call, nor that it ended." in after
-    assert "ok agent:" in after
-    records = run("log", "agent", "--json", "--store", store).lines
-    died = [row for row in records if row["turn"] == 3]
-    types = [row["type"] for row in died]
-    assert (types.count("tool:pre"), types.count("tool:post")) == (3, 2)
-    assert types[-2:] == ["tool:error", "prompt:complete"]
-    assert [row["payload"]["status"] for row in died[-2:]] == ["lost", "lost"]
-    lived = [row["type"] for row in records if row["turn"] == 4]
-    assert lived[-1] == "prompt:complete"
-
-
-def test_of_the_turn_it_died_in_the_view_is_verified_and_the_trace_says_lost(run, tmp_path):
-    store = tmp_path / "agent.db"
-    run("demo", "--agent", "--store", store)
-    assert run("view", "agent", "--turn", 3, "--json", "--store", store).document["verified"]
-    tree = run("trace", "agent", "--turn", 3, "--store", store).out
-    lost = re.findall(r"(\w+ \w+)  .*lost: its process ended first$", tree, flags=re.MULTILINE)
-    assert lost == ["invoke_agent demo", "execute_tool ask_person"]
-
-
-def test_a_process_that_ends_before_it_can_be_killed_is_an_error(tmp_path, capfd):
-    # A file where a folder would have to be: the process cannot open its store.
-    (tmp_path / "file").write_text("")
-    with pytest.raises(eventctx.TurnError, match="ended by itself with exit code 1"):
-        run_and_kill(str(tmp_path / "file" / "agent.db"), "agent", lambda record: None)
-    assert "StoreUnavailable" in capfd.readouterr().err
-
-
-def test_a_second_agent_takes_another_name_and_what_both_propose_works(run, tmp_path):
-    store = tmp_path / "demo with space.db"
-    run("demo", "--agent", "--store", store)
-    done = run("demo", "--agent", "--store", store)
-    tail = done.out.split("Try next")[1].splitlines()
-    commands = [line for line in tail if line and not line.startswith("#")]
-    assert len(commands) == 4
-    for command in commands:
-        words = shlex.split(command)
-        start = next(i for i, word in enumerate(words) if word in ("trace", "view", "log"))
-        assert words[start + 1] == "agent-2"
-        again = run(*words[start:])
-        assert again.code == 0, f"{command}\n{again.err}"
-
-
-def test_the_agent_without_a_store_leaves_yours_alone(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run("demo", "--agent").code == 0
-    assert not (tmp_path / "default.db").exists()
-    assert list(tmp_path.glob("ectx-*/demo.db"))
-
-
-@pytest.mark.parametrize("options", [("--budget", 9), ("--format", "codex"), (SAMPLE,)])
-def test_what_belongs_to_a_recording_is_refused_beside_the_agent(run, tmp_path, options):
-    done = run("demo", "--agent", *options, "--store", tmp_path / "agent.db")
-    assert done.code == 2
-    assert "--agent runs an agent of its own" in done.err
-    assert not (tmp_path / "agent.db").exists()
-
-
-def test_the_agent_needs_a_store_that_another_process_can_open(run):
-    done = run("demo", "--agent", "--store", "memory://")
-    assert done.code == 2
-    assert "outlives the command" in done.err
 
 
 def test_real_sessions_play(run, tmp_path, recorded_sessions: Path):

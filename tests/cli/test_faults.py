@@ -230,7 +230,7 @@ def test_a_read_only_store_can_be_read(store, tmp_path):
 import importlib, os, pkgutil, sys
 import eventctx.cli.main, eventctx.stores.sqlite
 # What is loaded when it is used lies where the other user may not read.
-for room in "cli documents log messages policies projections queries session".split():
+for room in "cli log messages policies projections queries session".split():
     found = importlib.import_module(f"eventctx.{room}")
     for module in pkgutil.walk_packages(found.__path__, f"{found.__name__}."):
         if not module.name.endswith("__main__"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventctx.cli.output import figures
-from eventctx.projections.estimate_errors import EstimateErrors, Spread
+from eventctx.projections.audit import EstimateErrors, Spread
 from eventctx.projections.figures import CompactionFigures, RequestFigures
 
 

@@ -15,10 +15,14 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.adapters.command_hooks.hook import hook_answer
-from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX
-from eventctx.adapters.command_hooks.payload import read_payload
-from eventctx.adapters.command_hooks.reminder import MOST, reminder
-from eventctx.adapters.command_hooks.words import Words, lost_words, words_that_hold
+from eventctx.adapters.command_hooks.hosts import CLAUDE_CODE, CODEX, read_payload
+from eventctx.adapters.command_hooks.reminder import (
+    MOST,
+    Words,
+    lost_words,
+    reminder,
+    words_that_hold,
+)
 from eventctx.cli.main import cli
 from eventctx.engine import Engine
 from eventctx.errors import WrongExpectedVersion
@@ -207,7 +211,7 @@ def test_a_bug_of_ours_stops_no_host(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("eventctx.adapters.command_hooks.payload._decode", broken)
+    monkeypatch.setattr("eventctx.adapters.command_hooks.hosts._decode", broken)
     done = hook(store, payload("compact", transcript))
     assert (done.code, done.out) == (0, "")
     assert "this is a bug in eventctx" in done.err

@@ -109,12 +109,15 @@ def test_a_long_table_has_one_line_of_titles(run, many) -> None:
 def test_a_session_is_found_by_its_name_or_its_beginning_among_many(many) -> None:
     async def found() -> None:
         async with eventctx.open(many, read_only=True) as engine:
-            assert (await find_session(engine, "copy-0009999")).stream == "copy-0009999"
-            assert (await find_session(engine, "fi")).stream == "first"
-            assert (await find_session(engine, f"copy-{MANY:07}"[:-1])).stream == "copy-0010000"
+            for name, whole in (
+                ("copy-0009999", "copy-0009999"),
+                ("fi", "first"),
+                (f"copy-{MANY:07}"[:-1], "copy-0010000"),
+            ):
+                assert (await find_session(engine.store, name)).stream == whole
             with pytest.raises(eventctx.InvalidSetting, match="or 9996 others; give more"):
-                await find_session(engine, "copy")
+                await find_session(engine.store, "copy")
             with pytest.raises(eventctx.StreamNotFound, match="did you mean 'first'"):
-                await find_session(engine, "frst")
+                await find_session(engine.store, "frst")
 
     asyncio.run(found())

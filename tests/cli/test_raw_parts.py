@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from eventctx.errors import DecodeError
-from eventctx.importers.recording.packing import unpacked
-from eventctx.log.codec import encode_event
+from eventctx.log.codec import encode_event, unpacked
 from eventctx.log.events import ImportRaw
 from eventctx.log.record import Body, Draft, Record, make_body
 from eventctx.log.store import ANY

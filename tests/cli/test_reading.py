@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import eventctx
+from eventctx.hooks.hook_failures import HookFailures
 from eventctx.hooks.registry import Hooks
-from eventctx.log.hook_failures import HookFailures
 
 READING = [
     ("sessions",),

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
+from eventctx.cli.commands.compact import CompactAnswer
+from eventctx.cli.output.steps import Step
+from eventctx.queries.audit import AuditAnswer
+from eventctx.queries.explain_answers import DiffAnswer, WhyAnswer
+from eventctx.queries.instructions import Instructions
+from eventctx.queries.lost.answers import Lost
+from eventctx.queries.records import MessageAnswer, RecordAnswer
+from eventctx.queries.session_list import ListedSession
+from eventctx.queries.stats import Stats
+from eventctx.queries.verification import VerificationAnswer
+from eventctx.queries.view import ViewAnswer
+from eventctx.search.found import FoundAnswer
 from tests.cli import schemas
 
 PAGE = schemas.FOLDER.parent / "json.md"
@@ -44,6 +58,39 @@ def test_a_line_of_watch_is_what_import_prints() -> None:
     head = {"$schema", "title"}
     found = {key: value for key, value in schemas.published("watch").items() if key not in head}
     assert found == schemas.watched()
+
+
+def test_what_restoring_a_backup_prints_is_as_published(run, store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    assert run("backup", copy, "--store", store).code == 0
+    done = run("restore-backup", copy, "--replace", "--yes", "--json", "--store", store)
+    assert schemas.keys_in(done.document) <= schemas.keys_published("backup") | {"kept"}
+
+
+ANSWERS: dict[str, Any] = {
+    "audit": AuditAnswer,
+    "compact": CompactAnswer,
+    "diff": DiffAnswer,
+    "instructions": Instructions,
+    "log": RecordAnswer,
+    "lost": Lost,
+    "replay": Step,
+    "search": FoundAnswer,
+    "sessions": ListedSession,
+    "stats": Stats,
+    "transcript": MessageAnswer,
+    "verify": VerificationAnswer,
+    "view": ViewAnswer,
+    "why": WhyAnswer,
+}
+"""Structs that are the JSON of a command, of a row of it, or of a line."""
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_schema_has_the_fields_of_the_struct(name: str) -> None:
+    schema = schemas.published(name)
+    fields = msgspec.structs.fields(ANSWERS[name])
+    assert {one.encode_name for one in fields} == set(schema.get("items", schema)["properties"])
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import eventctx
 from eventctx.cli.main import cli
-from eventctx.documents.short_names import fits, short_names
+from eventctx.queries.session_names import fits, short_names
 from tests.importers.given import SESSION, ClaudeCode, jsonl, text
 
 HOSTILE = "\x1b[2Jred\x07 \u202eback\u2066 👩‍👩‍👧 漢字 " + "long " * 200_000
@@ -84,6 +84,17 @@ def test_a_title_that_the_file_gives_goes_before_and_the_last_one_holds(
     ]
     row = imported(run, tmp_path, log.data() + jsonl(rows))
     assert row["title"] == 'The "old" roof'
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one batch", "two batches"])
+def test_a_persons_name_wins_over_a_title_that_was_generated_later(
+    apart: bool, run: Any, tmp_path: Path
+) -> None:
+    log = ClaudeCode().user("Mend the roof").answer("m1", text("x")).user("Thanks.").user("Bye.")
+    named = jsonl([{"type": "custom-title", "customTitle": "My roof", "sessionId": SESSION}])
+    long = ClaudeCode().progress(output="y" * 200_000).data() if apart else b""
+    later = jsonl([{"type": "ai-title", "aiTitle": "Roof repair", "sessionId": SESSION}])
+    assert imported(run, tmp_path, log.data() + named + long + later)["title"] == "My roof"
 
 
 def test_a_project_is_the_folder_that_the_file_names(run: Any, tmp_path: Path) -> None:

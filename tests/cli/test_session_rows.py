@@ -10,13 +10,11 @@ import msgspec
 import pytest
 
 import eventctx
-from eventctx.documents.known_sums import SUFFIX
-from eventctx.documents.session_list import summed_sessions
-from eventctx.documents.sessions import session_sums_of
-from eventctx.documents.unread import Unread
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
 from eventctx.projections import session_sums
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import SUFFIX, sum_session, sum_sessions
 from tests.web.made_sessions import SESSIONS as MADE
 
 
@@ -24,7 +22,7 @@ from tests.web.made_sessions import SESSIONS as MADE
 async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: str) -> None:
     engine, _ = await MADE[name]()
     for info in await engine.sessions():
-        whole = await session_sums_of(engine, info, Unread())
+        whole = await sum_session(engine.store, info, ReadErrors())
         own = info.parent is None  # the list of a fork counts what it shares, its audit does not
         assert not own or whole.requests == len((await engine.audit(info.stream)).requests)
         assert whole.messages == len(await engine.transcript(info.stream))
@@ -32,7 +30,7 @@ async def test_sums_that_are_continued_anywhere_are_those_of_all_records(name: s
         async for record in engine.store.read(info.stream, bodies=False):
             sums = session_sums.evolve(sums, record)
             if record.position % 7 == 0:
-                assert await session_sums_of(engine, info, Unread(), sums) == whole
+                assert await sum_session(engine.store, info, ReadErrors(), sums) == whole
         assert sums == whole
 
 
@@ -43,7 +41,7 @@ async def _said(path: Path, session: str, text: str) -> None:
 
 async def _messages(path: Path) -> dict[str, int]:
     async with eventctx.open(path) as engine:
-        found = await summed_sessions(engine, Unread())
+        found = await sum_sessions(engine.store, ReadErrors())
         return {one.info.stream: one.sums.messages for one in found}
 
 

@@ -157,7 +157,7 @@ def test_without_the_exporters_the_command_says_what_to_install(
     run, store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for library, scheme in (("requests", "http"), ("grpc", "grpc")):
-        monkeypatch.delitem(sys.modules, f"eventctx.hooks.otlp_{scheme}", raising=False)
+        monkeypatch.delitem(sys.modules, "eventctx.hooks.otlp_transports", raising=False)
         monkeypatch.setitem(sys.modules, library, None)
         done = run("trace", "work", "--otlp", f"{scheme}://127.0.0.1:1", "--store", store)
         assert done.code == 2

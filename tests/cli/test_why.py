@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from tests.cli.schemas import keys_published
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "cli.md"
 
 COMMANDS = [
     ("why", "work", 2),
@@ -64,27 +61,6 @@ def test_on_a_terminal_no_line_is_wider_than_it(run, shrunk, command, width, mon
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in done.out.splitlines()]
     to_copy = [line for line in plain if " restore work " in line]  # never broken
     assert [line for line in plain if len(line) > width and line not in to_copy] == []
-
-
-@pytest.mark.parametrize(
-    "command",
-    [("why", "work", 2), ("why", "work", 24), ("diff", "work", 1, 3), ("lost", "work")],
-    ids=lambda c: " ".join(map(str, c)),
-)
-def test_every_key_of_the_json_is_documented(run, shrunk, command):
-    document = run(*command, "--json", "--store", shrunk).document
-    section = PAGE.read_text().split(f"\n## {command[0]}\n")[1].split("\n## ")[0]
-    documented = set(re.findall(r"`(\w+)`", section)) | keys_published(command[0])
-    assert keys_of(document) <= documented
-
-
-def keys_of(value: object) -> set[str]:
-    if isinstance(value, list):
-        return {key for item in value for key in keys_of(item)}
-    if not isinstance(value, dict):
-        return set()
-    inner = {name: item for name, item in value.items() if name not in ("message", "shows")}
-    return set(value) | {key for item in inner.values() for key in keys_of(item)}
 
 
 # -- what is said --------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ def test_without_a_list_every_policy_is_compared_that_needs_no_function() -> Non
         (["custom"], "expected a function"),
         ([object()], "objects with name, version"),
         ([], "expected at least one, found none"),
-        (["whole", "hindsight"], "expected at least one beside whole and hindsight"),
+        (["whole", "hindsight"], "expected at least one besides whole and hindsight"),
         ("ladder", "expected a list of policies"),
     ],
 )

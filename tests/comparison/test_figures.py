@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from eventctx.comparison import baselines
+from eventctx.comparison import contenders
 from eventctx.comparison.defaults import Prices
-from eventctx.comparison.drive import Played, play
-from eventctx.comparison.figures import RunFigures, figures
-from eventctx.comparison.losses import by_rule, needed_again
-from eventctx.comparison.numbers import Numbers
+from eventctx.comparison.figures import RunFigures, by_rule, figures, needed_again
+from eventctx.comparison.played import NumberSet, Played
 from eventctx.comparison.recording import Recording
+from eventctx.comparison.simulator import play
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
 from eventctx.policies.proposals import drop
@@ -101,7 +100,7 @@ def test_a_failing_policy_leaves_the_decision_to_the_ladder_and_is_counted() -> 
     assert summed(recording, played).fallbacks == len(played.compactions) > 0
 
 
-def test_a_compaction_that_drops_the_start_leaves_no_prefix_behind_it() -> None:
+def test_a_compaction_that_drops_the_start_leaves_no_prefix_after_it() -> None:
     class DropsTheOldest:
         name, version, max_messages = "oldest", 1, None
 
@@ -138,16 +137,16 @@ def held_at_the_end(policy: Any, recording: Recording) -> set[int]:
 
 def test_recency_keeps_the_newest_rounds_and_hindsight_the_one_that_is_needed() -> None:
     recording = Recording(session())
-    recent = held_at_the_end(baselines.recency(), recording)
+    recent = held_at_the_end(contenders.recency(), recording)
     assert 2 not in recent
     assert {17, 18, 19, 20} <= recent
-    assert 2 in held_at_the_end(baselines.hindsight(recording.needs), recording)
+    assert 2 in held_at_the_end(contenders.hindsight(recording.needs), recording)
 
 
 def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
     recording = Recording([*session(10), *session(10)])
     first, again, other = (
-        [set(one.whole) for one in play(recording, baselines.chance(seed), 6_000).requests]
+        [set(one.whole) for one in play(recording, contenders.chance(seed), 6_000).requests]
         for seed in (1, 1, 2)
     )
     assert first == again
@@ -156,7 +155,11 @@ def test_chance_is_the_same_for_one_seed_and_another_for_another() -> None:
 
 def test_baselines_come_down_to_the_target() -> None:
     recording = Recording(session(20))
-    for policy in (baselines.recency(), baselines.chance(), baselines.hindsight(recording.needs)):
+    for policy in (
+        contenders.recency(),
+        contenders.chance(),
+        contenders.hindsight(recording.needs),
+    ):
         for one in play(recording, policy, 8_000).compactions:
             assert one.tokens_after <= 4_000
 
@@ -165,7 +168,7 @@ def test_baselines_come_down_to_the_target() -> None:
 
 
 def test_numbers_are_a_set_of_whole_numbers() -> None:
-    numbers = Numbers.of([0, 3, 200])
+    numbers = NumberSet.of([0, 3, 200])
     assert list(numbers) == [0, 3, 200]
     assert len(numbers) == 3
     assert numbers == {0, 3, 200}

@@ -14,10 +14,12 @@ import pytest
 from msgspec.structs import replace
 
 import eventctx
+from eventctx.errors import SessionDiffers, SessionWasDeleted
 from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.log.store import ANY, EventStore
-from eventctx.queries.copying import writing
+from eventctx.queries import copy_writing
+from eventctx.stores.receipt_book import ReceiptBook
 
 KEY = "alpha bravo charlie, and no other words"
 
@@ -142,7 +144,7 @@ async def test_receipts_of_the_source_hold_for_the_copy(pair) -> None:
     for receipt in (early, late):
         assert (await target.verify("a", receipt)).ok
     if target.receipts_path is not None:
-        assert eventctx.ReceiptBook(target.receipts_path).last()["a"] == late
+        assert ReceiptBook(target.receipts_path).last()["a"] == late
 
 
 async def test_a_copied_session_goes_on_in_the_target(pair) -> None:
@@ -257,7 +259,7 @@ async def test_marks_of_deleted_sessions_are_copied(pair) -> None:
     assert (await target.verify("gone")).deleted > 0
     checked = await target.verify_store()
     assert checked.ok, checked
-    with pytest.raises(eventctx.SessionWasDeleted):
+    with pytest.raises(SessionWasDeleted):
         await (await target.session("gone")).add_message({"role": "user", "content": "x"})
     again = await source.copy_to(target)
     assert (again.unchanged, again.records) == (2, 0)
@@ -271,7 +273,7 @@ async def test_a_mark_of_a_deletion_takes_a_name_that_is_free_and_is_set_once(pa
     (last,) = await records(source, "gone")
     info = await source.store.head("gone")
     event = decode_known(last)
-    given = (writing.draft_of(last), bytes.fromhex(event.digest), event.records)
+    given = (copy_writing.draft_of(last), bytes.fromhex(event.digest), event.records)
     first = await target.store.set_tombstone(info, *given)
     again = await target.store.set_tombstone(info, *given)
     assert plain([first]) == plain([again]) == plain([last])
@@ -313,7 +315,7 @@ async def test_nothing_is_written_where_one_session_is_another_one(pair) -> None
         await talk(source, name)
     await talk(target, "b")
     before = await whole(target.store)
-    with pytest.raises(eventctx.SessionDiffers, match="'b' is another one") as refused:
+    with pytest.raises(SessionDiffers, match="'b' is another one") as refused:
         await source.copy_to(target)
     assert (refused.value.stream, refused.value.position) == ("b", 0)
     assert await whole(target.store) == before
@@ -326,7 +328,7 @@ async def test_the_first_different_position_is_named_where_both_went_on(pair) ->
     head = (await source.store.head("a")).head
     await talk(source, "a")
     await talk(target, "a")
-    with pytest.raises(eventctx.SessionDiffers) as refused:
+    with pytest.raises(SessionDiffers) as refused:
         await source.copy_to(target)
     assert refused.value.position == head + 1
 
@@ -340,7 +342,7 @@ async def test_a_session_that_was_deleted_on_one_side_and_went_on_on_the_other(
     await source.copy_to(target)
     await talk(target if deleted == "source" else source, "a")
     await (source if deleted == "source" else target).delete("a")
-    with pytest.raises(eventctx.SessionDiffers, match="deleted"):
+    with pytest.raises(SessionDiffers, match="deleted"):
         await source.copy_to(target)
 
 
@@ -348,9 +350,9 @@ async def test_a_session_is_no_fork_in_one_store_and_a_fork_in_the_other(stores)
     source, target = await stores("from.db"), await stores("to.db")
     await talk(source, "root")
     await source.fork("root", 5, "child")
-    alone = [writing.draft_of(one) for one in await records(source, "child")]
+    alone = [copy_writing.draft_of(one) for one in await records(source, "child")]
     await target.store.append("child", alone, ANY)
-    with pytest.raises(eventctx.SessionDiffers, match="a fork of 'root' at 5 here, and no fork"):
+    with pytest.raises(SessionDiffers, match="a fork of 'root' at 5 here, and no fork"):
         await source.copy_to(target)
 
 
@@ -421,7 +423,7 @@ async def test_a_record_that_was_changed_in_the_target_is_found_by_the_copy(
 async def test_a_session_that_grows_while_it_is_copied_is_sound_and_comes_after(
     stores, monkeypatch
 ) -> None:
-    monkeypatch.setattr(writing, "BATCH_RECORDS", 2)
+    monkeypatch.setattr(copy_writing, "BATCH_RECORDS", 2)
     source, target = await stores("from.db"), await stores("to.db")
     await talk(source, "a", turns=4)
     writers = asyncio.gather(*(talk(source, name, turns=6) for name in ("a", "b", "c")))

@@ -39,8 +39,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _SLOW = """
 import sys
 from eventctx.cli.main import main
-from eventctx.queries.copying import writing
-writing.BATCH_RECORDS = 3  # many appends, so that a kill meets one
+from eventctx.queries import copy_writing
+copy_writing.BATCH_RECORDS = 3  # many appends, so that a kill meets one
 main(sys.argv[1:])
 """
 

@@ -1,9 +1,9 @@
 """How far estimates are from the prompts that providers reported: relative errors, in three cases.
 
-*Growth*: before any report. A transcript does not hold what is sent beside the messages, so what is
+*Growth*: before any report. A transcript does not hold what is sent with the messages, so what is
 judged is the growth inside them: counted and reported, from the first request of each stretch to
 each later one that is ``LEAST_GROWTH`` tokens larger. *Next*: what the import expected of each
-request but the first, with the reports before it. *Behind*: the same of the first request behind a
+request but the first, with the reports before it. *After*: the same of the first request after a
 compaction. A session counts once, with its median, however many requests it has; a compaction
 counts as one.
 """

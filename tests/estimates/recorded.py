@@ -67,7 +67,7 @@ class Step(NamedTuple):
     """A request with its reported prompt, and the tokens that the import expected it to have.
 
     ``stretch`` goes up where the view did not just grow; ``compacted`` marks the first request
-    behind a compaction.
+    after a compaction.
     """
 
     prompt: int

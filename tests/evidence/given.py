@@ -10,7 +10,7 @@ from eventctx.messages.facts_reader import read_facts
 from eventctx.projections.evidence import (
     EvidenceSettings,
     Need,
-    Span,
+    ReusedSpan,
     needs,
 )
 
@@ -48,7 +48,7 @@ def last_need(messages: Sequence[Message], **settings: Any) -> Need:
     return needs(messages, EvidenceSettings(**settings))[-1]
 
 
-def spans_of(messages: Sequence[Message], **settings: Any) -> list[Span]:
+def spans_of(messages: Sequence[Message], **settings: Any) -> list[ReusedSpan]:
     """The spans of the last action."""
     return list(last_need(messages, **settings).spans)
 
@@ -80,5 +80,5 @@ def laid_over(actions: Sequence[Message], session: Sequence[Message]) -> list[Me
     return found
 
 
-def all_spans(found: Iterable[Need]) -> list[Span]:
+def all_spans(found: Iterable[Need]) -> list[ReusedSpan]:
     return [span for need in found for span in need.spans]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from eventctx.projections.evidence import Evidence, Need, Shown, Span, evidence, judged
+from eventctx.projections.evidence import Evidence, HeldTexts, Need, ReusedSpan, evidence, judge
 from eventctx.projections.evidence.judging import pointers
 
 
-def span(text: str, *carriers: int, kind: str = "quote", weight: float = 1.0, age: int = 1) -> Span:
-    return Span(text, kind, weight, age, carriers)  # type: ignore[arg-type]
+def span(
+    text: str, *carriers: int, kind: str = "quote", weight: float = 1.0, age: int = 1
+) -> ReusedSpan:
+    return ReusedSpan(text, kind, weight, age, carriers)  # type: ignore[arg-type]
 
 
-def need(*spans: Span, request: int = 0) -> Need:
+def need(*spans: ReusedSpan, request: int = 0) -> Need:
     return Need(request, 100, spans)
 
 
@@ -21,29 +23,29 @@ FOX = span("the brown fox", 3, 7)
 
 @pytest.mark.parametrize("whole", [{7}, frozenset((3, 4)), range(5, 9), [7], (1, 3)])
 def test_a_carrier_in_view_whole_holds_a_span(whole: set[int]) -> None:
-    assert judged(need(FOX), Shown(whole)).held == 1
+    assert judge(need(FOX), HeldTexts(whole)).held == 1
 
 
 @pytest.mark.parametrize("whole", [set(), {4}, range(3), [8]])
 def test_without_a_carrier_and_without_its_text_a_span_is_lost(whole: set[int]) -> None:
-    found = judged(need(FOX, request=9), Shown(whole, ("the brown cat",)))
+    found = judge(need(FOX, request=9), HeldTexts(whole, ("the brown cat",)))
     assert (found.request, found.held, found.needed, found.lost) == (9, 0, 1, (FOX,))
 
 
 def test_a_shortened_copy_or_an_insertion_with_its_text_holds_a_span() -> None:
-    assert judged(need(FOX), Shown((), ("else", "and the brown fox ran"))).held == 1
+    assert judge(need(FOX), HeldTexts((), ("else", "and the brown fox ran"))).held == 1
 
 
 def test_joined_texts_hold_what_each_holds_and_nothing_across_their_seam() -> None:
-    assert judged(need(FOX), Shown.joined((), ["else", "the brown fox"])).held == 1
-    assert judged(need(FOX), Shown.joined((), ["the brown", "fox"])).held == 0
-    assert judged(need(FOX), Shown.joined((), ["the brown ", "fox"])).held == 0
+    assert judge(need(FOX), HeldTexts.joined((), ["else", "the brown fox"])).held == 1
+    assert judge(need(FOX), HeldTexts.joined((), ["the brown", "fox"])).held == 0
+    assert judge(need(FOX), HeldTexts.joined((), ["the brown ", "fox"])).held == 0
 
 
 def test_fresh_spans_are_not_judged() -> None:
-    assert judged(need(span("the fox", 3, age=0)), Shown(())).needed == 0
-    assert judged(need(span("the fox", 3, age=0)), Shown(()), least_age=0).needed == 1
-    assert judged(need(FOX, span("a cat", 1, age=10)), Shown(()), least_age=10).lost == (
+    assert judge(need(span("the fox", 3, age=0)), HeldTexts(())).needed == 0
+    assert judge(need(span("the fox", 3, age=0)), HeldTexts(()), least_age=0).needed == 1
+    assert judge(need(FOX, span("a cat", 1, age=10)), HeldTexts(()), least_age=10).lost == (
         span("a cat", 1, age=10),
     )
 
@@ -56,7 +58,7 @@ def test_weights_are_summed_for_quotes_apart_from_names_and_numbers() -> None:
         span("4711", 1, kind="number", weight=1),
         span("lost_name", 9, kind="name", weight=16),
     )
-    found = judged(need(*spans), Shown({1}))
+    found = judge(need(*spans), HeldTexts({1}))
     assert (found.needed, found.held) == (31, 11)
     assert (found.quotes_needed, found.quotes_held) == (12, 8)
     assert (found.names_needed, found.names_held) == (19, 3)
@@ -64,17 +66,17 @@ def test_weights_are_summed_for_quotes_apart_from_names_and_numbers() -> None:
 
 @pytest.mark.parametrize("text", ["read #7", "message 3 says", "Message 7:", "(#3, #12)"])
 def test_a_lost_span_is_pointed_to_if_the_view_names_a_carrier(text: str) -> None:
-    found = judged(need(FOX), Shown((), ("else", text)))
+    found = judge(need(FOX), HeldTexts((), ("else", text)))
     assert (found.held, found.pointed, found.lost) == (0, 1, (FOX,))
 
 
 @pytest.mark.parametrize("text", ["#71", "7", "message 70", "messages 7", "#7a", "#12"])
 def test_other_numbers_point_to_nothing(text: str) -> None:
-    assert judged(need(FOX), Shown((), (text,))).pointed == 0
+    assert judge(need(FOX), HeldTexts((), (text,))).pointed == 0
 
 
 def test_what_is_held_is_not_pointed_to_as_well() -> None:
-    assert judged(need(FOX), Shown({3}, ("#3",))).pointed == 0
+    assert judge(need(FOX), HeldTexts({3}, ("#3",))).pointed == 0
 
 
 def test_a_number_without_end_is_no_message() -> None:
@@ -82,31 +84,31 @@ def test_a_number_without_end_is_no_message() -> None:
 
 
 def test_recall_is_the_mean_over_requests_of_the_share_of_the_weight() -> None:
-    first = judged(need(FOX, span("a cat", 9, weight=3)), Shown({3}))
-    second = judged(need(FOX), Shown({3}))
+    first = judge(need(FOX, span("a cat", 9, weight=3)), HeldTexts({3}))
+    second = judge(need(FOX), HeldTexts({3}))
     assert evidence([first, second]) == Evidence(0.625, 0.625, None, 0.625, 0.5, 2)
 
 
 def test_requests_that_reuse_only_what_is_fresh_do_not_count() -> None:
-    fresh = judged(need(span("the fox", 3, age=0)), Shown(()))
-    assert evidence([fresh, judged(need(FOX), Shown({3}))]).requests == 1
+    fresh = judge(need(span("the fox", 3, age=0)), HeldTexts(()))
+    assert evidence([fresh, judge(need(FOX), HeldTexts({3}))]).requests == 1
     assert evidence([fresh]) == Evidence(None, None, None, None, None, 0)
 
 
 def test_quotes_and_names_are_means_over_the_requests_that_have_any() -> None:
-    names = judged(need(span("a_name", 1, kind="name")), Shown(()))
-    quotes = judged(need(FOX), Shown({3}))
+    names = judge(need(span("a_name", 1, kind="name")), HeldTexts(()))
+    quotes = judge(need(FOX), HeldTexts({3}))
     found = evidence([names, quotes, quotes])
     assert (found.recall, found.quotes, found.names) == (2 / 3, 1, 0)
 
 
 def test_what_is_pointed_to_counts_with_pointer() -> None:
-    found = evidence([judged(need(FOX, span("a cat", 9)), Shown((), ("#3",)))])
+    found = evidence([judge(need(FOX, span("a cat", 9)), HeldTexts((), ("#3",)))])
     assert (found.recall, found.with_pointer) == (0, 0.5)
 
 
 def test_a_request_below_one_half_is_starved_and_one_at_half_is_not() -> None:
-    half = judged(need(FOX, span("a cat", 9)), Shown({3}))
-    less = judged(need(FOX, span("a cat", 9, weight=1.1)), Shown({3}))
+    half = judge(need(FOX, span("a cat", 9)), HeldTexts({3}))
+    less = judge(need(FOX, span("a cat", 9, weight=1.1)), HeldTexts({3}))
     assert evidence([half]).starved == 0
     assert evidence([half, less]).starved == 0.5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from eventctx.errors import InvalidMessage
 from eventctx.projections.evidence import needs
-from eventctx.projections.evidence.carriers import Carriers
+from eventctx.projections.evidence.texts import Carriers
 from tests.evidence.given import (
     LINE,
     asks,

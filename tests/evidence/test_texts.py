@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.projections.evidence import normalised, normalised_text
+from eventctx.projections.evidence import normalise, normalise_text
 from tests.evidence.given import asks, calls, returns, says
 
 EDIT = {"old": "first line", "new": "second\nthird"}
@@ -45,7 +45,7 @@ LEAVES = "src/a.py\nfirst line\nsecond\nthird\nlast"
 def test_of_a_calls_arguments_the_strings_are_read_without_keys_and_numbers(
     message: dict[str, Any],
 ) -> None:
-    assert normalised(message) == LEAVES
+    assert normalise(message) == LEAVES
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_of_a_calls_arguments_the_strings_are_read_without_keys_and_numbers(
     ids=["anthropic", "blocks", "chat", "amplifier", "responses", "person", "model"],
 )
 def test_a_result_and_a_text_are_read_as_they_are(message: dict[str, Any]) -> None:
-    assert normalised(message) == "found it"
+    assert normalise(message) == "found it"
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_a_result_and_a_text_are_read_as_they_are(message: dict[str, Any]) -> No
     ids=["anthropic", "chat", "responses"],
 )
 def test_thinking_is_not_read(message: dict[str, Any]) -> None:
-    assert normalised(message) == ""
+    assert normalise(message) == ""
 
 
 def test_the_text_of_a_document_is_read_and_an_image_is_not() -> None:
     source = {"type": "text", "media_type": "text/plain", "data": "chapter one"}
     image = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     blocks = [{"type": "document", "source": source}, {"type": "image", "source": image}]
-    assert normalised({"role": "user", "content": blocks}) == "chapter one"
+    assert normalise({"role": "user", "content": blocks}) == "chapter one"
 
 
 def test_a_search_of_the_provider_is_read_with_what_it_found() -> None:
@@ -97,7 +97,7 @@ def test_a_search_of_the_provider_is_read_with_what_it_found() -> None:
         "tool_use_id": "s",
         "content": [{"type": "text", "text": "rain"}],
     }
-    assert normalised({"role": "assistant", "content": [query, found]}) == "the weather\nrain"
+    assert normalise({"role": "assistant", "content": [query, found]}) == "the weather\nrain"
 
 
 def test_arguments_that_are_no_json_are_read_as_a_text() -> None:
@@ -107,25 +107,25 @@ def test_arguments_that_are_no_json_are_read_as_a_text() -> None:
         "content": None,
         "tool_calls": [{"id": "c", "function": function}],
     }
-    assert normalised(message) == "{*** Begin Patch"
+    assert normalise(message) == "{*** Begin Patch"
 
 
 def test_escapes_are_opened() -> None:
-    assert normalised_text(r"one\ntwo\t\"three\" src\/a.py") == 'one\ntwo "three" src/a.py'
+    assert normalise_text(r"one\ntwo\t\"three\" src\/a.py") == 'one\ntwo "three" src/a.py'
 
 
 def test_blanks_are_one_blank_lines_are_stripped_and_empty_lines_go() -> None:
-    assert normalised_text("  a \t b\r\n\n   \n\tc\u00a0d  ") == "a b\nc d"
+    assert normalise_text("  a \t b\r\n\n   \n\tc\u00a0d  ") == "a b\nc d"
 
 
 def test_deep_arguments_are_read_to_the_end() -> None:
     value: Any = "bottom"
     for _ in range(5_000):
         value = [value]
-    assert normalised(calls(deep=value)) == "bottom"
+    assert normalise(calls(deep=value)) == "bottom"
 
 
 @given(st.text(alphabet='ab \n\t\\n"/.'))
 def test_a_text_that_was_made_alike_holds_no_empty_line_and_no_two_blanks(text: str) -> None:
-    made = normalised_text(text)
+    made = normalise_text(text)
     assert all(line == " ".join(line.split()) and line for line in made.split("\n") if made)

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from eventctx.projections.evidence import (
     Evidence,
     EvidenceSettings,
+    HeldTexts,
     Need,
-    Shown,
     evidence,
-    judged,
+    judge,
     needs,
-    normalised,
+    normalise,
 )
 from tests.evidence.given import all_spans, asks, calls, laid_over, returns, says
 from tests.test_recorded_policies import recorded
@@ -62,23 +62,23 @@ def conversation(said: list[tuple[str, str, str]]) -> list[dict[str, Any]]:
 
 
 def whole(found: tuple[Need, ...]) -> Evidence:
-    return evidence(judged(need, Shown(range(need.before))) for need in found)
+    return evidence(judge(need, HeldTexts(range(need.before))) for need in found)
 
 
 def later_half(found: tuple[Need, ...]) -> Evidence:
-    return evidence(judged(need, Shown(range(need.before // 2, need.before))) for need in found)
+    return evidence(judge(need, HeldTexts(range(need.before // 2, need.before))) for need in found)
 
 
 def nothing(found: tuple[Need, ...]) -> Evidence:
-    return evidence(judged(need, Shown(())) for need in found)
+    return evidence(judge(need, HeldTexts(())) for need in found)
 
 
 @given(rounds)
 def test_the_whole_transcript_holds_every_span(said: list[tuple[str, str, str]]) -> None:
     messages = conversation(said)
     for need in needs(messages):
-        view = Shown((), tuple([normalised(one) for one in messages[: need.before]]))
-        by_text, by_number = (judged(need, view), judged(need, Shown(range(need.before))))
+        view = HeldTexts((), tuple([normalise(one) for one in messages[: need.before]]))
+        by_text, by_number = (judge(need, view), judge(need, HeldTexts(range(need.before))))
         assert by_text.held == by_number.held == by_text.needed
         assert by_text.lost == by_number.lost == ()
 
@@ -90,7 +90,7 @@ def test_a_view_that_holds_more_never_has_less_evidence(
     for need in needs(conversation(said)):
         more = data.draw(st.frozensets(st.integers(0, need.before - 1)))
         less = frozenset([number for number in more if number % 2])
-        assert judged(need, Shown(less)).held <= judged(need, Shown(more)).held
+        assert judge(need, HeldTexts(less)).held <= judge(need, HeldTexts(more)).held
 
 
 @given(rounds)
@@ -100,8 +100,8 @@ def test_a_message_in_view_by_number_or_by_text_is_the_same(
     messages = conversation(said)
     for need in needs(messages):
         kept = range(need.before // 2, need.before)
-        by_text = Shown.joined((), [normalised(messages[number]) for number in kept])
-        assert judged(need, by_text) == judged(need, Shown(kept))
+        by_text = HeldTexts.joined((), [normalise(messages[number]) for number in kept])
+        assert judge(need, by_text) == judge(need, HeldTexts(kept))
 
 
 @given(rounds)
@@ -113,7 +113,7 @@ def test_every_span_stands_in_its_carriers_and_in_no_line_feed(
         for span in need.spans:
             assert span.carriers
             assert "\n" not in span.text
-            assert all(span.text in normalised(messages[one]) for one in span.carriers)
+            assert all(span.text in normalise(messages[one]) for one in span.carriers)
             assert max(span.carriers) < need.before
             assert span.weight > 0
             assert 0 <= span.age <= need.request
@@ -127,9 +127,9 @@ async def test_the_whole_transcript_of_a_recorded_session_holds_every_span(
     found = needs(messages)
     held = whole(found)
     assert held.recall in (1, None)
-    joined = [normalised(message) for message in messages]
+    joined = [normalise(message) for message in messages]
     for need in found[:: max(1, len(found) // 20)]:
-        assert judged(need, Shown.joined((), joined[: need.before])).lost == ()
+        assert judge(need, HeldTexts.joined((), joined[: need.before])).lost == ()
     if name in JUDGED:
         assert held.requests >= 10
 

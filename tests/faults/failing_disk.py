@@ -13,7 +13,7 @@ PLATFORM_VFS = apsw.vfs_names()[0]
 
 
 class Failure(NamedTuple):
-    """The ``number``-th operation of a kind fails (from 0), and ``length`` - 1 more behind it.
+    """The ``number``-th operation of a kind fails (from 0), and ``length`` - 1 more after it.
 
     ``full``: for want of space; otherwise by an error of the disk.
     """

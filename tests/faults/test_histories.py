@@ -257,7 +257,7 @@ def test_a_subscriber_that_got_what_is_not_there_is_found() -> None:
 
 def test_the_longest_wait_is_that_between_two_acknowledgements() -> None:
     history, _ = sound()
-    assert history.longest_wait() == 2.0  # a@3 at 6.5 stands last, b@2 at 5.5, a@2 at 4.5
+    assert history.longest_wait() == 2.0  # a@3 at 6.5 is last, b@2 at 5.5, a@2 at 4.5
     assert history.longest_wait(since=-5.0) == 5.5
 
 

@@ -1,4 +1,4 @@
-"""The checks of servers can fail: with one guard taken away, the fault behind it is noticed.
+"""The checks of servers can fail: with one guard taken away, the fault after it is noticed.
 
 Each test takes away one guard of a store or of its servers, does what another file does to them,
 and expects the checker to find what the guard prevents.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from eventctx.stores.jetstream import requirements
-from eventctx.stores.jetstream.reads.verifying import SessionEnds
+from eventctx.stores.jetstream.verifying import SessionEnds
 from eventctx.stores.postgres import durability, queries
 from tests.faults.counts import FULL
 from tests.faults.servers.damage import cut_the_end, delete, fill

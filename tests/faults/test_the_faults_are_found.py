@@ -1,4 +1,4 @@
-"""The checks can fail: with one guard of the product taken away, the fault behind it is noticed.
+"""The checks can fail: with one guard of the product taken away, the fault after it is noticed.
 
 Each test takes away one guard, and expects the very check that the other files make to fail.
 """
@@ -15,13 +15,13 @@ import msgspec
 import pytest
 
 import eventctx
-from eventctx.log import soundness
-from eventctx.log.receipt_book import ReceiptBook
+from eventctx.log import integrity
 from eventctx.messages.overlap import Overlap
-from eventctx.queries.verification import contents, session
+from eventctx.queries import verification, verify
 from eventctx.session import turns
-from eventctx.session.evidence import erasing, erasure_plan
+from eventctx.session.erasure import erasing
 from eventctx.stores import sqlite_writer
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.stores.sqlite_schema import Durability
 from tests.faults.counts import FULL
 from tests.faults.crash_states import check_crash_states, record_a_run
@@ -73,22 +73,22 @@ async def test_a_record_that_is_gone_is_missed() -> None:
 
 async def test_with_the_chain_unchecked_edits_pass(monkeypatch: Patch) -> None:
     sound = await sound_store()
-    monkeypatch.setattr(session, "follows", lambda *_: True)
+    monkeypatch.setattr(verify, "follows", lambda *_: True)
     with pytest.raises(AssertionError, match="nothing was found"):
         await edit_often(sound, 40, 1, (swap_two_places, change_a_byte))
 
 
 async def test_with_facts_unchecked_edits_pass(monkeypatch: Patch) -> None:
     sound = await sound_store()
-    monkeypatch.setattr(contents, "_facts_are_true", lambda *_: True)
-    monkeypatch.setattr(contents.ContentChecker, "_check_facts", lambda *_: None)
+    monkeypatch.setattr(verification, "_facts_are_true", lambda *_: True)
+    monkeypatch.setattr(verification.ContentChecker, "_check_facts", lambda *_: None)
     with pytest.raises(AssertionError, match="nothing was found"):
         await edit_often(sound, 10, 1, (empty_facts,))
 
 
 async def test_with_digests_of_contents_unread_changed_text_is_shown(monkeypatch: Patch) -> None:
     sound = await sound_store()
-    monkeypatch.setattr(soundness, "is_sound", lambda _: True)
+    monkeypatch.setattr(integrity, "is_sound", lambda _: True)
     with pytest.raises(AssertionError, match="changed text is shown"):
         await edit_often(sound, 40, 1, (change_a_byte,))
 
@@ -101,7 +101,7 @@ async def test_without_receipts_the_end_of_the_log_goes_unnoticed(monkeypatch: P
 
 
 async def test_errors_of_the_driver_would_be_noticed(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(sqlite_writer, "translated", lambda error, *_: error)
+    monkeypatch.setattr(sqlite_writer, "translate", lambda error, *_: error)
     with pytest.raises(apsw.Error):
         await fail_often(6, 1)
 
@@ -177,7 +177,7 @@ def without_rounds(monkeypatch: Patch) -> None:
 
 
 def without_summaries(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(erasure_plan, "_stands_for", lambda *_: False)
+    monkeypatch.setattr(erasing, "_stands_for", lambda *_: False)
 
 
 def without_words(monkeypatch: Patch) -> None:
@@ -186,7 +186,7 @@ def without_words(monkeypatch: Patch) -> None:
 
 def without_shortened(monkeypatch: Patch) -> None:
     """Shortened copies are found by the plan and by their words, so both are taken away."""
-    decode = erasure_plan.decode_event
+    decode = erasing.decode_event
 
     def forgetful(record: Any) -> Any:
         event = decode(record)
@@ -196,7 +196,7 @@ def without_shortened(monkeypatch: Patch) -> None:
         return msgspec.structs.replace(event, plan=msgspec.structs.replace(plan, shortened=()))
 
     without_words(monkeypatch)
-    monkeypatch.setattr(erasure_plan, "decode_event", forgetful)
+    monkeypatch.setattr(erasing, "decode_event", forgetful)
 
 
 @pytest.mark.parametrize(

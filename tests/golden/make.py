@@ -222,6 +222,19 @@ THINKING_SAMPLES: list[events.Event] = [
 ]
 """A request to another model, and an answer whose API dropped thinking."""
 
+SUSPICION_SAMPLES: list[events.Event] = [
+    events.LossSuspected(
+        prepared=41,
+        kind="prompt",
+        tokens=4_000,
+        expected=90_000,
+        found=86_000,
+        cause="edited",
+        messages=((6, 6), (8, 10)),
+    ),
+]
+"""A loss that is inferred of a reported prompt."""
+
 HOST_TEXT_SAMPLES: list[events.Event] = [
     events.PreCompact(
         trigger="budget",
@@ -328,5 +341,6 @@ if __name__ == "__main__":
     _write_events("events-v1-links.jsonl", LINK_SAMPLES)
     _write_events("events-v1-difference.jsonl", DIFFERENCE_SAMPLES)
     _write_events("events-v1-thinking.jsonl", THINKING_SAMPLES)
+    _write_events("events-v1-suspicion.jsonl", SUSPICION_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():
         asyncio.run(_stores())

@@ -12,7 +12,7 @@ import eventctx
 from eventctx.errors import ProviderFailed
 from eventctx.log import events as ev
 from eventctx.orchestrators import EventsOrchestrator
-from eventctx.projections.trace.error_types import error_of
+from eventctx.projections.trace.attributes import error_of
 from eventctx.projections.trace.fold import fold
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import PRE, Session, compacted, span

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from structlog.testing import CapturingLogger, capture_logs
 
 from eventctx.errors import InvalidSetting
-from eventctx.hooks import log_line
-from eventctx.hooks.log import LogSink, configure_logging, level_of, line, lines
-from eventctx.hooks.log_line import MAX_CONTENT
+from eventctx.hooks import log as log_lines
+from eventctx.hooks.log import MAX_CONTENT, LogSink, configure_logging, level_of, line, lines
 from eventctx.hooks.redact import DEFAULT, Redactor
 from eventctx.hooks.registry import Hooks
 from eventctx.log import events as ev
@@ -494,7 +493,7 @@ def test_no_field_of_any_event_is_one_that_logging_has_itself():
     own = {*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime", "taskName"}
     for row in CATALOGUE.values():
         fields = {field.name for field in msgspec.structs.fields(row.payload)}
-        assert not (fields & own) - log_line._TAKEN, row.name
+        assert not (fields & own) - log_lines._TAKEN, row.name
 
 
 def test_a_level_that_is_switched_off_costs_no_line(standard):

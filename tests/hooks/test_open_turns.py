@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from eventctx.log import events as ev
-from eventctx.projections.trace.fold import fold
-from eventctx.projections.trace.open_turns import OpenTurns
+from eventctx.projections.trace.fold import OpenTurns, fold
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import Session, span, whole_turn
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventctx.hooks.per_session import CALLING, PerSession, new_number
+from eventctx.hooks.handlers import CALLING, PerSession, new_number
 
 
 def calling(number: int) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from eventctx.hooks.redact import DEFAULT
-from eventctx.hooks.secret_forms import EMAILS, KEYS
-from eventctx.hooks.secret_forms.known import PREFIXES
+from eventctx.hooks.secret_forms import PREFIXES
+from eventctx.hooks.secret_names import EMAILS, KEYS
 
 LETTERS = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 8
 HEX = "3fa94c07be5d1286" * 4
@@ -237,7 +237,7 @@ def test_a_field_of_a_private_key_is_replaced_as_a_whole() -> None:
 def test_the_reference_names_every_prefix_and_every_kind_of_name() -> None:
     page = (Path(__file__).parents[2] / "docs/reference/redaction.md").read_text(encoding="utf-8")
     hints = {hint for group in KEYS for form in group.forms for hint in form.hints}
-    # What stands in every text or in a URL says nothing of a form.
+    # What is in every text or in a URL says nothing of a form.
     told = hints - {"-----BEGIN", ".", ":", "@", "lient", "earer ", "asic ", "hooks"}
     assert [hint for hint in sorted(told) if hint.strip() not in page] == []
     for prefix in PREFIXES:

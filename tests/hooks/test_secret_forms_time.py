@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from eventctx.hooks.redact import _EMAIL_STUMP, _KEY_STUMP, DEFAULT, _replaced
-from eventctx.hooks.secret_forms import EMAILS, KEYS
-from eventctx.hooks.secret_forms.form import Form
+from eventctx.hooks.redact import _EMAIL_STUMP, _KEY_STUMP, DEFAULT, _replace
+from eventctx.hooks.secret_forms import Form
+from eventctx.hooks.secret_names import EMAILS, KEYS
 
 SIZE = 16_000
 QUICK = 0.002
@@ -164,7 +164,7 @@ def test_a_gate_takes_time_in_proportion_to_any_text(gate: re.Pattern[str]) -> N
 )
 def test_a_form_takes_time_in_proportion_to_any_text(form: Form) -> None:
     for make in hard(form.pattern):
-        growth = grows(make, lambda text: _replaced(text, form))
+        growth = grows(make, lambda text: _replace(text, form))
         assert growth < 9, make(80)
 
 

@@ -11,8 +11,8 @@ import eventctx
 from eventctx.hooks.redact import DEFAULT
 from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id
-from eventctx.projections.trace.call_spans import CallSpans
 from eventctx.projections.trace.fold import fold
+from eventctx.projections.trace.identity import CallSpans
 from eventctx.projections.trace.spans import Span, SpanLink
 from eventctx.queries import spans as queries
 from tests.hooks.given import HOST_TRACE, PRE, Session, compacted, span

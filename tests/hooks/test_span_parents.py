@@ -6,7 +6,7 @@ import pytest
 
 from eventctx.log import events as ev
 from eventctx.projections.trace.fold import fold
-from eventctx.projections.trace.parents import MAX_REMEMBERED
+from eventctx.projections.trace.identity import MAX_CALLS
 from eventctx.projections.trace.spans import Span
 from tests.hooks.given import PRE, Session, compacted, span
 
@@ -94,14 +94,14 @@ def test_the_calls_that_are_remembered_are_bounded_and_the_latest_stay():
     session = Session()
     session.add(ev.PromptSubmit(number=1), TURN)
     session.add(ev.PlanStart(), OTHER, TURN)
-    own = [span(0x100 + number) for number in range(MAX_REMEMBERED + 1)]
+    own = [span(0x100 + number) for number in range(MAX_CALLS + 1)]
     for one in own:
         call(session, one, OTHER)
     for number, one in enumerate(own):
         tool(session, span(0x200 + number), one)
     found = spans(session)
     hung = [found[span(0x200 + number)].parent_span_id for number in range(len(own))]
-    assert hung == [TURN, *[OTHER] * MAX_REMEMBERED]
+    assert hung == [TURN, *[OTHER] * MAX_CALLS]
 
 
 @pytest.mark.parametrize("imported_at", [None, 5])

@@ -11,11 +11,10 @@ from eventctx.log import events as ev
 from eventctx.log.ids import derive_trace_id, is_span_id, is_trace_id, new_span_id
 from eventctx.log.plan import Insertion, Run
 from eventctx.projections.trace import semconv
-from eventctx.projections.trace.beginning import MAX_OPEN
-from eventctx.projections.trace.compaction_attributes import MAX_RUNS, numbers_text
+from eventctx.projections.trace.compaction import MAX_RUNS, numbers_text
 from eventctx.projections.trace.fold import evolve, fold, initial, unfinished
 from eventctx.projections.trace.spans import MAX_EVENTS, Span
-from eventctx.projections.trace.state import TraceState
+from eventctx.projections.trace.steps import MAX_OPEN, TraceState
 from tests.hooks.given import (
     HOST_SPAN,
     HOST_TRACE,
@@ -222,7 +221,7 @@ def test_a_compaction_in_a_list_sorted_by_name_begins_with_its_sentence_and_ends
     session.add(PRE, span(3), span(1), iteration=1)
     session.add(compacted("failed", error="E: no"), span(3), span(1), iteration=1)
     one = spans(session)[span(3)]
-    # Jaeger and its file have these tags beside the attributes, and sort all by name.
+    # Jaeger and its file have these tags next to the attributes, and sort all by name.
     beside = ["error", "otel.status_code", "otel.scope.name", "span.kind", "internal.span.format"]
     names = sorted([*one.attributes, *beside])
     assert names[0] == "compaction"

@@ -438,7 +438,7 @@ def test_the_hosts_limits_hold_for_our_spans():
     assert max(map(len, texts)) == 5
 
 
-def test_attributes_that_the_hosts_sampler_adds_are_on_spans_handed_over_as_they_are():
+def test_attributes_that_the_hosts_sampler_adds_are_on_our_spans():
     class Adding(Sampler):
         def should_sample(self, parent_context, trace_id, name, kind=None, attributes=None, links=None, trace_state=None):  # fmt: skip  # noqa: E501
             return SamplingResult(Decision.RECORD_AND_SAMPLE, {**(attributes or {}), "rate": 1})

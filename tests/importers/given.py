@@ -11,8 +11,8 @@ from typing import Any
 
 from eventctx.engine import Engine
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import raw_of
 from eventctx.importers.source.items import (
+    CallEnded,
     FileLine,
     Item,
     MessageItem,
@@ -21,7 +21,7 @@ from eventctx.importers.source.items import (
     Raw,
     never,
 )
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.session.context import Context
@@ -218,3 +218,21 @@ def story(found: list[Record]) -> tuple[list[Any], bytes]:
 
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
+    """Import a file of this content into a new store; the store and the session's name."""
+    path = tmp_path / "file.jsonl"
+    path.write_bytes(data)
+    store = MemoryStore()
+    summary = await load(store, path, **options)
+    assert summary.session is not None
+    return store, summary.session
+
+
+def always() -> bool:
+    return True
+
+
+def ended_usages(found: list[Item]) -> list[Any]:
+    return [item.usage for item in of_type(found, CallEnded)]

@@ -18,7 +18,7 @@ from typing import Any
 from eventctx.engine import Engine
 from eventctx.errors import TranscriptError
 from eventctx.importers.load import ImportSummary
-from eventctx.importers.recording.packing import raw_of
+from eventctx.log.codec import raw_of
 from eventctx.log.record import Record
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import (

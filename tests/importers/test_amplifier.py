@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.engine import Engine
-from eventctx.importers.formats import amplifier, context_persistent
+from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.amplifier_log import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import (
-    CallEnded,
     CompactionItem,
-    Item,
     ModelCall,
     Raw,
     Waiting,
@@ -21,6 +19,7 @@ from eventctx.importers.source.items import (
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, amplifier_talk
 from tests.importers.given import (
+    always,
     events,
     items_of,
     jsonl,
@@ -31,15 +30,6 @@ from tests.importers.given import (
     text,
     texts,
 )
-
-
-def always() -> bool:
-    return True
-
-
-def ended_usages(found: list[Item]) -> list[Any]:
-    return [item.usage for item in of_type(found, CallEnded)]
-
 
 # -- the transcript, and context-persistent ------------------------------------------------------
 
@@ -99,21 +89,21 @@ async def test_context_persistents_rows_are_taken_as_they_are(tmp_path: Path) ->
 def test_malformed_lines_between_stored_messages_are_kept_and_warned_about() -> None:
     first, *others = jsonl(stored()).splitlines(keepends=True)
     data = first + b'{"role": "user", "cont\n' + b"".join(others)
-    found = items_of(context_persistent.parse, data)
+    found = items_of(amplifier.parse_context, data)
     assert texts(found) == stored()
     assert [(w.line, w.text) for w in of_type(found, Warned)] == [(2, "not readable as JSON")]
     assert [i.kind for i in of_type(found, Raw)] == ["unreadable"]
 
 
 def test_a_file_that_was_only_begun_waits() -> None:
-    assert isinstance(items_of(context_persistent.parse, b'{"role": "us')[0], Waiting)
+    assert isinstance(items_of(amplifier.parse_context, b'{"role": "us')[0], Waiting)
 
 
 # -- compactions ---------------------------------------------------------------------------------
 
 
 def compacted(log: AmplifierLog) -> AmplifierLog:
-    """A talk of three turns, of which the request behind a compaction has the last one."""
+    """A talk of three turns, of which the request after a compaction has the last one."""
     for number in range(3):
         log.prompt(f"question {number}").request().response(text(f"answer {number}"))
     log.prompt("now").event("context:compaction", before_messages=8, after_messages=4)
@@ -121,7 +111,7 @@ def compacted(log: AmplifierLog) -> AmplifierLog:
     return log.request().response(text("fine"))
 
 
-def test_a_compaction_is_what_the_request_behind_it_shows() -> None:
+def test_a_compaction_is_what_the_request_after_it_shows() -> None:
     found = items_of(parse, compacted(AmplifierLog()).data())
     (compaction,) = of_type(found, CompactionItem)
     assert compaction.forgotten == {1, 2, 3, 4}

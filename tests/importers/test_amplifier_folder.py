@@ -136,7 +136,7 @@ async def test_the_source_stays_the_same_while_the_files_grow(tmp_path: Path) ->
     assert (await load(store, log)).added == 0
 
 
-async def test_a_log_that_appears_beside_an_imported_transcript_is_not_mixed_in(
+async def test_a_log_that_appears_next_to_an_imported_transcript_is_not_mixed_in(
     tmp_path: Path,
 ) -> None:
     folder = session(tmp_path)

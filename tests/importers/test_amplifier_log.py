@@ -11,7 +11,6 @@ from eventctx.importers.formats import amplifier
 from eventctx.importers.formats.amplifier_log import parse
 from eventctx.importers.source.items import (
     CallEnded,
-    Item,
     MessageItem,
     ModelCall,
     Raw,
@@ -23,7 +22,9 @@ from eventctx.importers.source.items import (
 )
 from tests.importers.agents import AmplifierLog, amplifier_talk, passing_reminder
 from tests.importers.given import (
+    always,
     call,
+    ended_usages,
     items_of,
     jsonl,
     of_type,
@@ -32,15 +33,6 @@ from tests.importers.given import (
     text,
     texts,
 )
-
-
-def always() -> bool:
-    return True
-
-
-def ended_usages(found: list[Item]) -> list[Any]:
-    return [item.usage for item in of_type(found, CallEnded)]
-
 
 # -- the event log -------------------------------------------------------------------------------
 
@@ -371,12 +363,6 @@ def test_a_request_in_short_waits_for_the_line_that_may_hold_it_whole() -> None:
 
 
 # -- bad input -----------------------------------------------------------------------------------
-
-
-def test_a_log_that_is_cut_in_the_middle_of_a_line_waits() -> None:
-    data = amplifier_talk().data()
-    found = items_of(parse, data[: len(data) // 2])
-    assert len(of_type(found, Waiting)) == 1
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "x", [], [3], {}, True])

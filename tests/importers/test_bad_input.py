@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from eventctx.errors import MalformedTranscript, StoreFull, TranscriptError, UnknownFormat
-from eventctx.importers.detect import FORMATS, choose
+from eventctx.importers.detect import choose
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.load import import_file
 from eventctx.importers.source.naming import session_name
 from eventctx.log.store import Appended, Expected
@@ -246,7 +247,7 @@ JSONL = {
 
 
 @pytest.mark.parametrize("name", JSONL)
-@pytest.mark.parametrize("place", ["start", "last line", "end", "behind half a line"])
+@pytest.mark.parametrize("place", ["start", "last line", "end", "after half a line"])
 async def test_nul_bytes_do_not_hide_the_lines_around_them(
     name: str, place: str, tmp_path: Path
 ) -> None:
@@ -256,7 +257,7 @@ async def test_nul_bytes_do_not_hide_the_lines_around_them(
         "start": NUL + whole,
         "last line": begin + NUL + last,
         "end": whole + NUL,
-        "behind half a line": begin + b'{"type": "x", "con' + NUL + last,
+        "after half a line": begin + b'{"type": "x", "con' + NUL + last,
     }[place]
     for data, file in ((whole, "whole.jsonl"), (damaged, "file.jsonl")):
         (tmp_path / file).write_bytes(data)
@@ -277,7 +278,7 @@ async def test_a_document_with_nul_bytes_at_its_end_is_read(tmp_path: Path) -> N
     assert (await load(MemoryStore(), path)).messages == 2
 
 
-async def test_a_file_goes_on_behind_nul_bytes(tmp_path: Path) -> None:
+async def test_a_file_goes_on_after_nul_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file.jsonl"
     whole = ClaudeCode().user("a").user("b").user("c").data().splitlines(True)
     store = MemoryStore()

@@ -93,7 +93,7 @@ async def views_in(path: Path) -> dict[str, list[list[dict[str, Any]]]]:
         assert (await engine.verify(name)).ok
         asked = (await engine.audit(name)).requests
         views = [await engine.request_view(name, position=one.position) for one in asked]
-        # A request that is known as it was sent has its system prompt beside its messages.
+        # A request that is known as it was sent has its system prompt besides its messages.
         found[name] = [
             list(view.messages) if view.sent is None else rows_of(view.sent.body())
             for view in views
@@ -355,7 +355,7 @@ async def test_an_exchange_that_is_recorded_later_is_added(tmp_path: Path) -> No
     for name in ("tape", "tape-2"):
         one, two = story(await records(store, name)), story(await records(other, name))
         assert one[0] == two[0]
-        # The part beside the exchanges is written at the end of each import.
+        # The part without the exchanges is written at the end of each import.
         assert sorted(one[1].split(b"\n")) == sorted(two[1].split(b"\n"))
 
 

@@ -32,7 +32,7 @@ from tests.importers.given import (
 )
 
 
-def test_blocks_of_one_id_become_one_message_with_its_results_behind_it() -> None:
+def test_blocks_of_one_id_become_one_message_with_its_results_after_it() -> None:
     log = (
         ClaudeCode()
         .user("go")
@@ -65,7 +65,7 @@ def test_usage_is_the_sum_of_three_and_counted_once_per_id() -> None:
     assert call.output_exact
 
 
-def test_an_output_count_is_exact_beside_a_stop_reason() -> None:
+def test_an_output_count_is_exact_with_a_stop_reason() -> None:
     log = ClaudeCode().user("go").answer("m1", text("a"), stop_reason="end_turn", output=42)
     call = of_type(items_of(parse, log.data()), ModelCall)[0]
     assert call.usage.output == 42

@@ -57,7 +57,7 @@ WITH_IT = ["turn", "go", "request", "tool_use", "tool_result", "no", "request", 
 WITHOUT = [one for one in WITH_IT if one != "no"]
 
 
-def test_a_message_of_mid_turn_stands_behind_the_results_and_before_the_answer_to_it() -> None:
+def test_a_message_of_mid_turn_is_after_the_results_and_before_the_answer_to_it() -> None:
     log = Queue().at_work().enqueue("no").queue("remove")
     assert told(log.answered()) == WITH_IT
 

@@ -13,13 +13,12 @@ import pytest
 import eventctx
 from eventctx.errors import LogCorrupted
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import raw_of
 from eventctx.log import wire
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.wire import WireForm
+from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.requests import RequestView, request_at
 from eventctx.queries.sent import addresses_of, sent_form, sources_of
-from eventctx.queries.timelines.key_frames import timeline_at
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 from tests.importers.claude_requests import (
@@ -187,7 +186,7 @@ async def test_a_record_whose_contents_lost_their_hash_is_kept_and_named(tmp_pat
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("api-request", "it stands nowhere before its answer"),
+        ("api-request", "it is nowhere before its answer"),
         ("api-request-blob", "a message of it is not in the file"),
         ("api-request-shape", "its system prompt and its tools are not in the file"),
     ],
@@ -437,7 +436,7 @@ async def test_the_program_s_own_requests_equal_what_its_server_received(
         assert view.verified
         assert view.sent is not None
         rebuilt = view.sent.body()
-        # Headers, and a billing line that stands first in the prompt, are in no record.
+        # Headers, and a billing line that comes first in the prompt, are in no record.
         del rebuilt["betas"], body["metadata"], body["stream"], body["system"][0]
         assert rebuilt == body
 

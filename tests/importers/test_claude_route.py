@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from eventctx.documents.stats import stats_of
-from eventctx.documents.unread import Unread
 from eventctx.engine import Engine
-from eventctx.importers.formats.claude.order import WINDOW
+from eventctx.importers.formats.claude.waiting import WINDOW
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.load import import_file
 from eventctx.importers.source.items import ModelCall, Raw, Session, Undone, Waiting
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.stats import stats_of
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     SESSION,
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 def linked(log: ClaudeCode, parents: dict[int, object] | None = None) -> list[Row]:
     """The rows, each after the one before it but where ``parents`` names another by its index.
 
-    A value that is no index stands as it is.
+    A value that is no index stays as it is.
     """
     rows = [dict(row) for row in log.rows]
     for place, row in enumerate(rows):
@@ -165,7 +165,7 @@ def test_a_parent_that_was_never_written_takes_nothing_back() -> None:
     assert left(linked(rewound(), {4: "phantom"})) == []
 
 
-def test_a_root_behind_a_compaction_takes_nothing_back() -> None:
+def test_a_root_after_a_compaction_takes_nothing_back() -> None:
     log = ClaudeCode().user("go").answer("m1", text("done"), stop_reason="end_turn")
     log.system("compact_boundary").user("Summary", isCompactSummary=True).user("next")
     log.answer("m2", text("on"), stop_reason="end_turn").user("last")
@@ -323,7 +323,7 @@ async def test_a_call_that_two_files_hold_counts_once_in_the_store(tmp_path: Pat
         path.write_bytes(jsonl([{**row, "sessionId": name} for row in some]))
         await import_file(store, path, complete=True)
     engine = Engine(store)
-    stats = await stats_of(engine, "memory:", None, Unread())
+    stats = await stats_of(engine.store, "memory:", None, engine.hook_failures, ReadErrors())
     assert (sum(one.calls for one in stats.usage.values()), stats.copied_calls) == (2, 1)
     await engine.close()
 

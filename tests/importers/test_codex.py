@@ -143,7 +143,7 @@ def test_a_rollout_of_events_alone_has_its_messages() -> None:
     ]
 
 
-def test_an_event_is_repeated_by_the_item_behind_it_or_in_front_of_it() -> None:
+def test_an_event_is_repeated_by_the_item_after_it_or_before_it() -> None:
     log = Codex().says("user", "go").event("user_message", message="go")
     log.event("agent_message", message="I will").item("reasoning", summary=[])
     log.says("assistant", "I will").calls("c").output("c").says("assistant", "done")

@@ -1,4 +1,4 @@
-"""The first request behind a compaction of another program is expected near its reported prompt."""
+"""The first request after a compaction of another program is expected near its reported prompt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.importers.formats.claude_code import RESENT
+from eventctx.importers.formats.claude.conversation import RESENT
 from eventctx.projections.view import request_view
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
@@ -46,7 +46,7 @@ async def expected(tmp_path: Path, log: ClaudeCode) -> list[Any]:
 
 # About 1,600 tokens a round are counted. The first prompt holds one round already.
 @pytest.mark.parametrize("each", [900, 1_600, 3_000])
-async def test_however_wrong_the_growth_was_what_stood_beside_it_is_known(
+async def test_however_wrong_the_growth_was_what_was_sent_with_it_is_known(
     tmp_path: Path, each: int
 ) -> None:
     log = ClaudeCode().user("go")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.formats import chat, mini_swe_agent, swe_agent
+from eventctx.importers.formats import chat, trajectories
 from eventctx.importers.source.items import (
     CallEnded,
     MessageItem,
@@ -52,7 +52,7 @@ def swe_file() -> dict[str, Any]:
 
 def test_swe_agent_rows_stay_as_they_are_and_the_copy_is_raw() -> None:
     value = swe_file()
-    found = items_of(swe_agent.parse, doc(value))
+    found = items_of(trajectories.parse_swe_agent, doc(value))
     assert texts(found) == value["history"]
     assert raw_kinds(found) == ["trajectory", "document"]
     assert [item.line for item in of_type(found, TurnBegan)] == [3]
@@ -62,36 +62,36 @@ def test_swe_agent_rows_stay_as_they_are_and_the_copy_is_raw() -> None:
 def test_swe_agent_turns_have_the_agent_that_the_rows_name_and_not_a_demonstrations() -> None:
     value = swe_file()
     value["history"][1]["agent"] = "teacher"
-    unnamed = items_of(swe_agent.parse, doc(value))
+    unnamed = items_of(trajectories.parse_swe_agent, doc(value))
     assert of_type(unnamed, Session)[0].agent is None
     _, demo, *rows = value["history"]
     value["history"] = [demo, *[{**row, "agent": "main"} for row in rows]]
-    named = items_of(swe_agent.parse, doc(value))
+    named = items_of(trajectories.parse_swe_agent, doc(value))
     assert of_type(named, Session)[0].agent == "main"
 
 
 def test_swe_agent_runs_that_failed_end_with_their_reason() -> None:
     value = swe_file()
     value["info"]["exit_status"] = "exit_cost"
-    end = of_type(items_of(swe_agent.parse, doc(value)), TurnEnded)[0]
+    end = of_type(items_of(trajectories.parse_swe_agent, doc(value)), TurnEnded)[0]
     assert (end.status, end.error) == ("error", "exit_cost")
 
 
 def test_swe_agent_text_runs_have_one_turn() -> None:
     rows = [*TASK, {"role": "assistant", "content": "ls"}, {"role": "user", "content": "out"}]
-    found = items_of(swe_agent.parse, doc({"history": rows, "trajectory": []}))
+    found = items_of(trajectories.parse_swe_agent, doc({"history": rows, "trajectory": []}))
     assert len(of_type(found, TurnBegan)) == 1
     assert len(of_type(found, ModelCall)) == 1
     assert [m.by_harness for m in of_type(found, MessageItem)] == [False, False, False, True]
 
 
 def test_of_the_rows_in_role_user_only_the_task_is_a_persons() -> None:
-    found = of_type(items_of(swe_agent.parse, doc(swe_file())), MessageItem)
+    found = of_type(items_of(trajectories.parse_swe_agent, doc(swe_file())), MessageItem)
     assert [m.by_harness for m in found] == [False, True, False, False, False]
 
 
 def test_a_history_row_without_a_role_is_kept_and_not_understood() -> None:
-    found = items_of(swe_agent.parse, doc({"history": [*TASK, {"x": 1}]}))
+    found = items_of(trajectories.parse_swe_agent, doc({"history": [*TASK, {"x": 1}]}))
     assert [i.kind for i in of_type(found, Raw) if not i.understood] == ["history"]
     assert len(of_type(found, Warned)) == 1
 
@@ -114,7 +114,7 @@ def test_mini_v1_takes_usage_from_extra_and_the_submission_begins_no_turn() -> N
     submission = {"role": "user", "content": "diff --git a/x b/x"}
     rows = [*TASK, mini_row(timestamp=1_700_000_000.5), submission]
     value = {"trajectory_format": "mini-swe-agent-1", "messages": rows, "info": {}}
-    found = items_of(mini_swe_agent.parse, doc(value))
+    found = items_of(trajectories.parse_mini, doc(value))
     assert roles(found) == ["system", "user", "assistant", "user"]
     assert prompts(found) == [1000]
     assert of_type(found, ModelCall)[0].usage.cache_read == 900
@@ -131,7 +131,9 @@ def test_mini_v2_exit_is_no_message_and_leaves_its_call_open() -> None:
     answer = {**mini_row(), "tool_calls": [{"id": "c", "type": "function", "function": function}]}
     leave = {"role": "exit", "content": "diff", "extra": {"exit_status": "Submitted"}}
     info = {"exit_status": "Submitted"}
-    found = items_of(mini_swe_agent.parse, doc({"messages": [*TASK, answer, leave], "info": info}))
+    found = items_of(
+        trajectories.parse_mini, doc({"messages": [*TASK, answer, leave], "info": info})
+    )
     assert roles(found) == ["system", "user", "assistant"]
     assert "exit" in raw_kinds(found)
     assert of_type(found, TurnEnded)[0].status == "ok"
@@ -139,7 +141,7 @@ def test_mini_v2_exit_is_no_message_and_leaves_its_call_open() -> None:
 
 def test_mini_exit_status_may_be_the_name_of_an_exception() -> None:
     value = {"messages": TASK, "info": {"exit_status": "LimitsExceeded"}}
-    end = of_type(items_of(mini_swe_agent.parse, doc(value)), TurnEnded)[0]
+    end = of_type(items_of(trajectories.parse_mini, doc(value)), TurnEnded)[0]
     assert (end.status, end.error) == ("error", "LimitsExceeded")
 
 

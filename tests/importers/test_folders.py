@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from eventctx.cli.main import cli
 from eventctx.errors import UnknownFormat
 from eventctx.importers.formats.openhands import parse_folder
-from eventctx.importers.source.event_folder import read_events
 from eventctx.importers.source.items import Item, Waiting
+from eventctx.importers.source.source import read_events
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, openhands_talk
 from tests.importers.given import load, messages, of_type, raw_kinds, records, roles, story
@@ -133,7 +133,7 @@ def test_a_folder_of_events_can_be_named(tmp_path: Path) -> None:
     assert run(tmp_path, "--session", "mine").exit_code == 2
 
 
-def test_a_search_takes_folders_of_events_as_wholes_beside_files(tmp_path: Path) -> None:
+def test_a_search_takes_folders_of_events_as_wholes_with_files(tmp_path: Path) -> None:
     openhands_talk().folder(tmp_path / "agents" / "run-7" / "events")
     openhands_talk().folder(tmp_path / "agents" / "run-8" / "events")
     (tmp_path / "agents" / "run-7" / "base_state.json").write_text("{}")

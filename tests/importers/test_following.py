@@ -15,8 +15,8 @@ import pytest
 
 from eventctx.errors import StoreFull
 from eventctx.importers.following import Follower
+from eventctx.importers.format_table import known_folders
 from eventctx.importers.known_files import SUFFIX, KnownFiles
-from eventctx.importers.known_folders import known_folders
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import FilePassedOver, ImportedPaths, Told
 from eventctx.log.store import EventStore, Expected

@@ -199,7 +199,7 @@ async def test_a_file_that_was_imported_as_complete_is_read_on_once_it_has_grown
     await load(store, path, complete=True)
 
     async def more(summaries: list[ImportSummary], same: Callable[[], bool]) -> bool:
-        raise AssertionError("the stream goes on behind what may grow")
+        raise AssertionError("the stream goes on after what may grow")
 
     (summary,) = await follow_file(store, path, more)
     assert summary.added == 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.importers.detect import FORMATS
+from eventctx.importers.format_table import FORMATS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = ("reference/import-formats.md", "how-to/import-and-audit-a-session.md")

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from eventctx.errors import SourceChanged, TranscriptError
 from eventctx.importers.load import import_file
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import encode_event
+from eventctx.log.codec import encode_event, raw_of
 from eventctx.log.events import Erased, MessageAdded, Pinned
 from eventctx.log.ids import derive_trace_id
 from eventctx.log.record import Draft, Record, make_body

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventctx.importers.recording import long_view
-from eventctx.importers.recording.long_view import LongView, Shelved
-from eventctx.importers.source.shelf import Shelf
+from eventctx.importers.recording import spilled
+from eventctx.importers.recording.spilled import SpilledSequence, SpilledView
+from eventctx.importers.source.spill_file import SpillFile
 from eventctx.projections.view import request_view
 from eventctx.projections.view.request_view import ViewState
 from eventctx.projections.view.series import Series
@@ -51,18 +51,18 @@ def test_an_import_of_a_file_four_times_as_long_takes_no_more_memory(
     assert peaks[1] - peaks[0] < 2, peaks
 
 
-# -- a view on a shelf ---------------------------------------------------------------------------
+# -- a view on disk ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FILES)
-async def test_an_import_is_the_same_with_its_view_on_a_shelf(
+async def test_an_import_is_the_same_with_its_view_on_disk(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file.jsonl"
     path.write_bytes(FILES[name])
     imports = []
     for chunk in (512, 3, 2):
-        monkeypatch.setattr(long_view, "CHUNK", chunk)
+        monkeypatch.setattr(spilled, "CHUNK", chunk)
         store = MemoryStore()
         summary = await load(store, path, complete=True)
         assert summary.session is not None
@@ -70,33 +70,33 @@ async def test_an_import_is_the_same_with_its_view_on_a_shelf(
     assert imports[0] == imports[1] == imports[2]
 
 
-async def test_a_state_on_a_shelf_is_equal_to_the_one_in_memory(
+async def test_a_state_on_disk_is_equal_to_the_one_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_view, "CHUNK", 2)
+    monkeypatch.setattr(spilled, "CHUNK", 2)
     path = tmp_path / "file.jsonl"
     path.write_bytes(FILES["pi"])
     store = MemoryStore()
     summary = await load(store, path, complete=True)
-    shelf = LongView()
+    spill = SpilledView()
     plain = held = request_view.initial()
     for record in await records(store, summary.session or ""):
         plain = request_view.evolve(plain, record)
-        held = shelf.kept(request_view.evolve(held, record))
+        held = spill.spill(request_view.evolve(held, record))
         assert _parts(held) == _parts(plain)
-    assert held.layout.refs.is_held
-    shelf.close()
+    assert held.layout.refs.is_backed
+    spill.close()
 
 
 def _parts(view: ViewState) -> tuple[object, ...]:
     return view.layout.measure(), view.layout.entries(), list(view.layout.refs), view.gone
 
 
-def test_a_shelved_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_view, "CHUNK", 3)
-    shelf = Shelf()
+def test_a_spilled_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled, "CHUNK", 3)
+    spill = SpillFile()
     encode, decode = (lambda items: json.dumps(items).encode()), json.loads
-    series: Series[int] = Series.held_in(Shelved(shelf, encode, decode, range(7)))
+    series: Series[int] = Series.backed_by(SpilledSequence(spill, encode, decode, range(7)))
     older = series
     for number in range(7, 20):
         series = series.append(number)
@@ -107,7 +107,7 @@ def test_a_shelved_sequence_is_read_like_a_list(monkeypatch: pytest.MonkeyPatch)
     # An older version goes on without changing the newer one.
     assert list(older.append(100)) == [*range(7), 100]
     assert list(series) == list(range(22))
-    assert series.is_held
-    shelf.close()
+    assert series.is_backed
+    spill.close()
     with pytest.raises(IndexError):
-        shelf.get(0)
+        spill.get(0)

@@ -14,7 +14,7 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.errors import EventctxError, MalformedTranscript
-from eventctx.log.session_id import check_session_id
+from eventctx.log.ids import check_session_id
 from eventctx.queries.transfer import (
     export_lines,
     import_drafts,

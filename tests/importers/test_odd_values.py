@@ -13,10 +13,10 @@ import pytest
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, TranscriptError, UnreadableFile
 from eventctx.importers.load import ImportSummary
-from eventctx.importers.recording.packing import raw_of
-from eventctx.importers.source import document, event_folder, lines
+from eventctx.importers.source import document, lines, source
 from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
+from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import AmplifierLog, OpenHands, Pi
 from tests.importers.given import (
@@ -157,7 +157,7 @@ async def test_a_key_twice_in_a_document_keeps_the_document(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("form", ["summary", "branch"])
-async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_stands(
+async def test_a_message_too_deep_to_be_stored_is_kept_raw_wherever_it_is(
     form: str, tmp_path: Path
 ) -> None:
     deep: Any = "inside"
@@ -206,7 +206,7 @@ async def test_no_reported_usage_keeps_a_session_from_its_next_request(
 
 @pytest.fixture
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> int:
-    for module in (lines, document, event_folder):
+    for module in (lines, document, source):
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 20)
     return 1 << 20
 
@@ -238,7 +238,7 @@ async def test_an_event_too_large_for_memory_is_refused(tmp_path: Path, small_li
         await load(MemoryStore(), folder)
 
 
-async def test_jsonl_longer_than_a_document_may_be_is_read_behind_a_broken_first_line(
+async def test_jsonl_longer_than_a_document_may_be_is_read_after_a_broken_first_line(
     tmp_path: Path, small_limit: int
 ) -> None:
     rows = [{"role": "user", "content": "x" * 1000}] * (small_limit // 1000 + 10)

@@ -23,11 +23,17 @@ from eventctx.importers.source.items import (
 )
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import OpenHands, openhands_talk
-from tests.importers.given import events, items_of, load, of_type, raw_kinds, roles, text, texts
-
-
-def always() -> bool:
-    return True
+from tests.importers.given import (
+    always,
+    events,
+    items_of,
+    load,
+    of_type,
+    raw_kinds,
+    roles,
+    text,
+    texts,
+)
 
 
 def test_events_are_messages_of_openais_chat() -> None:
@@ -93,7 +99,7 @@ def test_the_last_answer_waits_for_more_calls_unless_the_run_is_over() -> None:
     assert roles(items_of(parse, log.data(), always)) == ["user", "assistant"]
 
 
-def test_what_an_event_says_beside_its_message_is_kept() -> None:
+def test_the_rest_of_an_event_besides_its_message_is_kept() -> None:
     log = OpenHands().system().action("c1", "r1", action={"kind": "A"}, security_risk="LOW")
     log.seen("c1", exit_code=0)
     kept = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
@@ -144,7 +150,7 @@ async def test_failed_results_are_tool_errors_in_the_log(tmp_path: Path) -> None
     assert [e.call_id for e in await events(store, "run", "tool:error")] == ["c2"]
 
 
-def test_skills_are_told_behind_the_words_and_images_one_by_one() -> None:
+def test_skills_are_told_after_the_words_and_images_one_by_one() -> None:
     message = {"role": "user", "content": [{"type": "image", "image_urls": ["u1", "u2"]}]}
     fields = {"llm_message": message, "extended_content": [text("s")]}
     log = OpenHands().event("MessageEvent", "user", **fields)

@@ -1,4 +1,4 @@
-"""What OpenHands' condensations forget, and what the requests behind them show."""
+"""Condensations of OpenHands: the messages they forget, and the requests after them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_the_request_after_a_condensation_shows_what_was_left(tmp_path: Pa
     assert last == ["be good", "T", "question 3", "answer 3", "on", "x", "and"]
 
 
-async def test_two_summaries_can_stand_beside_each_other(tmp_path: Path) -> None:
+async def test_two_summaries_can_follow_each_other(tmp_path: Path) -> None:
     log = OpenHands().system()
     for number in range(1, 4):
         log.user(f"question {number}").says(f"answer {number}")

@@ -125,7 +125,7 @@ def test_long_texts_lose_their_middle() -> None:
     assert len(shown["text"]) == 50_000
 
 
-def test_a_long_text_stays_whole_beside_the_message() -> None:
+def test_a_long_text_stays_whole_with_the_message() -> None:
     log = OpenHands().action("c1", "r1").seen("c1", "x" * 60_000)
     kept = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
     assert kept[-1]["observation"]["content"] == [text("x" * 60_000)]

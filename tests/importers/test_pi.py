@@ -20,7 +20,6 @@ from eventctx.importers.source.items import (
     Session,
     TurnBegan,
     TurnEnded,
-    Waiting,
     Warned,
 )
 from eventctx.stores.memory import MemoryStore
@@ -67,7 +66,7 @@ def test_blocks_and_roles_are_told_in_anthropics_words() -> None:
     ]
 
 
-def test_what_a_line_says_beside_its_content_is_kept() -> None:
+def test_the_rest_of_a_line_besides_its_content_is_kept() -> None:
     log = Pi().user("go").answer(text("x"), responseId="r").result("c", details={"diff": "-a"})
     kept = [json.loads(raw.data) for raw in of_type(items_of(parse, log.data()), Raw)]
     without = []
@@ -293,7 +292,7 @@ async def test_a_branch_that_was_left_can_be_taken_up_again(tmp_path: Path) -> N
     assert requests[-1] == [*begin, "other", "y", "more"]
 
 
-async def test_going_back_behind_a_compaction_brings_back_what_it_took_out(tmp_path: Path) -> None:
+async def test_going_back_before_a_compaction_brings_back_what_it_took_out(tmp_path: Path) -> None:
     log = long_talk(Pi(tree=True)).entry("compaction", summary="S", firstKeptEntryId="e5")
     log.user("on").answer(text("x")).back_to("e4").user("other").answer(text("y"))
     log.back_to("e9").user("more").answer(text("z"))
@@ -381,14 +380,3 @@ def test_wrong_types_in_the_fields_of_an_answer_do_no_harm(wrong: Any) -> None:
     found = items_of(parse, log.data())
     assert roles(found) == ["user", "assistant"]
     assert prompts(found) == [None]
-
-
-def test_half_a_last_line_waits_and_half_a_line_between_is_kept() -> None:
-    data = Pi().user("a").user("b").data()
-    first, second, third = data.splitlines(keepends=True)
-    found = items_of(parse, first + second + third[:20])
-    assert roles(found) == ["user"]
-    assert len(of_type(found, Waiting)) == 1
-    broken = items_of(parse, first + second[:20] + b"\n" + third)
-    assert roles(broken) == ["user"]
-    assert "unreadable" in raw_kinds(broken)

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from eventctx.importers.load import ImportSummary, import_file
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts import decode_facts
@@ -214,7 +213,7 @@ async def test_every_block_of_every_line_is_in_the_transcript_or_the_summary(
     for message in got.messages():
         content = message["content"]
         ours += map(json.dumps, content if isinstance(content, list) else [content])
-    # Results that stood between the lines of an answer stand behind it now.
+    # Results between the lines of an answer are after it now.
     assert sorted(ours) == sorted(file)
 
 

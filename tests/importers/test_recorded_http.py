@@ -16,11 +16,10 @@ from click.testing import CliRunner
 from eventctx.cli.main import cli
 from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.formats.cassettes import cassette
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
+from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.load import import_file
-from eventctx.importers.source.http_bodies import body_of, events_of, is_stream
+from eventctx.importers.source.http_recording import body_of, events_of, is_stream, read_yaml
 from eventctx.importers.source.items import CallEnded, Raw
-from eventctx.importers.source.yaml_document import read_yaml
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import as_lines, call, of_type, text, texts, thinking
 from tests.importers.recorded_http import (
@@ -82,7 +81,7 @@ def test_credentials_are_left_out_of_what_is_kept() -> None:
     assert b'"host":"x"' in kept
 
 
-def test_other_requests_are_kept_beside_the_conversation() -> None:
+def test_other_requests_are_kept_outside_the_conversation() -> None:
     tape = Tape().raw({}, {"body": "page"}, url="https://example.org/a.png", method="GET")
     tape.exchange(request(user("go")), message(text("hi")))
     tape.exchange(request(user("go")), {"input_tokens": 3}, url=f"{tape.url[:37]}/count_tokens")

@@ -7,14 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from eventctx.importers.formats.claude_code import RESENT
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event
+from eventctx.importers.formats.claude.conversation import RESENT
+from eventctx.log.codec import decode_event, raw_of
 from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.view import request_view
-from eventctx.queries.audit import audited
+from eventctx.queries.audit import audit_session
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import (
     NOW,
@@ -23,6 +22,7 @@ from tests.importers.given import (
     Codex,
     call,
     events,
+    imported,
     jsonl,
     load,
     messages,
@@ -35,15 +35,6 @@ def tool_loop() -> ClaudeCode:
     log = ClaudeCode().user("go").answer("m1", call("t1"), call("t2", "Read"))
     log.result("t1", "a").result("t2", "b", is_error=True).answer("m2", text("done"))
     return log.user("again").answer("m3", text("sure")).system("turn_duration")
-
-
-async def imported(tmp_path: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
-    path = tmp_path / "file.jsonl"
-    path.write_bytes(data)
-    store = MemoryStore()
-    summary = await load(store, path, **options)
-    assert summary.session is not None
-    return store, summary.session
 
 
 async def test_the_first_record_names_source_format_and_import_time(tmp_path: Path) -> None:
@@ -238,13 +229,13 @@ async def test_a_compaction_is_estimated_as_the_requests_around_it_and_keeps_the
     *_, before, after = await events(store, session, "context:request_prepared")
     assert ended.tokens_recorded == 167_000
     assert 500 < ended.reserve <= before.reserve
-    # The first request behind a compaction has what the program sends again with its summary.
+    # The first request after a compaction has what the program sends again with its summary.
     assert after.reserve == before.reserve + RESENT
     assert ended.reserve < ended.tokens_after < ended.tokens_before
     assert ended.tokens_before <= before.tokens
     assert ended.estimator == before.estimator == after.estimator
     assert ended.tokens_after <= after.tokens
-    (row,) = (await audited(store, session)).compactions
+    (row,) = (await audit_session(store, session)).compactions
     assert row.figures is not None
     assert (row.figures.before, row.figures.after, row.figures.recorded) == (543, 543, 167_000)
     assert not row.figures.estimated

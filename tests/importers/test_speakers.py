@@ -13,9 +13,8 @@ from eventctx.engine import Engine
 from eventctx.errors import SourceChanged
 from eventctx.importers.formats.claude_code import parse
 from eventctx.importers.source.items import MessageItem, TurnBegan
-from eventctx.log.codec import encode_event
+from eventctx.log.codec import HarnessBodies, encode_event, harness_bodies, stored_harness_bodies
 from eventctx.log.events import MessageAdded, MessagesSet, PostCompact
-from eventctx.log.origins import Origins, origins, stored_origins
 from eventctx.log.plan import Plan, Run, Shortening
 from eventctx.log.record import Draft, make_body
 from eventctx.log.store import NO_STREAM
@@ -211,15 +210,21 @@ async def test_a_speaker_of_an_import_by_an_earlier_release_is_not_passed_over(
 
 def test_a_record_names_the_bodies_that_a_harness_wrote() -> None:
     first, both = frozenset((0,)), frozenset((0, 2))
-    known: list[tuple[Any, Origins]] = [
-        (MessageAdded(), Origins()),
-        (MessageAdded(origin="harness"), Origins(first)),
-        (MessageAdded(origin="harness", observation=True), Origins(first, first)),
-        (MessagesSet(order=((0, 2),), harness=(0, 2)), Origins(both)),
-        (MessagesSet(order=((0, 2),), harness=(0, 2), observations=(0,)), Origins(both, first)),
+    known: list[tuple[Any, HarnessBodies]] = [
+        (MessageAdded(), HarnessBodies()),
+        (MessageAdded(origin="harness"), HarnessBodies(first)),
+        (MessageAdded(origin="harness", observation=True), HarnessBodies(first, first)),
+        (MessagesSet(order=((0, 2),), harness=(0, 2)), HarnessBodies(both)),
+        (
+            MessagesSet(order=((0, 2),), harness=(0, 2), observations=(0,)),
+            HarnessBodies(both, first),
+        ),
     ]
     for event, expected in known:
         kind, _, payload = encode_event(event)
-        assert origins(event) == stored_origins(kind, payload) == expected
-    assert stored_origins("context:messages_set", b'{"harness":"harness"') == Origins()
-    assert stored_origins("prompt:submit", msgspec.json.encode({"harness": [0]})) == Origins()
+        assert harness_bodies(event) == stored_harness_bodies(kind, payload) == expected
+    assert stored_harness_bodies("context:messages_set", b'{"harness":"harness"') == HarnessBodies()
+    assert (
+        stored_harness_bodies("prompt:submit", msgspec.json.encode({"harness": [0]}))
+        == HarnessBodies()
+    )

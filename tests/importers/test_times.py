@@ -18,21 +18,23 @@ from eventctx.projections.trace.spans import Span
 from eventctx.queries.spans import spans
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import Pi, pi_call
-from tests.importers.given import NOW, SESSION, ClaudeCode, Codex, call, jsonl, load, records, salt
+from tests.importers.given import (
+    NOW,
+    SESSION,
+    ClaudeCode,
+    Codex,
+    call,
+    imported,
+    jsonl,
+    load,
+    records,
+    salt,
+)
 from tests.importers.given import text as said
 
 SECOND = 1_000_000_000
 START = 1_767_261_600 * SECOND
-"""2026-01-01T10:00:00Z. Rows of ``ClaudeCode`` are half a second behind it, a second apart."""
-
-
-async def imported(folder: Path, data: bytes, **options: Any) -> tuple[MemoryStore, str]:
-    path = folder / "file.jsonl"
-    path.write_bytes(data)
-    store = MemoryStore()
-    summary = await load(store, path, **options)
-    assert summary.session is not None
-    return store, summary.session
+"""2026-01-01T10:00:00Z. Rows of ``ClaudeCode`` are half a second after it, a second apart."""
 
 
 async def traced(store: MemoryStore, session: str) -> list[Span]:
@@ -164,7 +166,7 @@ async def test_a_header_without_a_time_has_that_of_the_first_message(
     assert (await records(store, session))[0].time == START + SECOND
 
 
-async def test_records_behind_a_branch_have_their_own_times(tmp_path: Path) -> None:
+async def test_records_after_a_branch_have_their_own_times(tmp_path: Path) -> None:
     log = Pi(tree=True).user("one").answer(said("two")).user("three").answer(said("four"))
     log.back_to("e2").user("five").answer(said("six"))
     store, session = await imported(tmp_path, log.data())
@@ -257,7 +259,7 @@ async def test_rows_without_a_time_before_the_first_one_with_one_prolong_nothing
 
 
 def summarised(trigger: str = "auto", at: str = "10:01:44.500", **measured: Any) -> ClaudeCode:
-    """A tool loop with a compaction whose summary is done at ``at``, and the answer behind it."""
+    """A tool loop with a compaction whose summary is done at ``at``, and the answer after it."""
     log = ClaudeCode().user("go").answer("m1", said("I look."), call("t1")).result("t1")
     facts = {"trigger": trigger, "preTokens": 167_000, **measured}
     log.system("compact_boundary", compactMetadata=facts)

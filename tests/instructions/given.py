@@ -12,7 +12,7 @@ from eventctx.log.codec import encode_event
 from eventctx.log.plan import Insertion, Plan, Run, Shortening
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
-from eventctx.queries.instructions.answers import Instruction, Instructions
+from eventctx.queries.instructions import Instruction, Instructions
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import body_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.engine import Engine
 from eventctx.log.plan import Insertion, Run
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
 from eventctx.projections.metrics import fold as metrics
 from eventctx.projections.metrics import names
 from eventctx.projections.trace import fold as trace

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.plan import Run
 from eventctx.projections.view import request_view, snapshot
 from eventctx.projections.view.refs import DemandRef
-from eventctx.projections.view.spoken import Spoken
+from eventctx.projections.view.state import Spoken
 from eventctx.queries.requests import fold
 from tests.instructions.given import compact, counted, demand, request, rows_of, session, user
 
@@ -138,4 +137,3 @@ async def test_taking_back_breaks_no_prefix() -> None:
     assert await ctx.get_messages_for_request() == before
     last = (await engine.audit("s")).requests[-1]
     assert (await engine.request_view("s", position=last.position)).prepared.breaks == ()
-    assert eventctx.AlreadyTakenBack is AlreadyTakenBack

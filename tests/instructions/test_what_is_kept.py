@@ -20,12 +20,10 @@ from eventctx import Context
 from eventctx.engine import Engine
 from eventctx.errors import AlreadyTakenBack, InvalidSetting, NoSuchDemand
 from eventctx.log.store import EventStore
-from eventctx.queries.explain.selectors import NOW, RequestSelector
-from eventctx.queries.instructions import kept as keeping
-from eventctx.queries.instructions.kept import KeptDemands
-from eventctx.queries.instructions.reading import instructions_of
-from eventctx.queries.timelines import key_frames
-from eventctx.queries.timelines.key_frames import KeyFrames
+from eventctx.queries import instruction_reading, key_frames
+from eventctx.queries.explaining import NOW, RequestSelector
+from eventctx.queries.instruction_reading import KeptDemands, instructions_of
+from eventctx.queries.key_frames import KeyFrames
 from tests.lost.test_any_session import STEP, play
 from tests.sessions import with_frames
 
@@ -71,7 +69,7 @@ async def and_ask(engine: Engine, ctx: Context, what: str, value: Any) -> None:
 def test_a_ledger_from_what_is_kept_is_the_ledger_from_zero(
     monkeypatch: pytest.MonkeyPatch, steps: list[tuple[str, Any]]
 ) -> None:
-    monkeypatch.setattr(keeping, "EVERY", EVERY)
+    monkeypatch.setattr(instruction_reading, "EVERY", EVERY)
 
     async def run() -> None:
         engine = await play(steps, and_ask)

@@ -99,14 +99,47 @@ async def check(steps: list[tuple[str, Any]]) -> None:
     now = await engine.lost("s")
     assert now == await engine.lost("s")
     ctx = await engine.session("s")
-    view = [normal(text_of(message)) for message in await ctx.get_messages()]
     check_report(now)
-    for one in now.items:
-        if one.kind in ("instruction", "command", "decision"):
-            shown = any(normal(one.text) in text for text in view)
-            assert shown or one.state not in ("whole", "shortened"), one
+    check_against_view(now, await ctx.get_messages())
+    await check_against_why(engine, now)
     for number in range(1, now.compactions + 1):
         check_report(await engine.lost("s", compaction=number))
+
+
+def check_against_view(found: Lost, view: list[Row]) -> None:
+    """An item that is in view is in the text of a message there, and so many messages have it."""
+    texts = [normal(text_of(message)) for message in view]
+    for one in found.items:
+        if one.kind in ("instruction", "command", "decision"):
+            shown = sum(normal(one.text) in text for text in texts)
+            assert shown or one.state not in ("whole", "shortened"), one
+            assert one.in_view <= shown, one
+
+
+LEFT_BY = {
+    **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
+    "set": "set",
+    "cleared": "clear",
+    "omitted": "unanswered",
+}
+
+
+async def check_against_why(engine: Engine, now: Lost) -> None:
+    """The counts and causes are those that ``why`` gives, message by message."""
+    answers = [await engine.why("s", number) for number in range(now.messages.total)]
+    counts = Counter(str(one.standing) for one in answers)
+    assert (now.messages.whole, now.messages.shortened) == (counts["whole"], counts["shortened"])
+    assert now.messages.left == sum(not one.in_view for one in answers)
+    if counts["omitted"]:
+        return  # of a result that came back without its call, ``lost`` names the earlier cause
+    left = Counter(LEFT_BY[str(one.standing)] for one in answers if not one.in_view)
+    assert now.messages.left_by == left
+    for one in now.items:
+        answer, left = answers[one.number], one.left
+        assert one.kind != "result" or "tool_result" in str(answer.message), one
+        if left is None or answer.in_view or left.by in ("unanswered", "erased"):
+            continue
+        assert answer.ruling is not None and left.position == answer.ruling.cause.position, one
 
 
 def check_report(found: Lost) -> None:
@@ -124,6 +157,8 @@ def check_report(found: Lost) -> None:
     for one in found.items:
         if one.kind != "result":
             assert (one.in_view > 0) == (one.state in ("whole", "shortened")), one
+        else:
+            assert one.used_again > 0 and one.quoted, one
         assert 0 <= one.in_view <= one.messages
         assert (one.left is None) == (one.in_view > 0), one
         assert one.state != "summary" or found.summaries
@@ -140,3 +175,11 @@ async def test_what_a_shortened_message_lost_was_taken_by_the_compaction_that_cu
     run = ("run", "cd /repo && cat shop/models.py")
     steps = [tell, tell, run, tell, ("write", "shop/models.py"), tell, ("compact", "ladder")]
     await check([*steps, ("read", "/repo/shop/models.py")])
+
+
+async def test_a_demand_that_was_said_twice_and_taken_back_once_stays_an_item() -> None:
+    engine = await play([("say", SAID[0]), ("say", SAID[0])])
+    ctx = await engine.session("s")
+    await ctx.withdraw_instruction(0, 1)
+    (found,) = [one for one in (await engine.lost("s")).items if "migrations" in one.text]
+    assert (found.kind, found.messages, found.number) == ("instruction", 1, 1)

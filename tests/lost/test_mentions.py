@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.notable.mentions import Mentions
+from eventctx.messages.mentions import Mentions
 
 SUMMARY = Mentions(
     [

@@ -9,18 +9,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from eventctx.messages.notable.calls import deed_of
-from eventctx.messages.notable.mentions import Mentions
-from eventctx.messages.notable.names import names_in
-from eventctx.messages.notable.outcomes import outcome_of, text_of_result
-from eventctx.messages.notable.sentences import (
+from eventctx.messages.call_effects import core, files_of, identifying, read_effect
+from eventctx.messages.extracts import (
     decisions,
     instructions,
+    names_in,
     sentences,
     words_of_person,
 )
-from eventctx.messages.notable.shell import core, files_of, identifying
+from eventctx.messages.mentions import Mentions
 from eventctx.messages.parts import Part, read_parts
+from eventctx.messages.tool_results import outcome_of, text_of_result
 
 # -- sentences -----------------------------------------------------------------------------------
 
@@ -76,7 +75,7 @@ def test_a_sentence_without_a_choice_is_none() -> None:
 # -- files and commands --------------------------------------------------------------------------
 
 
-def deed(name: str, arguments: Any, form: str = "anthropic") -> Any:
+def effect(name: str, arguments: Any, form: str = "anthropic") -> Any:
     if form == "anthropic":
         block = {"type": "tool_use", "id": "a", "name": name, "input": arguments}
         [part] = read_parts({"role": "assistant", "content": [block]})
@@ -84,7 +83,7 @@ def deed(name: str, arguments: Any, form: str = "anthropic") -> Any:
         text = msgspec.json.encode(arguments).decode()
         call = {"id": "a", "type": "function", "function": {"name": name, "arguments": text}}
         [part] = read_parts({"role": "assistant", "content": None, "tool_calls": [call]})
-    return deed_of(part)
+    return read_effect(part)
 
 
 @pytest.mark.parametrize("form", ["anthropic", "chat"])
@@ -123,18 +122,18 @@ def deed(name: str, arguments: Any, form: str = "anthropic") -> Any:
 def test_the_files_of_a_call_are_read_from_its_arguments(
     form: str, name: str, arguments: Any, files: list[tuple[str, str]]
 ) -> None:
-    assert list(deed(name, arguments, form).files) == files
+    assert list(effect(name, arguments, form).files) == files
 
 
 def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:
     patch = "*** Begin Patch\n*** Update File: a.py\n*** Delete File: b.py\n*** End Patch"
     item = {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": patch}
     [part] = read_parts(item)
-    assert [path for path, _ in deed_of(part).files] == ["a.py", "b.py"]
+    assert [path for path, _ in read_effect(part).files] == ["a.py", "b.py"]
     operation = {"type": "create_file", "path": "n.py", "diff": "+x"}
     item = {"type": "apply_patch_call", "call_id": "a", "operation": operation}
     [part] = read_parts(item)
-    assert deed_of(part).files == (("n.py", "written"),)
+    assert read_effect(part).files == (("n.py", "written"),)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_the_patch_of_a_custom_tool_and_of_the_responses_api() -> None:
     ],
 )
 def test_the_command_of_a_call(name: str, arguments: Any, command: str | None) -> None:
-    assert deed(name, arguments).command == command
+    assert effect(name, arguments).command == command
 
 
 @pytest.mark.parametrize(
@@ -242,7 +241,7 @@ def _words(text: str) -> str:
         *[(_words, piece) for piece in ("<a>", "<a x", "<br>b", "<a>b</a>")],
         *[(names_in, piece) for piece in (".", "a.", "#")],
         (lambda text: Mentions([text]).failure(f"an error in {text}"), "a"),
-        (lambda text: deed_of(_patch(text)), " "),
+        (lambda text: read_effect(_patch(text)), " "),
     ],
 )
 def test_a_long_text_is_read_in_time_that_grows_with_its_length(

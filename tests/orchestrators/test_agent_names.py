@@ -8,7 +8,7 @@ import pytest
 
 import eventctx
 from eventctx.errors import InvalidSetting
-from eventctx.log.session_id import agent_in
+from eventctx.log.ids import agent_in
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
 from eventctx.projections.trace.fold import fold
 from tests.orchestrators.agents import Scripted, records, says

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from amplifier_core.message_models import Message
 
-from eventctx.orchestrators.providers.amplifier_rows import as_messages
+from eventctx.orchestrators.providers.amplifier import as_messages
 
 AMPLIFIER: list[dict[str, Any]] = [
     {"role": "user", "content": "hi", "metadata": {"timestamp": "x"}},

@@ -14,6 +14,7 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
+from eventctx.errors import TurnError
 from eventctx.orchestrators import Chunk, EventsOrchestrator, StreamingOrchestrator
 from tests.loop_time import LIMIT, hang_past_the_limit, put_forward
 from tests.orchestrators.agents import (
@@ -81,6 +82,14 @@ def whole(heard: Heard) -> None:
     assert heard.names[-1:] in (["orchestrator:complete"], [])
 
 
+async def sound(engine: Engine, heard: Heard) -> None:
+    """The log, the transcript and the host's hooks are whole, and the next turn works."""
+    await check_log(engine)
+    paired_in_any_order(await (await engine.session("s")).get_messages())
+    whole(heard)
+    await next_turn_works(engine)
+
+
 @pytest.mark.slow
 async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None:
     count, runs = 0, True
@@ -95,10 +104,7 @@ async def test_a_turn_that_is_cancelled_at_any_step_leaves_a_whole_log() -> None
             with suppress(asyncio.CancelledError):
                 await task
             assert task.cancelled() == runs
-            await check_log(engine)
-            paired_in_any_order(await ctx.get_messages())
-            whole(heard)
-            await next_turn_works(engine)
+            await sound(engine, heard)
         count += 1
     assert count > 40
 
@@ -165,10 +171,7 @@ async def test_on_disk_too_a_turn_can_be_cancelled_wherever_it_waits(tmp_path: P
             task = asyncio.create_task(turn(work, number))
             await asyncio.wait({task})
             runs = task.cancelled()
-            await check_log(engine)
-            paired_in_any_order(await ctx.get_messages())
-            whole(heard)
-            await next_turn_works(engine)
+            await sound(engine, heard)
         number += 1
     assert number > 30
 
@@ -245,7 +248,7 @@ async def test_a_hook_that_hangs_does_not_hold_up_the_end_of_a_turn_that_took_to
         turn = EventsOrchestrator(turn_timeout=LIMIT).execute(
             "go on", ctx, {"p": provider}, tools(stuck), [hook]
         )
-        with pytest.raises(eventctx.TurnError, match="took longer"):
+        with pytest.raises(TurnError, match="took longer"):
             await asyncio.wait_for(turn, 10 * LIMIT)
         await check_log(engine)
         await next_turn_works(engine)
@@ -335,10 +338,7 @@ async def test_a_reader_that_is_cancelled_at_any_step_leaves_a_whole_log() -> No
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-            await check_log(engine)
-            paired_in_any_order(await ctx.get_messages())
-            whole(heard)
-            await next_turn_works(engine)
+            await sound(engine, heard)
         count += 1
     assert count > 40
 

@@ -26,6 +26,7 @@ from eventctx.orchestrators import (
     current_ids,
 )
 from eventctx.projections.trace import fold as trace
+from eventctx.session.settings import UnknownSetting
 from tests.orchestrators.agents import (
     Doing,
     Heard,
@@ -447,7 +448,7 @@ def test_settings_of_the_wrong_kind_are_refused(settings: dict[str, Any]) -> Non
 
 
 def test_an_unknown_setting_is_warned_of_with_the_nearest_name() -> None:
-    with pytest.warns(eventctx.UnknownSetting, match="did you mean 'max_iterations'"):
+    with pytest.warns(UnknownSetting, match="did you mean 'max_iterations'"):
         EventsOrchestrator(max_iteration=3)
 
 

@@ -32,6 +32,7 @@ from eventctx.log.codec import decode_event
 from eventctx.log.record import Body
 from eventctx.orchestrators import BasicOrchestrator, EventsOrchestrator, StreamingOrchestrator
 from eventctx.orchestrators.loops.mounting import MountedOrchestrator
+from eventctx.session.settings import UnknownSetting
 from tests.orchestrators.agents import Waits, activity, check_log, records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +115,7 @@ async def kernel(
     plan: dict[str, Any] | None = None,
     **config: Any,
 ) -> AsyncIterator[AmplifierSession]:
-    """A session of the kernel with our loop from its entry point, and these mounted beside it.
+    """A session of the kernel with our loop from its entry point, and these mounted next to it.
 
     ``plan`` replaces parts of the mount plan, ``config`` is the loop's.
     """
@@ -585,7 +586,7 @@ async def test_settings_of_a_mount_plan_are_checked(monkeypatch: pytest.MonkeyPa
         with pytest.raises(RuntimeError, match="max_iterations: expected an int from 1"):
             async with kernel(monkeypatch, ctx, Module(), max_iterations="many"):
                 pass
-        with pytest.warns(eventctx.UnknownSetting, match="extended_thinking"):
+        with pytest.warns(UnknownSetting, match="extended_thinking"):
             async with kernel(
                 monkeypatch, ctx, Module(says("ok")), max_iterations=-1, extended_thinking=True
             ) as session:

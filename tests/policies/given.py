@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
-from eventctx.log.plan import REASONS
 from eventctx.policies import rules
 from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.policy import (
@@ -21,7 +20,8 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.trigger import make_budget
-from eventctx.policies.working_set import kept_whole
+from eventctx.policies.working_set import keep_whole
+from eventctx.projections.presence import REASONS
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.policies import Answers, decide, view_of
 from tests.how_much import some
@@ -101,7 +101,7 @@ def keeps_the_rules(
     assert {reason for _, reason in fitted.proposal.dispositions.values()} <= REASONS.keys()
     assert bool(fitted.overflow) == (fitted.tokens > budget.tokens)
     if fitted.overflow:
-        assert fit(visible, kept_whole(visible), budget).overflow
+        assert fit(visible, keep_whole(visible), budget).overflow
     return fitted
 
 

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.policies.custom import Custom
-from eventctx.policies.decision.deciding import MAX_QUESTIONS
-from eventctx.policies.ladder import Ladder
-from eventctx.policies.named import policy_named
+from eventctx.policies.deciding import MAX_QUESTIONS
+from eventctx.policies.named import Custom, policy_named, recorded_settings
 from eventctx.policies.policy import (
     AskScores,
     Budget,
@@ -29,15 +27,10 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.proposals import drop, keep_only
-from eventctx.policies.recorded import recorded_settings
 from tests.policies.given import (
     DUE,
-    ODD_VIEWS,
     ROOMY,
-    accepted,
     asks,
-    budget_of,
-    budgets,
     decided,
     examples,
     keeps_the_rules,
@@ -49,7 +42,7 @@ from tests.policies.given import (
     user,
     view,
 )
-from tests.transcripts import DIALECTS, Story, stories
+from tests.transcripts import Story, stories
 
 HERE = __name__
 
@@ -182,12 +175,6 @@ def test_a_module_that_raises_when_imported_is_refused(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(InvalidSetting, match="RuntimeError: not today"):
         Custom("broken_policy:f")
-
-
-@pytest.mark.parametrize("most", [0, True, "9"])
-def test_a_limit_that_makes_no_sense_is_refused(most: Any) -> None:
-    with pytest.raises(InvalidSetting, match="max_messages"):
-        Custom(last_three, max_messages=most)
 
 
 # -- in a session --------------------------------------------------------------------------------
@@ -324,33 +311,6 @@ async def test_a_limit_on_messages_makes_a_compaction_due() -> None:
 
 
 # -- for any story -------------------------------------------------------------------------------
-
-functions = st.sampled_from([last_three, without_the_oldest, wants_scores])
-
-
-@examples
-@given(story=stories(), function=functions, tokens=budgets, pin=st.integers(0, 20))
-def test_every_proposal_keeps_the_rules(story: Story, function: Any, tokens: int, pin: int) -> None:
-    keeps_the_rules(Custom(function), seen(story, (pin,)), budget_of(tokens))
-
-
-@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
-def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
-    for budget in (Budget(1, 1, 1), ROOMY):
-        keeps_the_rules(Custom(last_three), view(*rows), budget)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(
-    data=st.data(),
-    function=st.sampled_from([last_three, without_the_oldest, Ladder().propose]),
-    tokens=budgets,
-)
-def test_a_provider_accepts_every_view(
-    dialect: str, data: st.DataObject, function: Any, tokens: int
-) -> None:
-    accepted(Custom(function), data.draw(stories(dialect)), tokens)
 
 
 def test_a_policy_that_asks_is_asked_again_with_the_answer() -> None:

@@ -15,15 +15,14 @@ from eventctx.engine import Engine
 from eventctx.log.codec import decode_event
 from eventctx.messages.encoding import decode_body
 from eventctx.messages.facts_reader import read_facts
-from eventctx.policies import interception
+from eventctx.policies import advisers
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.index.text import index_message
+from eventctx.policies.index import index_message
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.planner import outline
 from eventctx.policies.policy import Policy, PolicyState
-from eventctx.policies.simple import Simple
-from eventctx.policies.truncate import Truncate
-from eventctx.policies.working_set import insertion_tokens, kept_whole
+from eventctx.policies.presets import Simple, Truncate
+from eventctx.policies.working_set import insertion_tokens, keep_whole
 from eventctx.policies.workset import Workset
 from eventctx.stores.memory import MemoryStore
 from tests.policies.given import budget_of, examples, seen
@@ -40,9 +39,7 @@ def hands(*texts: str) -> Any:
 
 def host_rows(request: Iterable[dict[str, Any]]) -> list[str]:
     return [
-        str(one["content"])
-        for one in request
-        if str(one["content"]).startswith(interception.HEADER)
+        str(one["content"]) for one in request if str(one["content"]).startswith(advisers.HEADER)
     ]
 
 
@@ -64,11 +61,11 @@ async def test_they_stand_in_the_compacted_view_of_every_policy_marked_as_no_per
         view = await ctx.get_messages_for_request(5_000)
         (notice,) = host_rows(view)
         assert notice.splitlines() == [
-            interception.HEADER,
+            advisers.HEADER,
             f"| {RULE}",
             "| Job 7 is still running.",
             "| It began at noon.",
-            interception.END,
+            advisers.END,
         ]
         assert not read_facts({"role": "user", "content": notice}).human
         ((ended, _),) = await events_of(engine, "context:post_compact")
@@ -167,7 +164,7 @@ async def test_the_view_is_the_same_after_another_process_opened_the_session() -
 
 
 @pytest.mark.parametrize(
-    "message", [interception.host_notice((RULE,)).message, index_message(["| #3: never"])]
+    "message", [advisers.host_notice((RULE,)).message, index_message(["| #3: never"])]
 )
 def test_what_a_program_wrote_is_no_persons_word(message: dict[str, Any]) -> None:
     facts = read_facts(message)
@@ -188,15 +185,15 @@ def test_with_them_a_view_fits_wherever_it_fits_without(
     story: Story, policy: Policy, tokens: int, texts: list[str]
 ) -> None:
     visible, budget = seen(story), budget_of(tokens)
-    kept = interception.taken(texts, budget, visible.estimator)
-    size = insertion_tokens(interception.host_notice(kept), visible.estimator) if kept else 0
-    assert size <= budget.target // interception.SHARE
+    kept = advisers.choose_texts(texts, budget, visible.estimator)
+    size = insertion_tokens(advisers.host_notice(kept), visible.estimator) if kept else 0
+    assert size <= budget.target // advisers.SHARE
     state = PolicyState("budget")
     found = outline(visible, policy, budget, state, kept)
     if not isinstance(found, Fitted):
         return
-    floor = fit(visible, kept_whole(visible), budget)
+    floor = fit(visible, keep_whole(visible), budget)
     assert (found.tokens > budget.tokens) == bool(found.overflow)
     assert not found.overflow or floor.overflow
-    ours = [one for one in found.proposal.insertions if interception.is_notice(one)]
+    ours = [one for one in found.proposal.insertions if advisers.is_notice(one)]
     assert len(ours) == bool(kept and not found.overflow) or floor.tokens + size > budget.tokens

@@ -15,15 +15,10 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
-from eventctx.policies import rules
 from eventctx.policies.advisers import ModelAnswer, ScoreRequest
-from eventctx.policies.fit import fit
-from eventctx.policies.importance import Importance, importance_of
-from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
     AskScores,
     Budget,
@@ -32,14 +27,15 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
+from eventctx.policies.presets import Importance, importance_of
+from eventctx.projections.presence import REASONS
 from eventctx.projections.view.refs import MessageRef
-from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.loop_time import LIMIT, hang_past_the_limit
 from tests.policies.advisers import Scripted, check_fallback, mute
-from tests.policies.given import model, user
+from tests.policies.given import model, play, user
 from tests.sessions import tool_round
-from tests.transcripts import DIALECTS, Message, Story, refusal, stories
+from tests.transcripts import DIALECTS, Message, refusal, stories
 
 examples = settings(
     max_examples=some(20, 100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -192,24 +188,6 @@ def test_an_empty_view_gives_an_empty_proposal() -> None:
     assert proposed(view([])) == Proposal({})
 
 
-@pytest.mark.parametrize(
-    "settings_",
-    [
-        {"recency_weight": -0.1},
-        {"importance_weight": 2},
-        {"size_weight": "0.1"},
-        {"size_weight": float("nan")},
-        {"recency_weight": 0, "importance_weight": 0, "size_weight": 0},
-        {"keep_recent": -1},
-        {"keep_recent": True},
-        {"scorer": "llm"},
-    ],
-)
-def test_a_setting_out_of_range_is_refused(settings_: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=r"expected .*, found"):
-        policy_named("smart", settings_)
-
-
 # -- scores from a model -------------------------------------------------------------------------
 
 
@@ -251,50 +229,6 @@ async def test_a_session_without_a_scorer_is_refused() -> None:
 # -- properties ----------------------------------------------------------------------------------
 
 
-@examples
-@given(
-    story=stories(most=24),
-    budget=budgets,
-    keep_recent=st.integers(0, 8),
-    weights=st.tuples(*[st.sampled_from([0.0, 0.3, 1.0])] * 2),
-    data=st.data(),
-)
-def test_every_proposal_keeps_the_rules_before_and_after_it_is_fitted(
-    story: Story,
-    budget: int,
-    keep_recent: int,
-    weights: tuple[float, float],
-    data: st.DataObject,
-) -> None:
-    pins = data.draw(st.sets(st.integers(0, len(story.messages) - 1), max_size=2))
-    visible = view(story.messages, pins=tuple(pins))
-    size = Budget(budget, budget * 9 // 10, budget // 2)
-    proposal = proposed(
-        visible,
-        size,
-        keep_recent=keep_recent,
-        recency_weight=weights[0],
-        importance_weight=weights[1],
-    )
-    rules.check(visible, proposal)
-    rules.check(visible, fit(visible, proposal, size).proposal)
-    assert all(0 <= score <= 1 for score in proposal.scores.values())
-
-
-def played(story: Story, budget: int, policy: Importance) -> tuple[Engine, list[Any]]:
-    async def play() -> tuple[Engine, list[Any]]:
-        engine, requests = Engine(MemoryStore()), []
-        ctx = await engine.session(
-            *("s",), policy=policy, scorer=Scripted(), max_tokens=budget, on_overflow="send_floor"
-        )
-        for message in story.messages:
-            await ctx.add_message(message)
-            requests.append(await ctx.get_messages_for_request())
-        return engine, requests
-
-    return asyncio.run(play())
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("scorer", ["builtin", "model"])
 @settings(examples, max_examples=some(8, 60))
@@ -303,7 +237,8 @@ def test_a_provider_accepts_every_view_and_the_log_gives_it_again_without_asking
     dialect: str, scorer: Any, data: st.DataObject, budget: int
 ) -> None:
     policy = Importance(scorer=scorer, keep_recent=2)
-    engine, requests = played(data.draw(stories(dialect, most=24)), budget, policy)
+    story = data.draw(stories(dialect, most=24))
+    engine, requests = play(policy, story, budget, scorer=Scripted())
     for request in requests:
         assert refusal(request) is None, json.dumps(request, indent=1)
 
@@ -399,41 +334,3 @@ async def test_a_scorer_that_never_answers_ends_in_the_ladder() -> None:
     async with eventctx.open() as engine:
         ctx = await opened(engine, hangs, adviser_timeout=LIMIT)
         await check_fallback(engine, ctx, "the scorer took longer than its time-out")
-
-
-async def test_a_cancelled_request_closes_its_compaction_and_the_session_goes_on() -> None:
-    called = asyncio.Event()
-
-    async def hangs(request: ScoreRequest) -> list[float]:
-        called.set()
-        await asyncio.Event().wait()
-        return []
-
-    async with eventctx.open() as engine:
-        ctx = await opened(engine, hangs)
-        request = asyncio.create_task(ctx.get_messages_for_request())
-        await called.wait()
-        request.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await request
-        await ctx.add_message(user("go on"))
-        (row,) = (await engine.audit("s")).compactions
-        assert (row.outcome, row.fallback) == ("cancelled", None)
-
-
-async def test_messages_added_meanwhile_are_in_the_view_afterwards() -> None:
-    called, may_answer = asyncio.Event(), asyncio.Event()
-
-    async def waits(request: ScoreRequest) -> list[float]:
-        called.set()
-        await may_answer.wait()
-        return [0.1] * len(request.numbers)
-
-    async with eventctx.open() as engine:
-        ctx = await opened(engine, waits)
-        request = asyncio.create_task(ctx.get_messages_for_request())
-        await called.wait()
-        await ctx.add_message(user("added meanwhile"))
-        may_answer.set()
-        assert (await request)[-1] == user("added meanwhile")
-        assert [row.outcome for row in (await engine.audit("s")).compactions] == ["applied"]

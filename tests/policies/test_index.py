@@ -9,22 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eventctx.messages.extracts import MessageExtracts
 from eventctx.messages.facts import Kind
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND, FAMILIES, Estimator
-from eventctx.policies.index.lines import Timeline
-from eventctx.policies.index.reading import FileDeed, ReadMessage, read_messages
-from eventctx.policies.index.text import (
+from eventctx.policies.index import (
     END,
     HEADER,
+    FileTouch,
+    Timeline,
     demands_section,
+    file_touches,
     files_section,
     index_message,
+    last_said,
     lines_section,
     measure_of,
     messages_behind,
+    read_messages,
     room_for_sections,
-    said_names,
 )
 from tests.policies.given import Row, examples, model, user
 from tests.transcripts import DIALECTS, calls, human, result
@@ -36,14 +39,14 @@ def tool(text: str) -> Row:
     return {"role": "tool", "tool_call_id": "c", "content": text}
 
 
-def read(*rows: Row, kinds: dict[int, Kind] | None = None) -> list[ReadMessage]:
+def read(*rows: Row, kinds: dict[int, Kind] | None = None) -> list[MessageExtracts]:
     """The messages as an index reads them, numbered from 0; all are of a person where they can."""
     return read_messages(dict(enumerate(rows)), kinds or {}, frozenset(range(len(rows))))
 
 
-def time_of(messages: list[ReadMessage], now: int = 1) -> Timeline:
+def time_of(messages: list[MessageExtracts], now: int = 1) -> Timeline:
     requests = {one.number: one.number for one in messages}
-    return Timeline(requests, max(now, len(messages)), said_names(messages, requests))
+    return Timeline(requests, max(now, len(messages)), last_said(messages, requests))
 
 
 def lines_of(*rows: Row, room: int = ROOM, shown: frozenset[str] = frozenset()) -> list[str]:
@@ -83,24 +86,24 @@ def test_without_demands_files_or_lines_there_is_no_section() -> None:
 
 
 def test_files_are_named_with_what_was_done_to_them_the_last_touched_first() -> None:
-    deeds = [FileDeed("a.py", "read", 12), FileDeed("b.py", "written", 20)]
-    deeds += [FileDeed("a.py", "edited", 40)]
-    assert files_section(deeds, ROOM)[1:] == [
+    touches = [FileTouch("a.py", "read", 12), FileTouch("b.py", "written", 20)]
+    touches += [FileTouch("a.py", "edited", 40)]
+    assert files_section(touches, ROOM)[1:] == [
         "| a.py (edited #40, read #12)",
         "| b.py (written #20)",
     ]
 
 
 def test_of_many_touches_the_last_three_are_named_in_order() -> None:
-    deeds = [FileDeed("a.py", "read", number) for number in range(10)]
-    assert files_section(deeds, ROOM)[1:] == ["| a.py (read #7 #8 #9)"]
+    touches = [FileTouch("a.py", "read", number) for number in range(10)]
+    assert files_section(touches, ROOM)[1:] == ["| a.py (read #7 #8 #9)"]
 
 
 @pytest.mark.parametrize("path", ["a\rb.py", "a\u2028b.py", "a\x1b[31m.py", "x" * 401 + ".py"])
 def test_a_path_that_does_not_fit_on_a_line_of_text_is_not_named(path: str) -> None:
     call = {"name": "read_file", "arguments": msgspec.json.encode({"path": path}).decode()}
     row = {"role": "assistant", "tool_calls": [{"id": "c", "function": call}]}
-    assert read(row)[0].deeds == ()
+    assert file_touches(read(row)) == []
 
 
 # -- lines ---------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ def test_rounds_of_every_dialect_are_read(dialect: str) -> None:
     messages = read(*rows)
     assert messages[0].demands == ("Never touch the file main.py.",)
     assert messages[-1].lines == ("a line of the result",)
-    assert [one.kind for one in messages if one.said] in ([], ["assistant"])
+    assert [one.speaker for one in messages if one.identifiers] in ([], ["assistant"])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +235,7 @@ def test_a_text_without_digits_measures_as_many_characters_as_it_has() -> None:
 def test_the_messages_behind_an_index_are_those_that_it_quotes_or_names() -> None:
     asked, _ = demands_section([(3, "Never touch (#99) at all.")], ROOM)
     files = files_section(
-        [FileDeed("a (b).py", "read", 5), FileDeed("a (b).py", "edited", 6)], ROOM
+        [FileTouch("a (b).py", "read", 5), FileTouch("a (b).py", "edited", 6)], ROOM
     )
     lines = lines_of(tool("see the issue #1234: it is open\nx (read #77)"))
     message = index_message([*asked, *files, *lines])

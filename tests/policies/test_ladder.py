@@ -5,34 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from eventctx.errors import InvalidSetting
 from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.ladder import Ladder
-from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
+from eventctx.policies.policy import Budget, Proposal, Visible
 from tests.policies.given import (
     DUE,
     MANUAL,
-    ODD_VIEWS,
     Row,
-    accepted,
     asks,
     budget_of,
-    budgets,
     decided,
-    examples,
     keeps_the_rules,
     model,
-    seen,
     staying,
     system,
     tells,
     user,
     view,
 )
-from tests.transcripts import DIALECTS, Story, stories
 
 
 def turns(count: int, result: int = 2_000, words: int = 100, arguments: int = 2) -> list[Row]:
@@ -165,55 +156,3 @@ def test_the_target_is_met_and_not_missed_by_much(share: float) -> None:
     target = int(visible.tokens * share)
     fitted = keeps_the_rules(Ladder(), visible, Budget(target * 2, target * 18 // 10, target))
     assert target * 0.93 <= fitted.tokens <= target
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"protected_recent": 1.5},
-        {"protected_recent": "all"},
-        {"protected_tool_results": -1},
-        {"truncate_chars": 2.5},
-    ],
-)
-def test_a_wrong_setting_is_refused_by_name(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=next(iter(wrong))):
-        Ladder(**wrong)
-
-
-@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
-def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
-    for budget in (Budget(1, 1, 1), Budget(400, 300, 200)):
-        for state in (DUE, MANUAL):
-            keeps_the_rules(Ladder(), view(*rows), budget, state)
-
-
-ladders = st.builds(
-    Ladder,
-    protected_recent=st.sampled_from([0.0, 0.3, 1.0]),
-    protected_tool_results=st.integers(0, 8),
-    truncate_chars=st.sampled_from([0, 50, 250, 2_000]),
-)
-
-
-@examples
-@given(
-    story=stories(),
-    policy=ladders,
-    tokens=budgets,
-    pin=st.integers(0, 20),
-    state=st.sampled_from([DUE, MANUAL]),
-)
-def test_every_proposal_keeps_the_rules(
-    story: Story, policy: Ladder, tokens: int, pin: int, state: PolicyState
-) -> None:
-    keeps_the_rules(policy, seen(story, (pin,)), budget_of(tokens), state)
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), policy=ladders, tokens=budgets)
-def test_a_provider_accepts_every_view(
-    dialect: str, data: st.DataObject, policy: Ladder, tokens: int
-) -> None:
-    accepted(policy, data.draw(stories(dialect)), tokens)

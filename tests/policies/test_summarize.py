@@ -14,12 +14,10 @@ import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
 from eventctx.log.codec import decode_event
-from eventctx.log.plan import REASONS, numbers_in
+from eventctx.log.plan import numbers_in
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import BY_KIND
 from eventctx.messages.tool_rounds import group_rows
-from eventctx.policies import rules
-from eventctx.policies.fit import fit
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import policy_named
 from eventctx.policies.policy import (
@@ -32,12 +30,12 @@ from eventctx.policies.policy import (
 )
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.summary_text import UnfitSummary
+from eventctx.projections.presence import REASONS
 from eventctx.projections.view import request_view
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.stores.memory import MemoryStore
 from tests.how_much import some
 from tests.policies.advisers import Scripted, mute, talk
-from tests.policies.given import user
+from tests.policies.given import play, user
 from tests.sessions import tool_round
 from tests.transcripts import DIALECTS, Message, Story, refusal, stories
 
@@ -290,56 +288,12 @@ def test_a_summary_a_little_longer_than_asked_for_is_taken() -> None:
 # -- properties ----------------------------------------------------------------------------------
 
 
-@st.composite
-def scenes(draw: st.DrawFn) -> Visible:
-    story = draw(stories(most=24))
-    pins = draw(st.sets(st.integers(0, len(story.messages) - 1), max_size=2))
-    return view(story.messages, pins=tuple(pins))
-
-
-@examples
-@given(visible=scenes(), budget=budgets, share=st.sampled_from([0.0, 0.5, 1.0]))
-def test_every_proposal_keeps_the_rules_before_and_after_it_is_fitted(
-    visible: Visible, budget: int, share: float
-) -> None:
-    policy, state = Summarize(share), PolicyState("manual")
-    size = Budget(budget, budget * 9 // 10, budget // 2)
-    outcome = policy.propose(visible, size, state)
-    if isinstance(outcome, AskSummary):
-        again = policy.propose(visible, size, state)
-        assert outcome == again
-        answers = {outcome.key: Summary("Fine.", 0, 1)}
-        outcome = policy.propose(visible, size, PolicyState("manual", answers=answers))
-    assert isinstance(outcome, Proposal)
-    rules.check(visible, outcome)
-    fitted = fit(visible, outcome, size)
-    rules.check(visible, fitted.proposal)
-    floor = fit(visible, Ladder().propose(visible, size, state), size)
-    assert bool(fitted.overflow) == bool(floor.overflow)
-
-
-def played(story: Story, budget: int, **options: Any) -> tuple[Engine, Scripted, list[Any]]:
-    """Add a story message by message and prepare a request after each; returns all requests."""
-
-    async def play() -> tuple[Engine, Scripted, list[Any]]:
-        engine, summarizer = Engine(MemoryStore()), Scripted()
-        options.update(policy="summarize", summarizer=summarizer, on_overflow="send_floor")
-        ctx = await engine.session("s", max_tokens=budget, **options)
-        requests = []
-        for message in story.messages:
-            await ctx.add_message(message)
-            requests.append(await ctx.get_messages_for_request())
-        return engine, summarizer, requests
-
-    return asyncio.run(play())
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 @examples
 @given(data=st.data(), budget=budgets)
 def test_a_provider_accepts_every_view(dialect: str, data: st.DataObject, budget: int) -> None:
     story = data.draw(stories(dialect, most=24))
-    _, _, requests = played(story, budget, fan_in=2)
+    _, requests = play(Summarize(fan_in=2), story, budget, summarizer=Scripted())
     for request in requests:
         assert refusal(request) is None, json.dumps(request, indent=1)
 
@@ -349,7 +303,7 @@ def test_a_provider_accepts_every_view(dialect: str, data: st.DataObject, budget
 def test_the_budget_holds_and_the_log_gives_the_same_views_without_asking_again(
     story: Story, budget: int, fan_in: int
 ) -> None:
-    engine, _, requests = played(story, budget, fan_in=fan_in)
+    engine, requests = play(Summarize(fan_in=fan_in), story, budget, summarizer=Scripted())
 
     async def check() -> None:
         rows = (await engine.audit("s")).requests
@@ -378,7 +332,7 @@ def test_the_budget_holds_and_the_log_gives_the_same_views_without_asking_again(
 def test_every_summarised_message_is_in_exactly_one_summary_in_view(
     story: Story, budget: int, fan_in: int
 ) -> None:
-    engine, _, _ = played(story, budget, fan_in=fan_in)
+    engine, _ = play(Summarize(fan_in=fan_in), story, budget, summarizer=Scripted())
 
     async def check() -> None:
         state, summarised, lost = request_view.initial(), set[int](), set[int]()

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import eventctx
-from eventctx.errors import InvalidSetting
-from eventctx.policies.named import policy_named
-from eventctx.policies.policy import Budget, PolicyState
-from eventctx.policies.truncate import Truncate
+from eventctx.policies.policy import PolicyState
+from eventctx.policies.presets import Truncate
 from tests.policies.given import (
-    ODD_VIEWS,
     ROOMY,
-    accepted,
     asks,
-    budget_of,
-    budgets,
     decided,
-    examples,
-    keeps_the_rules,
     model,
-    seen,
     staying,
     system,
     tells,
     user,
     view,
 )
-from tests.transcripts import DIALECTS, Story, stories
 
 
 def test_the_most_recent_messages_stay_with_all_system_messages() -> None:
@@ -77,53 +63,6 @@ def test_too_many_messages_are_cut_to_half_of_what_may_be(turns: int | None) -> 
     policy = Truncate(max_messages=50, keep_turns=turns)
     due = PolicyState("max_messages")
     assert staying(decided(policy, view(*rows), ROOMY, due)) == [0, *range(36, 61)]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"keep_recent": 0},
-        {"keep_recent": True},
-        {"keep_recent": "5"},
-        {"keep_turns": 0},
-        {"keep_turns": 1.5},
-        {"max_messages": 49},
-        {"keep_turns": 2, "max_messages": 0},
-        {"keep": 3},
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=r"expected .* found"):
-        policy_named("truncate", settings)
-
-
-@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
-@pytest.mark.parametrize("turns", [None, 1])
-def test_odd_views_are_no_trouble(rows: list[Any], turns: int | None) -> None:
-    for budget in (Budget(1, 1, 1), ROOMY):
-        keeps_the_rules(Truncate(keep_recent=1, keep_turns=turns), view(*rows), budget)
-
-
-policies = st.builds(
-    Truncate, keep_recent=st.integers(1, 9), keep_turns=st.none() | st.integers(1, 3)
-)
-
-
-@examples
-@given(story=stories(), policy=policies, tokens=budgets, pin=st.integers(0, 20))
-def test_every_proposal_keeps_the_rules(
-    story: Story, policy: Truncate, tokens: int, pin: int
-) -> None:
-    keeps_the_rules(policy, seen(story, (pin,)), budget_of(tokens))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), policy=policies, tokens=budgets)
-def test_a_provider_accepts_every_view(
-    dialect: str, data: st.DataObject, policy: Truncate, tokens: int
-) -> None:
-    accepted(policy, data.draw(stories(dialect)), tokens)
 
 
 async def test_a_session_opened_with_it_by_name_shows_the_end_of_the_conversation() -> None:

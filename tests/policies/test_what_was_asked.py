@@ -16,18 +16,16 @@ from eventctx.messages.demands import demands_in
 from eventctx.messages.parts import read_parts
 from eventctx.messages.shorten import Limit, shorten
 from eventctx.policies import rules
-from eventctx.policies.custom import Custom
 from eventctx.policies.fit import Fitted, fit
-from eventctx.policies.importance import Importance
 from eventctx.policies.ladder import Ladder
+from eventctx.policies.named import Custom
 from eventctx.policies.pipeline import Pipeline
 from eventctx.policies.policy import Budget, NewInsertion, Policy, PolicyState, Proposal, Visible
-from eventctx.policies.simple import Simple
-from eventctx.policies.spoken_rows import spoken_rows
+from eventctx.policies.presets import Importance, Simple, Truncate
+from eventctx.policies.proposals import spoken_rows
 from eventctx.policies.summarize import Summarize
-from eventctx.policies.token_budget_policy import TokenBudgetPolicy
-from eventctx.policies.truncate import Truncate
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.token_budget import TokenBudgetPolicy
+from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.testing.policies import Answers, decide
 from tests.policies.given import (
     DUE,
@@ -300,7 +298,7 @@ def said_in(row: Row) -> list[str]:
 
 def least(visible: Visible, rows: list[Row]) -> int:
     """The tokens of nothing but the floor and what a person asked for, as short as can be."""
-    working_set = WorkingSet(visible, kept_whole(visible))
+    working_set = WorkingSet(visible, keep_whole(visible))
     protected, open_round = visible.protected, visible.open_round
     spoken = spoken_rows(visible, ())
     for group in visible.groups:

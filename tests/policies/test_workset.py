@@ -19,14 +19,12 @@ from hypothesis import strategies as st
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.errors import InvalidSetting
 from eventctx.log.plan import numbers_in, runs_of
 from eventctx.messages.demands import demands_in
 from eventctx.messages.shorten import shorten
 from eventctx.messages.speaker import is_of_harness
 from eventctx.messages.tokens import FAMILIES, Estimator
-from eventctx.policies.index.text import END, HEADER
-from eventctx.policies.named import policy_named
+from eventctx.policies.index import END, HEADER
 from eventctx.policies.policy import (
     AskTexts,
     Budget,
@@ -36,7 +34,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.working_set import WorkingSet, insertion_tokens, kept_whole
+from eventctx.policies.working_set import WorkingSet, insertion_tokens, keep_whole
 from eventctx.policies.workset import QUESTION, Workset, _Scene, _worth, is_index
 from eventctx.projections.view.layout import build
 from eventctx.stores.memory import MemoryStore
@@ -178,7 +176,7 @@ def test_a_view_at_its_target_is_left_alone_without_a_question_and_gets_no_index
 def worths(rows: list[Row]) -> list[float]:
     """What each row or round is worth."""
     visible = view_of(rows)
-    return _worth(WorkingSet(visible, kept_whole(visible)), _Scene(visible, dict(enumerate(rows))))
+    return _worth(WorkingSet(visible, keep_whole(visible)), _Scene(visible, dict(enumerate(rows))))
 
 
 def test_a_file_that_was_touched_again_is_worth_less_than_an_older_one_that_was_not() -> None:
@@ -344,35 +342,10 @@ policies = st.builds(
 )
 
 
-@pytest.mark.parametrize("rows", ODD_VIEWS.values(), ids=ODD_VIEWS)
-def test_odd_views_are_no_trouble(rows: list[Any]) -> None:
-    for budget in (Budget(1, 1, 1), Budget(400, 300, 200), ROOMY):
-        keeps_the_rules(Workset(), view_of(rows), budget, DUE, Answers(messages=rows))
-
-
-@examples
-@given(story=stories(most=24), policy=policies, tokens=budgets, pin=st.integers(0, 20))
-def test_every_proposal_keeps_the_rules(
-    story: Story, policy: Workset, tokens: int, pin: int
-) -> None:
-    rows = story.messages
-    answers = Answers(messages=rows)
-    keeps_the_rules(policy, view_of(rows, (pin,)), budget_of(tokens), DUE, answers)
-
-
 @examples
 @given(rows=talks(), policy=policies, tokens=budgets)
 def test_hostile_texts_break_no_rule(rows: list[Row], policy: Workset, tokens: int) -> None:
     keeps_the_rules(policy, view_of(rows), budget_of(tokens), DUE, Answers(messages=rows))
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-@examples
-@given(data=st.data(), policy=policies, tokens=budgets)
-def test_a_provider_accepts_every_view(
-    dialect: str, data: st.DataObject, policy: Workset, tokens: int
-) -> None:
-    accepted(policy, data.draw(stories(dialect)), tokens)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -392,24 +365,6 @@ def test_messages_of_which_no_text_is_left_are_no_trouble(rows: list[Row]) -> No
         assert proposal.insertions == ()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"index_share": -0.1},
-        {"index_share": 1.1},
-        {"index_share": float("nan")},
-        {"index_share": "0.25"},
-        {"index_tokens": -1},
-        {"index_tokens": True},
-        {"index_tokens": 2.5},
-        {"index": 3},
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=r"expected .* found"):
-        policy_named("workset", settings)
-
-
 def test_a_test_of_ones_own_can_name_it() -> None:
     outcome = given_messages(*work(30), budget=6_000).when("workset", index_tokens=500)
     outcome.then(kept=[0], dropped=[1, 2], reasons={1: "least_needed"}, tokens_at_most=3_000)
@@ -423,15 +378,15 @@ def test_the_question_is_bounded_however_long_the_session_is() -> None:
 
 
 MADE = """
-from eventctx.messages.canonical import message_digest
-from eventctx.policies.index.lines import Timeline, _weighed
-from eventctx.policies.index.reading import ReadMessage
+from eventctx.messages.encoding import message_digest
+from eventctx.messages.extracts import MessageExtracts
+from eventctx.policies.index import Timeline, _weigh_lines
 from tests.policies.test_workset import TIGHT, compacted, text_of, work
 
 print(message_digest({"role": "user", "content": text_of(compacted(work(30), TIGHT))}).hex())
 said = {f"name_{n:02}": n for n in range(40)}
 lines = tuple([" ".join([*said][n : n + 9]) for n in range(30)])
-print(_weighed([ReadMessage(0, "result", lines)], set(), Timeline({}, 41, said)))
+print(_weigh_lines([MessageExtracts(0, "result", lines=lines)], set(), Timeline({}, 41, said)))
 """
 """Also prints what each line is worth: sums differ in their last bit by the order of the names."""
 

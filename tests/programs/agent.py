@@ -12,6 +12,7 @@ import signal
 import sys
 
 import eventctx
+from eventctx.errors import StoreFull
 
 
 async def work(store: str, largest: int | None) -> None:
@@ -30,7 +31,7 @@ async def work(store: str, largest: int | None) -> None:
                     number += 1
                     print(receipt, flush=True)
                     await ctx.get_messages_for_request()
-            except eventctx.StoreFull as error:
+            except StoreFull as error:
                 print("FULL", error, flush=True)
                 full = True
         infinity = resource.RLIM_INFINITY

@@ -1,6 +1,6 @@
 """A program that appends while a page looks on: a line of its input is a round of an agent.
 
-``python appending.py STORE``; a line is a session's name, a tab, and what a person says. Behind the
+``python appending.py STORE``; a line is a session's name, a tab, and what a person says. After the
 appends of a round it prints the time, in milliseconds since 1970, at which the first of them
 was acknowledged, and how many milliseconds that one took.
 """

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eventctx.engine import Engine
+from eventctx.importers.formats.cassettes.rows import plain_form, rows_of
 from eventctx.importers.load import import_file
 from eventctx.proxy.program import Upstreams
 from eventctx.proxy.relay import Relay
@@ -53,6 +54,25 @@ def request(*rows: Body, **more: Any) -> Body:
 
 def contents(path: Path) -> bytes:
     return path.read_bytes()
+
+
+async def sent_bodies(engine: Engine, session: str, *, as_view: bool = True) -> list[Body]:
+    """The bodies of a session's requests, observed as they were sent, with verified views.
+
+    ``as_view``: the transcript's view shows the messages of the body.
+    """
+    found = []
+    async for record in engine.store.read(session):
+        if record.type == "context:request_prepared":
+            view = await engine.request_view(session, position=record.position)
+            assert view.verified
+            assert view.sent is not None
+            body: Body = view.sent.body()
+            found.append(body)
+            if as_view:
+                shown = [plain_form(one) for one in view.derived]
+                assert shown == [plain_form(one) for one in rows_of(body)]
+    return found
 
 
 class Recording:

@@ -13,7 +13,6 @@ pytest.importorskip("h11", reason="an extra: eventctx[record]")
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.importers.formats.cassettes.rows import plain_form, rows_of
 from eventctx.log import events
 from eventctx.log.codec import decode_known
 from tests.orchestrators.providers.server import json_reply
@@ -26,6 +25,7 @@ from tests.proxy.recorded import (
     recording,
     request,
     said,
+    sent_bodies,
     user,
 )
 
@@ -61,17 +61,7 @@ async def recorded(
         for body, reply in calls:
             await made.ask(body, json_reply(reply), headers, path)
         (summary,) = await made.imported(engine)
-    sent = []
-    async for record in engine.store.read(summary.session):
-        if record.type == "context:request_prepared":
-            view = await engine.request_view(summary.session, position=record.position)
-            assert view.verified
-            assert view.sent is not None
-            body = view.sent.body()
-            sent.append(body)
-            shown = [plain_form(one) for one in view.derived]
-            assert shown == [plain_form(one) for one in rows_of(body)]
-    assert sent == [body for body, _ in calls]
+    assert await sent_bodies(engine, summary.session) == [body for body, _ in calls]
     return str(summary.session)
 
 

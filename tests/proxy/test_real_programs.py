@@ -22,8 +22,8 @@ import pytest
 
 import eventctx
 from eventctx.engine import Engine
-from eventctx.importers.formats.cassettes.rows import plain_form, rows_of
 from tests.orchestrators.providers.server import streamed
+from tests.proxy.recorded import sent_bodies
 
 PROGRAMS = {
     "EVENTCTX_CLAUDE": ["-p", "capital of Switzerland"],
@@ -142,17 +142,12 @@ def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
 
 async def check_observed(engine: Engine, received: list[dict[str, Any]]) -> None:
     """Each request that the server received is observed, and the view shows the same."""
-    found = []
-    for session in await engine.sessions():
-        async for record in engine.store.read(session.stream):
-            if record.type == "context:request_prepared":
-                view = await engine.request_view(session.stream, position=record.position)
-                assert view.verified
-                assert view.sent is not None
-                body = view.sent.body()
-                shown = [plain_form(one) for one in view.derived]
-                assert shown == [plain_form(one) for one in rows_of(body)]
-                found.append(json.dumps(body, sort_keys=True))
+    bodies = [
+        body
+        for session in await engine.sessions()
+        for body in await sent_bodies(engine, session.stream)
+    ]
+    found = [json.dumps(body, sort_keys=True) for body in bodies]
     assert sorted(found) == sorted(json.dumps(one, sort_keys=True) for one in received)
 
 

@@ -78,7 +78,7 @@ async def test_the_pieces_of_a_stream_arrive_one_by_one(tmp_path: Path) -> None:
             b"content-length: %d\r\n\r\n" % len(content) + content
         )
         async with asyncio.timeout(60):
-            await reader.readuntil(b"message_start")  # the server sends nothing behind it
+            await reader.readuntil(b"message_start")  # the server sends nothing after it
             writer.close()
             await made.server.closed.wait()  # and hears that the program has gone
         await asyncio.to_thread(made.tapes.close)

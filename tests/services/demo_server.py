@@ -67,12 +67,12 @@ def main() -> None:
 
 
 def _run(url: str, arguments: list[str], keep: bool) -> int:
-    # The program beside this interpreter, which is what an installation runs.
+    # The program next to this interpreter, which is what an installation runs.
     program = Path(sys.executable).parent / "eventctx"
     with tempfile.TemporaryDirectory(prefix="eventctx-demo-") as cache:
         status = subprocess.call(
             [program, "demo", *arguments, "--store", url],
-            # What is kept beside a store of servers would outlive these.
+            # What is kept next to a store of servers would outlive these.
             env={**os.environ, "XDG_CACHE_HOME": cache},
         )
     if status == 0:

@@ -8,7 +8,7 @@ The behaviour of Jaeger 1.76.0, found by trying:
   its resource). ``error``, ``span.kind`` and ``otel.*`` are made by the answer, and not found;
 - the order of spans differs from call to call, events come sorted by name; times are cut to
   microseconds (``/api/v3/traces/{id}`` has nanoseconds);
-- a span sent twice is answered once; a *changed* span of the same id is answered beside the first.
+- a span sent twice is answered once; a *changed* span of the same id is answered next to the first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SeenEvent(NamedTuple):
 class SeenSpan(NamedTuple):
     """A span as Jaeger answers it; times in microseconds, ids in lowercase hex.
 
-    ``tags`` are the attributes beside what Jaeger makes of the rest of a span: ``span.kind``,
+    ``tags`` are the attributes next to what Jaeger makes of the rest of a span: ``span.kind``,
     ``otel.scope.name``, ``otel.scope.version``, and of an error ``error``, ``otel.status_code``,
     ``otel.status_description``. ``links`` are (trace id, span id) pairs.
     """

@@ -7,7 +7,7 @@ The behaviour of Phoenix 20.26.1, found by trying:
 - the resource is dropped, ``service.name`` too, but for ``openinference.project.name``, the
   project; without it spans are in project ``default``. A session is one of all projects;
 - links are dropped, kind and scope too; times are rounded to microseconds, by way of a float;
-- attributes are nested where they are kept, and flat again in this answer. Beside ours stand
+- attributes are nested where they are kept, and flat again in this answer. Next to ours stand
   those of OpenInference that it makes of ``gen_ai.*``: ``llm.*``, ``tool.*``, ``input.*``, ...;
 - tokens of a trace and a session are those of its LLM spans; an AGENT's own are not added.
 """

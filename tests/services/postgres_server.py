@@ -46,7 +46,7 @@ _SETTINGS = {
     "logging_collector": "off",
     "log_min_messages": "warning",
     "autovacuum_naptime": "1min",
-    "dynamic_shared_memory_type": "mmap",  # in the data folder, so that `kill` leaves none behind
+    "dynamic_shared_memory_type": "mmap",  # in the data folder, so that `kill` leaves none after
 }
 
 
@@ -151,7 +151,7 @@ class Server:
         for child in children:
             _signal(child, signal.SIGKILL)
         self._end(signal.SIGKILL)
-        # One that is not gone yet holds the shared memory, and no server starts beside it.
+        # One that is not gone yet holds the shared memory, and no server starts next to it.
         until = time.monotonic() + _START_SECONDS
         while any(_is_there(child) for child in children) and time.monotonic() < until:
             time.sleep(0.01)

@@ -19,7 +19,7 @@ from eventctx.log.store import STREAM_EXISTS
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
 from eventctx.queries.requests import fold
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.stores.memory import MemoryStore
 
 ASK = {"role": "user", "content": "Read both."}
@@ -38,7 +38,7 @@ def result(call: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call, "content": text}
 
 
-async def until_two_tools_run(engine: Engine, session: str = "s") -> Following:
+async def until_two_tools_run(engine: Engine, session: str = "s") -> HostReporter:
     """A host's turn up to the moment when two tools run, a and b."""
     ctx = await engine.session(session)
     host = ctx.following()

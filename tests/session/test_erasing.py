@@ -16,9 +16,9 @@ from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting, SessionWasDeleted, StreamNotFound
 from eventctx.importers.load import import_file
 from eventctx.log.events import PlanStart
-from eventctx.log.receipt_book import ReceiptBook
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore
+from eventctx.stores.receipt_book import ReceiptBook
 
 WORDS = "the launch code is 0042 alpha zulu tango foxtrot and nobody may ever know it"
 SECRET = {"role": "user", "content": f"Hello. {WORDS}. Please remember."}

@@ -12,16 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventctx.engine import Engine
-from eventctx.importers.recording import long_view
-from eventctx.importers.recording.long_view import LongView
+from eventctx.importers.recording import spilled
+from eventctx.importers.recording.spilled import SpilledView
 from eventctx.messages.facts import decode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tokens import UNANSWERED_TOKENS
 from eventctx.policies.planner import visible_of
-from eventctx.policies.working_set import WorkingSet, kept_whole
+from eventctx.policies.working_set import WorkingSet, keep_whole
 from eventctx.projections.view import request_view
 from eventctx.projections.view import snapshot as view_snapshot
-from eventctx.projections.view.call_ends import KEPT_CHARACTERS
 from eventctx.projections.view.entries import (
     ANSWER_KEPT,
     CALL_ENDED,
@@ -30,12 +29,11 @@ from eventctx.projections.view.entries import (
     SYNTHETIC_RESULT,
 )
 from eventctx.projections.view.layout import EMPTY, append, as_plain, build, with_end
-from eventctx.projections.view.refs import CallEnd, MessageRef
+from eventctx.projections.view.refs import KEPT_CHARACTERS, CallEnd, MessageRef
 from eventctx.queries.requests import fold
 from eventctx.queries.transfer import export_lines, import_drafts, read_drafts
-from eventctx.queries.verification.contents import ContentChecker
-from eventctx.queries.verification.findings import Findings
-from eventctx.session.host_turns import Following
+from eventctx.queries.verification import ContentChecker, Findings
+from eventctx.session.host_turns import HostReporter
 from eventctx.stores.memory import MemoryStore
 from eventctx.testing.requests import refusal
 from tests.session.given import (
@@ -223,7 +221,7 @@ async def test_a_round_that_is_dropped_frees_the_tokens_of_its_kept_answers() ->
         await ctx.add_message(GO_ON)
     state: request_view.ViewState = await fold(store, "s", request_view)
     visible = visible_of(state)
-    working = WorkingSet(visible, kept_whole(visible))
+    working = WorkingSet(visible, keep_whole(visible))
     (group,) = [one for one in visible.groups if one.pending]
     working.drop(group, "older")
     left = [ref for ref in state.layout.refs if not ref.facts.calls]
@@ -258,21 +256,21 @@ async def test_a_set_that_keeps_the_call_keeps_what_is_known_of_it() -> None:
 async def test_an_import_that_sets_entries_aside_keeps_what_is_known_of_calls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(long_view, "CHUNK", 2)
+    monkeypatch.setattr(spilled, "CHUNK", 2)
     store = MemoryStore()
     await killed(store, answer="the text of a")
     async with process(store) as engine:
         ctx = await engine.session("s")
         for number in range(8):
             await ctx.add_message({"role": "assistant", "content": f"{number}"})
-    shelf = LongView()
+    spill = SpilledView()
     plain = held = request_view.initial()
     for record in await records_of(store):
         plain = request_view.evolve(plain, record)
-        held = shelf.kept(request_view.evolve(held, record))
-    assert held.layout.refs.is_held
+        held = spill.spill(request_view.evolve(held, record))
+    assert held.layout.refs.is_backed
     assert held.layout.entries() == plain.layout.entries()
-    shelf.close()
+    spill.close()
 
 
 @pytest.mark.parametrize(
@@ -309,7 +307,7 @@ def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     async def play() -> None:
         store = MemoryStore()
         for number, (fates, asks_between) in enumerate(rounds):
-            async with process(store) as engine:  # each round is one process, killed behind it
+            async with process(store) as engine:  # each round is one process, killed after it
                 ctx = await engine.session("s", max_tokens=budget, on_overflow="send_floor")
                 host = ctx.following()
                 await host.turn_began()
@@ -339,7 +337,7 @@ def test_whatever_became_of_a_call_every_request_has_one_result_for_it(
     asyncio.run(play())
 
 
-async def become(host: Following, call: str, fate: str) -> None:
+async def become(host: HostReporter, call: str, fate: str) -> None:
     if fate in ("result", "ended"):
         await host.tool_ended(call)
     elif fate == "kept":

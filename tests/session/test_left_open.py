@@ -30,7 +30,7 @@ from eventctx.projections.numbering import turns
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.fold import fold as spans_of
 from eventctx.projections.view import request_view
-from eventctx.projections.view.unended import MAX_UNENDED, presumed_end
+from eventctx.projections.view.state import MAX_UNENDED, presumed_end
 from eventctx.queries.requests import fold
 from eventctx.stores.memory import MemoryStore
 from tests.session.given import (
@@ -237,7 +237,7 @@ async def test_a_live_sink_sends_the_spans_that_the_log_gives() -> None:
         assert not live.status.is_ok and live.attributes == span.attributes
 
 
-async def test_a_session_that_was_let_go_before_its_first_turn_still_knows_what_is_lost() -> None:
+async def test_a_session_that_was_evicted_before_its_first_turn_still_knows_what_is_lost() -> None:
     store = MemoryStore()
     await killed(store)
     engine = Engine(store, most_open_sessions=1)

@@ -77,7 +77,7 @@ async def test_messages_of_several_tasks_and_processes_know_their_own_numbers() 
     assert got == await numbered(ours, "s")
 
 
-async def test_a_session_that_was_let_go_still_counts() -> None:
+async def test_a_session_that_was_evicted_still_counts() -> None:
     engine = Engine(MemoryStore(), most_open_sessions=1)
     ctx = await engine.session("s")
     await ctx.add_message(user("a"))

@@ -23,7 +23,7 @@ from eventctx.log.events import CATALOGUE
 from eventctx.log.record import Draft
 from eventctx.log.store import STREAM_EXISTS
 from eventctx.session.context import Context
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import ObservedRequest
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import NOW, SESSION, ClaudeCode, call, salt, text
 
@@ -93,7 +93,7 @@ WRITES: Final[dict[str, list[Command]]] = {
     "withdraw_instruction": [lambda c: c.withdraw_instruction(0)],
     "turn": [in_a_turn],
     "following": [as_a_host],
-    "observe_request": [lambda c: c.observe_request(OwnRequest("openai-chat-1", [HELLO]))],
+    "observe_request": [lambda c: c.observe_request(ObservedRequest("openai-chat-1", [HELLO]))],
     "record_sent": [lambda c: c.record_sent(3, 1, [(0, HELLO)])],
     "emit": [emitting(event) for event in EMITTED],
 }
@@ -113,7 +113,7 @@ ENGINE_ABOUT: Final = {"fork", "link", "erase", "delete", "sign"}
 ENGINE_READS: Final = {
     *("recaller", "recall", "sessions", "forks", "expired", "records", "transcript", "audit"),
     *("verify", "verify_store", "backup", "why", "diff", "lost", "dry_run", "timeline"),
-    *("request_view", "losses", "close_session", "close", "mirror_of", "instructions"),
+    *("request_view", "hook_failures", "close_session", "close", "mirror_of", "instructions"),
     *("compare", "copy_to", "each_session", "verifications"),
 }
 
@@ -247,7 +247,7 @@ async def test_a_snapshot_keeps_that_a_session_is_a_mirror() -> None:
             await (await engine.session(SESSION)).add_message(HELLO)
 
 
-async def test_a_session_that_was_let_go_is_still_known_as_a_mirror() -> None:
+async def test_a_session_that_was_evicted_is_still_known_as_a_mirror() -> None:
     store = MemoryStore()
     await mirrored(store)
     async with Engine(store, most_open_sessions=1) as engine:

@@ -49,7 +49,7 @@ async def test_an_engine_closes_every_session_although_one_cannot_be_written() -
     store.full = frozenset("abc")
     for context in contexts.values():
         await context.emit(PlanStart())
-        await context._session.appends.drained()
+        await context._session.appends.drain()
     store.full = frozenset("a")
     with pytest.raises(StoreFull):
         await engine.close()

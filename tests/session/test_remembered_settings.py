@@ -11,7 +11,8 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.policies.simple import Simple
+from eventctx.policies.presets import Simple
+from eventctx.session.settings import SettingsForgotten
 from eventctx.stores.memory import MemoryStore
 from tests.sessions import USER
 
@@ -31,7 +32,7 @@ async def by_another_process(store: MemoryStore, session: str, **options: Any) -
 
 
 @pytest.mark.parametrize("made", MADE, ids=str)
-@pytest.mark.filterwarnings("ignore::eventctx.UnknownSetting")
+@pytest.mark.filterwarnings("ignore::eventctx.session.settings.UnknownSetting")
 async def test_a_session_keeps_what_it_was_made_with(made: dict[str, Any]) -> None:
     store = MemoryStore()
     first = await by_another_process(store, "s", **made)
@@ -97,7 +98,7 @@ class Own:
 async def test_what_the_log_cannot_keep_is_warned_of(made: dict[str, Any], missing: str) -> None:
     store = MemoryStore()
     await by_another_process(store, "s", max_tokens=5_000, **made)
-    with pytest.warns(eventctx.SettingsForgotten, match=missing):
+    with pytest.warns(SettingsForgotten, match=missing):
         again = await by_another_process(store, "s")
     assert (again.settings.max_tokens, again.policy.name) == (5_000, "workset")
     with warnings.catch_warnings():

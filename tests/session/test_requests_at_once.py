@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from eventctx.engine import open_engine
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import ObservedRequest
 from tests.sessions import USER
 
 
@@ -36,7 +36,7 @@ async def test_one_of_two_requests_that_the_program_made_begins_the_call(
         await ctx.add_message(USER)
         await host.turn_began()
         await host.iteration_began()
-        own = OwnRequest("openai-chat-1", [USER])
+        own = ObservedRequest("openai-chat-1", [USER])
         both = [ctx.observe_request(own, call=host) for _ in range(2)]
         assert len(set(await asyncio.wait_for(asyncio.gather(*both), 60))) == 2
         await host.turn_ended()

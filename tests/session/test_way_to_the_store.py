@@ -1,4 +1,4 @@
-"""How far a message and a request go: the modules that are entered on the way to the store."""
+"""How far a message, a request and a question go: the modules that each of them enters."""
 
 from __future__ import annotations
 
@@ -70,3 +70,23 @@ async def test_a_request_reaches_the_store_through_at_most_twenty_modules(
     entered = await modules_entered(ctx.get_messages_for_request, until_append=True)
     assert entered[0] == "session.context"
     assert len(entered) <= 20, entered
+
+
+async def test_a_message_enters_at_most_sixteen_modules(ctx: eventctx.Context) -> None:
+    message = {"role": "user", "content": "hello"}
+    entered = await modules_entered(lambda: ctx.add_message(message), until_append=False)
+    assert len(entered) <= 16, entered
+
+
+async def test_a_request_enters_at_most_twenty_eight_modules(ctx: eventctx.Context) -> None:
+    await ctx.add_message({"role": "user", "content": "hello"})
+    entered = await modules_entered(ctx.get_messages_for_request, until_append=False)
+    assert len(entered) <= 28, entered
+
+
+async def test_why_enters_at_most_thirty_six_modules(ctx: eventctx.Context) -> None:
+    async with eventctx.read(ctx._session.store) as reader:
+        await reader.why("s", 0)
+        entered = await modules_entered(lambda: reader.why("s", 0), until_append=False)
+    assert entered[0] == "reader"
+    assert len(entered) <= 36, entered

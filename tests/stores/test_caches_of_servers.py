@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import eventctx
-from eventctx.queries.timelines.key_frames import KEY_FRAME
+from eventctx.queries.key_frames import KEY_FRAME
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,9 @@ async def _use(url: str, word: str) -> set[str]:
         assert engine.receipts_path is not None and engine.receipts_path.is_relative_to(
             os.environ["XDG_STATE_HOME"]
         )
-        return {one.session for one in found} | {str(one.count) for one in await engine.losses()}
+        return {one.session for one in found} | {
+            str(one.count) for one in await engine.hook_failures()
+        }
 
 
 async def test_caches_lie_in_a_private_folder_by_store_and_may_be_lost(cache, places) -> None:

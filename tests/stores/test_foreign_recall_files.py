@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 import eventctx
-from eventctx.search.sqlite_index_marker import APPLICATION_ID, Found, look, make_file
+from eventctx.search.sqlite_index_file import APPLICATION_ID, Found, look, make_file
 from tests.sessions import USER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX files")

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from eventctx.stores.ack import Ack
-from eventctx.stores.mailbox import Job, Mailbox
+from eventctx.stores.threads import Job, Mailbox
 
 
 def job(number, size=1):

@@ -20,10 +20,9 @@ from eventctx.errors import (
 )
 from eventctx.log.record import Draft, make_body
 from eventctx.log.store import ANY, NO_STREAM, Receipt
-from eventctx.queries.verification.session import verify
-from eventctx.stores.new_file import COMPANIONS
+from eventctx.queries.verify import verify
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_backup import back_up
+from eventctx.stores.sqlite_backup import COMPANIONS, back_up
 from eventctx.stores.sqlite_errors import refused_by_system
 from eventctx.stores.sqlite_shared import acquire, release
 

@@ -45,7 +45,7 @@ async def test_nothing_that_opens_a_store_again_drops_its_locks(path, tmp_path):
 
         async with eventctx.open(path) as second, eventctx.open(path) as third:
             await second.recall("hello")
-            await third.losses()
+            await third.hook_failures()
         other = tmp_path / "hard link.db"
         other.hardlink_to(path)
         async with eventctx.open(other) as linked:
@@ -145,14 +145,16 @@ import asyncio, os, sys
 import eventctx
 from eventctx.errors import StoreUnavailable
 from eventctx.log.store import ANY
+from eventctx.stores.sqlite import SqliteStore
 
-async def use(engine, context):
+async def use(engine, context, reading):
     for attempt in (
         lambda: context.add_message({{"role": "user", "content": "child"}}),
         lambda: context.get_messages(),
         lambda: engine.sessions(),
         lambda: eventctx.open({str(path)!r}),
         lambda: engine.backup({str(path.with_name("copy.db"))!r}),
+        lambda: reading.head("s"),
     ):
         try:
             await asyncio.wait_for(attempt(), 10)
@@ -161,22 +163,26 @@ async def use(engine, context):
             print("refused" if "forked" in str(error) else error)
 
 async def main():
+    other = {str(path.with_name("other.db"))!r}
+    await (await SqliteStore.open(other)).close()
+    reading = await SqliteStore.open(other, read_only=True)
     engine = await eventctx.open({str(path)!r})
     context = await engine.session("s")
     await context.add_message({{"role": "user", "content": "parent"}})
     await context.get_messages()
-    return engine, context
+    return engine, context, reading
 
 loop = asyncio.new_event_loop()
-engine, context = loop.run_until_complete(main())
+engine, context, reading = loop.run_until_complete(main())
 child = os.fork()
 if child == 0:
     asyncio.set_event_loop(None)
-    asyncio.run(use(engine, context))
+    asyncio.run(use(engine, context, reading))
     sys.exit()
 assert os.waitpid(child, 0)[1] == 0
 loop.run_until_complete(context.add_message({{"role": "user", "content": "parent again"}}))
 print("wrote", len(loop.run_until_complete(context.get_messages())))
+loop.run_until_complete(reading.close())
 loop.run_until_complete(engine.close())
 """
     import subprocess
@@ -185,7 +191,7 @@ loop.run_until_complete(engine.close())
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.stderr == ""
-    assert done.stdout.split() == ["refused"] * 5 + ["wrote", "2"]
+    assert done.stdout.split() == ["refused"] * 6 + ["wrote", "2"]
     assert not list(path.parent.glob("*copy.db*"))
 
 

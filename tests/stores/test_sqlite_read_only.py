@@ -16,8 +16,8 @@ from eventctx.errors import InvalidSetting, StoreReadOnly, StoreUnavailable
 from eventctx.log.ids import random_bytes
 from eventctx.log.record import Draft
 from eventctx.log.store import ANY
-from eventctx.queries.timelines.frame_files import FrameFiles
-from eventctx.queries.timelines.key_frames import timeline_at
+from eventctx.queries.frame_files import FrameFiles
+from eventctx.queries.key_frames import timeline_at
 from eventctx.stores.sqlite import SqliteStore
 
 HELPERS = {"s.db-wal", "s.db-shm"}

@@ -39,11 +39,11 @@ from eventctx.messages.facts import encode_facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.projections import transcript
 from eventctx.search import recall as searching
+from eventctx.search.documents import words
 from eventctx.search.index import Document, Gone, Mark, Place, Term
-from eventctx.search.query import words
 from eventctx.search.recall import Recall
 from eventctx.search.sqlite_index import SqliteTextIndex
-from eventctx.session.evidence.unfinished import ERASING
+from eventctx.session.erasure import ERASING
 from eventctx.stores.memory import MemoryStore
 from eventctx.stores.sqlite import SqliteStore
 

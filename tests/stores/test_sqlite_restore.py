@@ -18,10 +18,10 @@ from eventctx.errors import (
     StoreUnavailable,
 )
 from eventctx.log.store import ANY
-from eventctx.queries.verification.session import verify
-from eventctx.stores import sqlite_restore
+from eventctx.queries.verify import verify
+from eventctx.stores import sqlite_backup
 from eventctx.stores.sqlite import SqliteStore
-from eventctx.stores.sqlite_restore import fetched, put_in_place
+from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 
 
 async def make(path: Path, draft, *texts: str) -> None:
@@ -42,7 +42,7 @@ async def count(path: Path) -> int:
 
 
 def restore(backup: Path, store: Path, *, replace: bool = True) -> Path | None:
-    with fetched(backup, store) as copy:
+    with fetch_copy(backup, store) as copy:
         return put_in_place(copy, store, replace=replace)
 
 
@@ -161,8 +161,8 @@ async def test_who_waits_for_the_old_store_meanwhile_cannot_write_it(
             assert other.poll() is None
         real(*paths)
 
-    real = sqlite_restore._keep_aside
-    monkeypatch.setattr(sqlite_restore, "_keep_aside", keep_aside)
+    real = sqlite_backup._keep_aside
+    monkeypatch.setattr(sqlite_backup, "_keep_aside", keep_aside)
     aside = await asyncio.to_thread(restore, backup, store)
     said = await asyncio.to_thread(waiting[0].stdout.readline)
     assert said.startswith("StoreUnavailable"), said

@@ -15,7 +15,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.testing.contract import coordinator as coordinators
 from eventctx.testing.contract.checks import CHECKS
 from eventctx.testing.contract.examining import examine, names_in_order
-from eventctx.testing.contract.target import entry_points_of, resolve
+from eventctx.testing.contract.subject import entry_points_of, resolve
 from eventctx.testing.contract.validating import validate
 from eventctx.testing.contract.verdicts import Finding, all_required_hold
 from tests.testing.modules import sound_context
@@ -55,7 +55,7 @@ async def test_a_sound_module_passes_every_check(tmp_path):
 
 async def test_a_sound_module_passes_in_the_stand_in_coordinator_too(tmp_path, monkeypatch):
     monkeypatch.setattr(coordinators, "core_version", lambda: None)
-    monkeypatch.setattr("eventctx.testing.contract.amplifier_rows.core_version", lambda: None)
+    monkeypatch.setattr("eventctx.testing.contract.examining.core_version", lambda: None)
     findings = await found(SOUND, tmp_path)
     assert failed(findings) == []
     assert findings[-1].source == "amplifier-core"

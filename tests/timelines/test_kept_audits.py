@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eventctx.engine import Engine
-from eventctx.queries.timelines.key_frames import KEY_FRAME
+from eventctx.queries.key_frames import KEY_FRAME
 from eventctx.stores.memory import MemoryStore
 
 

@@ -20,8 +20,8 @@ from eventctx.projections.timeline import fold
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.snapshot import LoadedFrames, StoredFrame, dump
-from eventctx.queries.timelines.frame_files import FrameFiles
-from eventctx.queries.timelines.key_frames import KEY_FRAME, KeyFrames
+from eventctx.queries.frame_files import FrameFiles
+from eventctx.queries.key_frames import KEY_FRAME, KeyFrames
 from eventctx.stores.memory import MemoryStore
 from tests.test_explaining_any_session import STEPS, in_short, play
 from tests.web.made_sessions import SESSIONS as MADE
@@ -50,7 +50,7 @@ def shown(state: TimelineState) -> dict[str, Any]:
         "document": document(state, "s"),
         "view": view | {"entries": layout.entries(), "digest": layout.measure()},
         "changes": state.changes._replace(view=None),  # type: ignore[arg-type]
-        "beside": state.beside._replace(usage=state.beside.usage.models),  # type: ignore[arg-type]
+        "extras": state.extras._replace(usage=state.extras.usage.models),  # type: ignore[arg-type]
     }
 
 

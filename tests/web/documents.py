@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,8 @@ from eventctx.log.record import Record
 from eventctx.projections.explain import changes
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.explain.view_diff import token_groups
-from eventctx.projections.explain.why import Status, ViewHistory, Why
+from eventctx.projections.explain.why import ViewHistory, Why
+from eventctx.projections.presence import Presence
 from eventctx.projections.timeline import fold as timeline
 from eventctx.projections.timeline.document import document
 from eventctx.projections.timeline.fold import TimelineState
@@ -39,7 +40,7 @@ from eventctx.projections.view.entries import Entry, digest_of
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.stores.memory import MemoryStore
 
-STANDINGS: tuple[str, ...] = get_args(Status)
+STANDINGS = [one for one in Presence if one not in (Presence.SUMMARY, Presence.GONE)]
 PIECES = 7
 
 Agreement = dict[str, Any]
@@ -62,7 +63,7 @@ def told(records: Sequence[Record], session: str, pieces: int = PIECES) -> Told:
         state = timeline.evolve(state, record)
         if count in ends or count == len(records):
             states.append(state)
-    # A fork's documents begin behind its parent's records.
+    # A fork's documents begin after its parent's records.
     states = [one for one in states if one.audit.own_from == state.audit.own_from]
     deltas = [document(states[0], session)]
     deltas += [document(now, session, since=before) for before, now in pairwise(states)]
@@ -181,7 +182,7 @@ async def recorded(files: Sequence[Path]) -> dict[str, Agreement]:
     found: dict[str, Agreement] = {}
     for path in files:
         engine = Engine(MemoryStore())
-        # By itself; without the format's name, the log beside it would be read in its place.
+        # By itself; without the format's name, the log next to it would be read in its place.
         own = "amplifier" if path.name == "transcript.jsonl" else None
         for summary in await import_file(engine.store, path, complete=True, format=own):
             if summary.session:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from eventctx.cli.inspect.html_file import html_of
+from eventctx.cli.commands.inspect import html_of
 from eventctx.engine import Engine
 from eventctx.web.export.file import Contents
 

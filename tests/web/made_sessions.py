@@ -14,7 +14,7 @@ from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
 from eventctx.importers.detect import choose
 from eventctx.importers.source.lines import read_lines
-from eventctx.policies.interception import Verdict
+from eventctx.policies.advisers import Verdict
 from eventctx.policies.named import policy_named
 from eventctx.queries.transfer import import_drafts, read_drafts
 from eventctx.stores.memory import MemoryStore

@@ -13,8 +13,8 @@ import pytest
 
 import eventctx
 from eventctx.errors import NotAStore, StoreUnavailable
-from eventctx.web import connection as connections
 from eventctx.web import follow
+from eventctx.web import serving as server
 from tests.web.conftest import Served, read_reply
 
 
@@ -24,7 +24,7 @@ def about(served: Served) -> int:
 
 @pytest.mark.slow
 def test_a_request_that_does_not_come_to_its_end_is_given_up(serving, store, monkeypatch) -> None:
-    monkeypatch.setattr(connections, "REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 2.0)
     served = serving(store)
     silent, half, dripping = (served.connect() for _ in range(3))
     half.sendall(f"GET / HTTP/1.1\r\nHost: {served.host}\r\nX-A: ".encode())

@@ -16,7 +16,7 @@ import pytest
 import eventctx
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
-from eventctx.log.plan import REASONS
+from eventctx.projections.presence import REASONS
 from eventctx.web.export.file import Contents, turns_of
 from eventctx.web.export.shell import shell
 from tests.web.exported import Exported, exported, unpacked

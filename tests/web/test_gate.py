@@ -41,7 +41,7 @@ def test_a_wrong_token_does_not_use_the_right_one_up(serving, store) -> None:
     served = serving(store, entered=False)
     wrong = served.raw(f"GET /?token={'x' * 43} HTTP/1.1\r\nHost: {served.host}\r\n\r\n")
     empty = served.raw(f"GET /?token= HTTP/1.1\r\nHost: {served.host}\r\n\r\n")
-    # Whoever reads a body behind a HEAD waits for the end of the connection.
+    # Whoever reads a body after a HEAD waits for the end of the connection.
     once = "Connection: close\r\n"
     head = served.raw(f"HEAD /{served.target} HTTP/1.1\r\nHost: {served.host}\r\n{once}\r\n")
     assert [wrong.status, empty.status, head.status] == [403, 403, 403]

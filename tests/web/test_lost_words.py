@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import eventctx
-from eventctx.web.pictures import session_picture
+from eventctx.web.reading import session_picture
 
 
 async def test_the_list_counts_the_words_of_a_person_that_the_last_request_lacks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import eventctx
-from eventctx.web.newest import NewestSessions
+from eventctx.web.reading import NewestSessions
 
 
 async def _add(engine: eventctx.Engine, *names: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 import eventctx
-from eventctx.documents.discretion import Discretion
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.web.answers import PageAnswers
 from eventctx.web.app import SCREENS
 from eventctx.web.follow import MOST_STREAMS
@@ -23,7 +23,7 @@ TABLES: Final = ("messages", "extras", "requests", "compactions", "changes")
 
 async def test_every_route_is_in_the_reference() -> None:
     async with eventctx.open() as engine:
-        answers = PageAnswers(engine, "memory://", None, Discretion(reveal=False))
+        answers = PageAnswers(engine, "memory://", None, ResultRedactor(reveal=False))
         routes = {route.path.replace("{name}", "NAME") for route in answers.routes()}
         await answers.close()
     listed = set(re.findall(r"^\| `(/api/[^`?]+)", TEXT, flags=re.MULTILINE))

@@ -5,7 +5,6 @@ agent = Agent(client, middleware=EventctxAgents(engine, max_tokens=100_000).midd
 
 from __future__ import annotations
 
-from eventctx.adapters.agent_framework.adapter import EventctxAgents
-from eventctx.adapters.agent_framework.history import EventctxHistory
+from eventctx.adapters.agent_framework.adapter import EventctxAgents, EventctxHistory
 
 __all__ = ["EventctxAgents", "EventctxHistory"]

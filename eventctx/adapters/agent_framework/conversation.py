@@ -1,7 +1,7 @@
-"""The session of one conversation: what an agent's calls hold is held against its transcript.
+"""The session of one conversation: the list of each call is compared with its transcript.
 
 The framework hands over a list for each call. Usually that is the conversation, and the session's
-view is sent in its place. A list that somebody cut is sent as it is, and what is missing in it is
+view is sent in its place. A list that was cut on the way is sent as it is, and the missing part is
 recorded. Where a server keeps the conversation, a list holds what is new: it is observed.
 """
 
@@ -13,23 +13,16 @@ from typing import Any, Final, NamedTuple
 from agent_framework import ChatResponse, Message
 
 from eventctx.adapters.agent_framework.rows import KnownContents, Row, identity
-from eventctx.adapters.kit.failures import call_failed, turn_failed
 from eventctx.adapters.kit.host_list import held_against
+from eventctx.adapters.kit.host_run import turn_failed
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.log.usage import Usage, UsageForm, read_usage
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.log.usage import AGENT_FRAMEWORK, Usage, read_usage
+from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
-from eventctx.session.observed import OwnRequest
+from eventctx.session.host_requests import ObservedRequest
 
-_USAGE: Final = UsageForm(
-    prompt=("input_token_count",),
-    output=("output_token_count",),
-    cache_read=("cache_read_input_token_count",),
-    cache_write=("cache_creation_input_token_count",),
-    reasoning=("reasoning_output_token_count",),
-)
 _RULE: Final = "anthropic-messages-1"
-"""The API whose form rows have: blocks, and the instructions beside them."""
+"""The API whose form rows have: blocks, and the instructions apart from them."""
 
 
 class ChatCall(NamedTuple):
@@ -37,7 +30,7 @@ class ChatCall(NamedTuple):
 
     ``passing`` are the messages among ``messages`` that a context provider adds to each call. With
     ``only_new`` the messages are those that no call before held; ``on_server``: a server keeps the
-    conversation. ``others_decide``: the framework will change the list behind us.
+    conversation. ``others_decide``: the framework will change the list afterwards.
     """
 
     messages: Sequence[Message]
@@ -51,16 +44,14 @@ class ChatCall(NamedTuple):
     others_decide: bool = False
 
 
-class Conversation:
+class AgentConversation(HostSession):
     """One conversation's session. Its runs follow each other."""
 
     def __init__(self, context: Context, transcript: Sequence[Row]) -> None:
-        self.context = context
-        self.host = HostSession(context, identity)
-        self.turns = self.host.turns
+        super().__init__(context, identity)
         self.decides = False
         """Whether a call is under way that was sent the view: the history has nothing to add."""
-        self._known = KnownContents()
+        self._contents = KnownContents()
         self._rows = list(transcript)
         self._view: list[Row] | None = None
         self._begun: int | None = None
@@ -68,62 +59,58 @@ class Conversation:
         self._failed: int | None = None
 
     @classmethod
-    async def opened(cls, context: Context) -> Conversation:
+    async def opened(cls, context: Context) -> AgentConversation:
         """The conversation that a session holds."""
         return cls(context, await context.get_messages())
 
-    def close(self) -> None:
-        """Stop observing the session, which stays open."""
-        self.host.close()
-
-    def messages(self) -> list[Message]:
+    def history(self) -> list[Message]:
         """The transcript as messages, never compacted."""
-        return self._known.messages_of(self._rows)
+        return self._contents.messages_of(self._rows)
 
     # -- a run -----------------------------------------------------------------------------------
 
-    async def began(self, agent: str | None) -> bool:
-        """A run began: a turn. Whether the conversation begins with it."""
+    async def begin(self, agent: str | None) -> bool:
+        """Begin the turn of a run. Whether the conversation begins with it."""
         self._begun = self._asked = None
         self.decides = False
-        self._known.agent = agent
+        self._contents.agent = agent
         await self.turns.turn_began(agent=agent)
         return not self._rows
 
     async def over(self, messages: Sequence[Message] | None) -> None:
-        """The run ended with these messages of the model and its tools, which the framework keeps.
+        """End the turn of a run that ended with these messages of the model and its tools.
 
         They are what was recorded, but for an answer that a middleware or an approval changed.
         None: the framework does not say.
         """
         if messages is not None and self._asked is not None:
-            asked, produced = self._rows[: self._asked], self._known.read(messages)
+            asked, produced = self._rows[: self._asked], self._contents.read(messages)
             rows = [*asked, *produced[_overlap(asked, produced) :]]  # a call held approved results
             found = held_against(self._rows, rows, identity)
             if found.new or not found.whole:
-                await self._mirror(rows)
+                await self._mirror_rows(rows)
         self._failed = None
         await self.turns.turn_ended()
 
     async def failed(self, error: BaseException) -> None:
-        """The run failed, or was cancelled. Its host may forget it, and go on from before it."""
+        """End the turn of a run that failed. Its host may forget it, and go on from before it."""
         if self._failed is None:
             self._failed = self._begun
         await turn_failed(self.turns, error)
 
     async def store(self, messages: Sequence[Message]) -> None:
         """Add messages that the framework stores itself."""
-        await self._add(self._known.then(messages))
+        await self._add_rows(self._contents.then(messages))
 
     # -- a call ----------------------------------------------------------------------------------
 
-    async def decided(self, asked: ChatCall) -> list[Message]:
+    async def decide(self, asked: ChatCall) -> list[Message]:
         """Record a call's request, and return the messages to send."""
         if self._begun is None:
             self._begun = len(self._rows)
-        rows = self._known.then(asked.messages) if asked.only_new else None
+        rows = self._contents.then(asked.messages) if asked.only_new else None
         if rows is None:
-            rows = self._known.of(asked.messages)
+            rows = self._contents.of(asked.messages)
         passing = {id(one) for one in asked.passing}
         lasting = [
             row for one, row in zip(asked.messages, rows, strict=True) if id(one) not in passing
@@ -135,24 +122,24 @@ class Conversation:
         if asked.on_server:
             await self._observe(asked, rows)
             return list(asked.messages)
-        self._view = await self.host.prepare(
+        self._view = await self.prepare(
             instructions=asked.instructions, tools=asked.tools, model=asked.model
         )
         if asked.others_decide:
             return list(asked.messages)
         if not whole:
-            await self.host.sent(self._view, rows)
+            await self.sent(self._view, rows)
             return list(asked.messages)
         self.decides = asked.only_new
-        found = self._known.messages_of(self._view)
+        found = self._contents.messages_of(self._view)
         if passing:
             found = _with_passing(found, asked.messages, passing)
-            await self.host.sent(self._view, self._known.read(found))
+            await self.sent(self._view, self._contents.read(found))
         return found
 
     async def _observe(self, asked: ChatCall, rows: Sequence[Row]) -> None:
         self._view = None
-        request = OwnRequest(
+        request = ObservedRequest(
             rule=_RULE,
             messages=rows,
             system=asked.instructions,
@@ -161,12 +148,12 @@ class Conversation:
         )
         await self.context.observe_request(request, call=self.turns)
 
-    async def sent(self, messages: Sequence[Message]) -> None:
-        """Record the list that was sent, where the framework made it behind ``decided``."""
+    async def record_changed(self, messages: Sequence[Message]) -> None:
+        """Record the list that was sent, where the framework changed it after ``decide``."""
         if self._view is not None:
-            await self.host.sent(self._view, self._known.read(messages))
+            await self.sent(self._view, self._contents.read(messages))
 
-    async def answered(self, response: ChatResponse[Any]) -> None:
+    async def record_answer(self, response: ChatResponse[Any]) -> None:
         """Add the answer before its tools run, whose crash would take it along."""
         self.decides = False
         reason = response.finish_reason
@@ -177,28 +164,24 @@ class Conversation:
             finish_reason=None if reason is None else str(reason),
         )
         await self.turns.model_answered()
-        await self._add(self._known.then(response.messages))
-
-    async def call_failed(self, error: BaseException) -> None:
-        """The call failed, or was cancelled."""
-        await call_failed(self.turns, error)
+        await self._add_rows(self._contents.then(response.messages))
 
     # -- the transcript --------------------------------------------------------------------------
 
     async def _take(self, rows: Sequence[Row], only_new: bool) -> bool:
         """Add what is new in a call's list; whether it is the conversation, whole."""
         if only_new:
-            await self._add(rows[_overlap(self._rows, rows) :])
+            await self._add_rows(rows[_overlap(self._rows, rows) :])
             return True
         found = held_against(self._rows, rows, identity)
         if not found.whole and self._went_back(rows):
-            await self._mirror(rows)
+            await self._mirror_rows(rows)
             return True
-        await self._add(found.new)
+        await self._add_rows(found.new)
         return found.whole
 
     def _went_back(self, rows: Sequence[Row]) -> bool:
-        """Whether the list goes on from before the transcript's end, as behind a run that failed.
+        """Whether the list goes on from before the transcript's end, as after a run that failed.
 
         A list that was cut at its beginning or in its middle ends as the transcript does.
         """
@@ -218,18 +201,18 @@ class Conversation:
         goes_on = [identity(one) for one in rows[head:]]
         return all(place is None for place in match_in_order(left, goes_on))
 
-    async def _add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def _add_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:
         if rows:
-            await self.host.add(rows)
+            await self.add(rows)
             self._rows += [dict(one) for one in rows]
 
-    async def _mirror(self, rows: Sequence[Row]) -> None:
-        await self.host.mirror(rows)
+    async def _mirror_rows(self, rows: Sequence[Row]) -> None:
+        await self.mirror(rows)
         self._rows = list(rows)
 
 
 def _overlap(transcript: Sequence[Row], rows: Sequence[Row]) -> int:
-    """How many of these rows end the transcript already, as those of a call that is repeated."""
+    """The number of these rows that end the transcript already, as those of a repeated call."""
     known = [identity(one) for one in transcript[-len(rows) :]] if rows else []
     given = [identity(one) for one in rows]
     return next((size for size in range(len(known), 0, -1) if known[-size:] == given[:size]), 0)
@@ -256,4 +239,4 @@ def _with_passing(
 def _usage_of(response: ChatResponse[Any]) -> Usage | None:
     given = response.usage_details
     counts = {name: value for name, value in (given or {}).items() if value is not None}
-    return read_usage(counts, _USAGE) if counts else None
+    return read_usage(counts, AGENT_FRAMEWORK) if counts else None

@@ -33,7 +33,7 @@ _NAMES: Final = {
 """The names in a block of the fields of a content; all others keep theirs."""
 
 _OWN_IDS: Final = ("function_call", "function_result")
-"""Contents whose ``id`` the framework makes up behind the answer, for itself."""
+"""Contents whose ``id`` the framework makes up after the answer, for itself."""
 
 _KINDS: Final = {ours: theirs for theirs, ours in _TYPES.items()}
 _OWN_NAMES: Final = {
@@ -43,7 +43,7 @@ _IMAGES: Final = ("data", "uri")
 _PASSING: Final = frozenset(("additional_properties", "annotations", "status"))
 """Fields of a block that the framework or a provider adds to a content that it has."""
 _FAILED: Final = "FunctionInvocationError"
-"""What the framework says instead of an exception where it writes a result down."""
+"""The text that the framework writes in a result in place of an exception."""
 
 
 def rows_of(messages: Iterable[Message]) -> list[Row]:
@@ -116,7 +116,7 @@ def _plain(value: Any) -> Any:
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a row says: without ids and names that the framework adds to a message later."""
+    """The identity of a row: without ids and names that the framework adds to a message later."""
     content = row["content"]
     if isinstance(content, list):
         content = [{k: one[k] for k in one if k not in _PASSING} for one in content]
@@ -184,7 +184,7 @@ class KnownContents:
     """
 
     agent: str | None = None
-    """The agent's name, which the framework writes on answers behind the run; no row has it."""
+    """The agent's name, which the framework writes on answers after the run; no row has it."""
 
     def __init__(self) -> None:
         self._read: dict[int, tuple[Content, dict[str, Any], dict[str, Any]]] = {}
@@ -246,7 +246,7 @@ class KnownContents:
         return found
 
 
-# -- what stands beside the messages -------------------------------------------------------------
+# -- instructions and tools ----------------------------------------------------------------------
 
 
 def instructions_of(options: Mapping[str, Any]) -> str | None:

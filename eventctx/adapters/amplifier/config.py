@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from eventctx.adapters.amplifier.leniency import CONVERTED, taken
+from eventctx.adapters.amplifier.leniency import CONVERTED, coerced
 from eventctx.adapters.amplifier.memory_files import check_size, paths_of
 from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import default_policy, settings_of_policy
 from eventctx.policies.policy import Policy
-from eventctx.safe_text import without_password
 from eventctx.session.settings import NAMES, Settings, by_own_name, choose
 from eventctx.stores.location import (
     EXPECTED,
@@ -29,6 +28,7 @@ from eventctx.stores.location import (
     in_users_folder,
     is_on_a_server,
 )
+from eventctx.text import without_password
 
 DEFAULTS: Final[Mapping[str, Any]] = {"max_tokens": None, "on_overflow": "send_floor"}
 """The defaults that differ from ``eventctx.open``: the provider's window is the budget, and a turn
@@ -139,7 +139,7 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
             f"config: expected a mapping of settings, found {type(config).__name__}"
         )
     given = dict(config)
-    tolerant = taken(given)
+    tolerant = coerced(given)
     if tolerant.get("storage_path", "") in (None, ""):
         tolerant.pop("storage_path", None)
     named = by_own_name({**DEFAULTS, **names(tolerant)})

@@ -1,20 +1,27 @@
 """Engines that the sessions of a process share: one for each store, while a session uses it.
 
 A host runs a session and its children at the same time. On one engine their appends share commits,
-and a child finds its parent even in a store in memory.
+and a child finds its parent even in a store in memory. A session is opened by its first message or
+turn; ``LateEmitter`` is the emitter of a turn that opens it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from eventctx.aio import KeyedLock
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreUnavailable
+from eventctx.log.events import Event
+from eventctx.log.ids import CurrentSpan, new_span_id, random_bytes
 from eventctx.log.private_files import make_folder
+from eventctx.session.activity import Emitter
+from eventctx.session.context import Context
+from eventctx.session.scope import Scope
 from eventctx.stores.location import is_on_a_server
 
 
@@ -81,3 +88,40 @@ def _make_folder(store: str) -> None:
 
 ENGINES = Engines()
 """The engines of this process. None is open longer than its sessions."""
+
+
+class LateEmitter:
+    """An ``Emitter`` that opens the session when a turn begins."""
+
+    def __init__(self, session_id: str, opened: Callable[[], Awaitable[Context]]) -> None:
+        self.session_id = session_id
+        self._opened = opened
+        self._emitter: Emitter | None = None
+
+    @property
+    def current_span(self) -> CurrentSpan | None:
+        """Makes a span the host's current one; None before the session is open."""
+        return None if self._emitter is None else self._emitter.current_span
+
+    def new_span_id(self) -> str:
+        """A fresh span id."""
+        return new_span_id(random_bytes)
+
+    async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
+        """Open the session and begin a turn in it."""
+        self._emitter = (await self._opened()).emitter
+        return await self._emitter.begin_turn(scope, agent, trace_id)
+
+    def prepared_in(self, scope: Scope) -> int | None:
+        """Position of the request last prepared in a turn's iteration."""
+        return None if self._emitter is None else self._emitter.prepared_in(scope)
+
+    def first_usage(self, response_id: str | None) -> bool:
+        """Note that the usage of an answer is taken; return whether it is for the first time."""
+        return self._emitter is None or self._emitter.first_usage(response_id)
+
+    async def emit(self, event: Event, scope: Scope, answer: str | None = None) -> None:
+        """Append an activity event without waiting for the disk."""
+        if self._emitter is None:
+            self._emitter = (await self._opened()).emitter
+        await self._emitter.emit(event, scope, answer)

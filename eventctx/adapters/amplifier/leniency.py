@@ -3,7 +3,7 @@
 Those modules pass nearly any value on, and a strange one fails in the first request or means
 nothing. A profile that mounts there must mount here, so such a value is converted, cut to the
 nearest one that works, or replaced by the default. A warning says what was given, what is used, and
-why. The settings of our own stay strict: nobody has a profile with a wrong one yet.
+why. The settings of our own stay strict: no profile has a wrong one yet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOWEST_THRESHOLD: Final = 0.001
 """The smallest share of a budget at which a compaction can begin."""
 
 _THEIR_STRATEGIES: Final = {"progressive": "ladder", "summary": "ladder"}
-"""Strategies of context-simple by the policy that stands for them."""
+"""The policy for each strategy of context-simple."""
 
 _NEEDED: Final = {"custom": "function", "pipeline": "policies"}
 """The setting that a strategy cannot do without."""
@@ -37,21 +37,21 @@ class Default(NamedTuple):
     why: str
 
 
-class Instead(NamedTuple):
+class Replacement(NamedTuple):
     """Another value takes the place of the given one, for this reason."""
 
     value: Any
     why: str
 
 
-Taken = Any
-"""``Default``, ``Instead``, or a value that is used as it was given."""
+Coerced = Any
+"""``Default``, ``Replacement``, or a value that is used as it was given."""
 
 
-def taken(config: Mapping[str, Any]) -> dict[str, Any]:
+def coerced(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration with values that work, under one name for each setting; logs the changes.
 
-    What is missing in it has its default.
+    A missing setting has its default.
     """
     named = _under_one_name(config)
     for name, convert in CONVERTED.items():
@@ -62,7 +62,7 @@ def taken(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(found, Default):
             del named[name]
             warn(name, given, "the default", found.why)
-        elif isinstance(found, Instead):
+        elif isinstance(found, Replacement):
             named[name] = found.value
             warn(name, given, shown(found.value), found.why)
         else:
@@ -107,61 +107,61 @@ def _number(value: object) -> float | int | None:
     return None if isinstance(value, float) and isnan(value) else value
 
 
-def _as_given(value: object, used: float | int, why: str) -> Taken:
-    """``used``; ``Instead`` if that is not the given value."""
-    return used if type(value) is type(used) and value == used else Instead(used, why)
+def _as_given(value: object, used: float | int, why: str) -> Coerced:
+    """``used``; ``Replacement`` if that is not the given value."""
+    return used if type(value) is type(used) and value == used else Replacement(used, why)
 
 
-def _tokens(value: object) -> Taken:
+def _tokens(value: object) -> Coerced:
     number = _number(value)
     if number is None:
         return Default("expected a number of tokens")
     if number < 1:
         return Default("no message fits into less than one token")
     if number > MOST_TOKENS:
-        return Instead(MOST_TOKENS, "this is the largest budget")
+        return Replacement(MOST_TOKENS, "this is the largest budget")
     return _as_given(value, int(number), "tokens are counted in whole numbers")
 
 
-def _cap(value: object) -> Taken:
+def _cap(value: object) -> Coerced:
     return None if value is None else _tokens(value)
 
 
-def _count(value: object) -> Taken:
+def _count(value: object) -> Coerced:
     number = _number(value)
     if number is None:
         return Default("expected a number")
     if number < 0:
-        return Instead(0, "a count begins at 0")
+        return Replacement(0, "a count begins at 0")
     if number > MOST_TOKENS:
-        return Instead(MOST_TOKENS, "this is the largest count")
+        return Replacement(MOST_TOKENS, "this is the largest count")
     return _as_given(value, int(number), "expected a whole number")
 
 
-def _messages(value: object) -> Taken:
+def _messages(value: object) -> Coerced:
     if value is None:
         return None
     found = _count(value)
-    least = found.value if isinstance(found, Instead) else found
+    least = found.value if isinstance(found, Replacement) else found
     if not isinstance(found, Default) and least < 1:
         return Default("a limit below one message would leave none")
     return found
 
 
-def _share(value: object) -> Taken:
+def _share(value: object) -> Coerced:
     number = _number(value)
     if number is None:
         return Default("expected a share from 0 to 1")
     if not 0 <= number <= 1:
-        return Instead(0.0 if number < 0 else 1.0, "a share is a number from 0 to 1")
+        return Replacement(0.0 if number < 0 else 1.0, "a share is a number from 0 to 1")
     return _as_share(value, number)
 
 
-def _as_share(value: object, number: float) -> Taken:
-    return number if number is value else Instead(number, "expected a number")
+def _as_share(value: object, number: float) -> Coerced:
+    return number if number is value else Replacement(number, "expected a number")
 
 
-def _threshold(value: object) -> Taken:
+def _threshold(value: object) -> Coerced:
     number = _number(value)
     if number is None:
         return Default("expected a share of the budget, above 0 and at most 1")
@@ -169,31 +169,31 @@ def _threshold(value: object) -> Taken:
         return Default("a compaction that is always due would come with every request")
     if number > 1:
         why = "a request above the whole budget cannot be sent, so it is compacted there at last"
-        return Instead(1.0, why)
+        return Replacement(1.0, why)
     if number < LOWEST_THRESHOLD:
-        return Instead(LOWEST_THRESHOLD, "this is the lowest threshold")
+        return Replacement(LOWEST_THRESHOLD, "this is the lowest threshold")
     return _as_share(value, number)
 
 
-def _target(value: object) -> Taken:
+def _target(value: object) -> Coerced:
     number = _number(value)
     if number is None or number <= 0:
         return Default("expected a share of the budget, above 0 and below compact_threshold")
     return _as_share(value, number)
 
 
-def _switch(value: object) -> Taken:
+def _switch(value: object) -> Coerced:
     if isinstance(value, bool):
         return value
     word = str(value).strip().lower() if isinstance(value, str | int | float) else ""
     if word in ("true", "yes", "on", "1", "1.0"):
-        return Instead(True, "expected true or false")
+        return Replacement(True, "expected true or false")
     if word in ("false", "no", "off", "0", "0.0"):
-        return Instead(False, "expected true or false")
+        return Replacement(False, "expected true or false")
     return Default("expected true or false")
 
 
-def _strategy(value: object) -> Taken:
+def _strategy(value: object) -> Coerced:
     if value is None:
         return None
     if isinstance(value, str):
@@ -207,7 +207,7 @@ def _strategy(value: object) -> Taken:
     return Default("expected 'simple', 'smart' or 'custom'")
 
 
-CONVERTED: Final[Mapping[str, Callable[[object], Taken]]] = {
+CONVERTED: Final[Mapping[str, Callable[[object], Coerced]]] = {
     "auto_compact": _switch,
     "compact_threshold": _threshold,
     "compaction_strategy": _strategy,

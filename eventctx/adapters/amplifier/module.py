@@ -1,7 +1,7 @@
 """The mounted object: a session's context manager with the methods that Amplifier's hosts use.
 
 The session is opened by the first call that needs it, never by mounting. Every call first records
-the host's events that were only noted until then (``HostTurns.caught_up``), so the log has the
+the host's events that were only noted until then (``EventListener.caught_up``), so the log has the
 order of the host. A host that resumes a child session adds the child's old messages once more;
 until the host runs the session, such messages are recognised and not added (``_came_again``).
 """
@@ -18,16 +18,12 @@ import msgspec
 
 from eventctx.adapters.amplifier.compaction_events import CompactionEvents
 from eventctx.adapters.amplifier.config import Config
-from eventctx.adapters.amplifier.engines import ENGINES
-from eventctx.adapters.amplifier.host_turns import HostTurns
-from eventctx.adapters.amplifier.last_calls import LastCalls
-from eventctx.adapters.amplifier.last_request import LastRequest
-from eventctx.adapters.amplifier.late_emitter import LateEmitter
-from eventctx.adapters.amplifier.left_sessions import command_to_take_over
+from eventctx.adapters.amplifier.engines import ENGINES, LateEmitter
+from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls
 from eventctx.adapters.amplifier.memory_files import put_before
-from eventctx.adapters.amplifier.plain import as_dict, converted_to_json, text_of
-from eventctx.adapters.amplifier.timestamps import stamped
-from eventctx.adapters.amplifier.transcript_file import TranscriptFile
+from eventctx.adapters.amplifier.rows import as_dict, converted_to_json, stamped, text_of
+from eventctx.adapters.amplifier.sent import LastRequest
+from eventctx.adapters.amplifier.transcript_file import TranscriptFile, command_to_take_over
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
 from eventctx.errors import (
@@ -38,10 +34,9 @@ from eventctx.errors import (
     StoreUnavailable,
 )
 from eventctx.log.events import SetIgnored
-from eventctx.log.ids import chosen_turn_id, random_bytes
-from eventctx.log.session_id import agent_in, check_session_id
+from eventctx.log.ids import agent_in, check_session_id, chosen_turn_id, random_bytes
 from eventctx.session.context import Context
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import scope_of
@@ -60,7 +55,7 @@ _log = logging.getLogger("eventctx.adapters.amplifier")
 class AmplifierContext:
     """Context manager of one Amplifier session, made by ``mount``.
 
-    It has the five methods of the contract and those that hosts look for besides. The first call
+    It has the five methods of the contract and others that hosts look for. The first call
     that needs the store opens it. Raises the errors of ``eventctx.Context``, and StoreUnavailable
     after the session's cleanup.
     """
@@ -76,7 +71,7 @@ class AmplifierContext:
         self._opening = KeyedLock()
         self._engine: Engine | None = None
         self._context: Context | None = None
-        self._follow: Following | None = None
+        self._follow: HostReporter | None = None
         self._stop: list[Callable[[], None]] = []
         self._closed = False
         self._factory: Factory | None = None
@@ -92,7 +87,7 @@ class AmplifierContext:
         self._calls = LastCalls()
         self._compactions = CompactionEvents(self.session_id, hooks)
         self._last = LastRequest()
-        self.host_turns = HostTurns(
+        self.listener = EventListener(
             session,
             self._following,
             self._owns,
@@ -116,7 +111,7 @@ class AmplifierContext:
         context = await self._to_write()
         row = as_dict(message)
         if self._follow is not None and self._follow.open_tools:
-            await self.host_turns.result_added(self._follow, row)
+            await self.listener.result_added(self._follow, row)
         try:
             if await self._came_again(context, row):
                 return
@@ -256,7 +251,7 @@ class AmplifierContext:
         additions: Sequence[tuple[int, dict[str, Any]]],
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None:
-        """Record what our orchestrator sent besides the request; see ``Context.record_sent``."""
+        """Record how a sent request differs from the prepared one: ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
         self._last.recorded(prepared, additions)
 
@@ -270,8 +265,8 @@ class AmplifierContext:
     async def session_ended(self, event: str, data: Mapping[str, Any]) -> None:
         """Record that the host ended the session, if the session was opened."""
         if self._context is not None and data.get("session_id") in (None, self._host_session):
-            await self.host_turns.caught_up()
-            ended = await self.host_turns.end_session(await self._following())
+            await self.listener.caught_up()
+            ended = await self.listener.end_session(await self._following())
             # The turn was refused with the same error, so the registry need not print it, too.
             with contextlib.suppress(ImportedSession):
                 await self._context.emit(ended)
@@ -282,7 +277,7 @@ class AmplifierContext:
 
     async def _close(self) -> None:
         # Before the lock is taken: recording a noted event may open the session.
-        await self.host_turns.caught_up()
+        await self.listener.caught_up()
         self._closed = True
         async with self._opening(self.session_id):
             context, self._context = self._context, None
@@ -303,7 +298,7 @@ class AmplifierContext:
     async def _opened(self) -> Context:
         """The session's context, after the host's events so far were recorded."""
         context = await self._open_once()
-        await self.host_turns.caught_up()
+        await self.listener.caught_up()
         return context
 
     async def _to_write(self) -> Context:
@@ -358,7 +353,7 @@ class AmplifierContext:
         ]
         self._context = context
 
-    async def _following(self) -> Following:
+    async def _following(self) -> HostReporter:
         await self._open_once()
         assert self._follow is not None  # noqa: S101 - opened above
         return self._follow
@@ -393,7 +388,7 @@ class AmplifierContext:
             _log.warning("the system prompt's factory gave %r; expected a text", type(text))
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
-        """Record what the provider sent besides the prepared request."""
+        """Record how the provider's request differs from the prepared one."""
         found = self._last.compared(data)
         if found is not None:
             context = await self._open_once()  # it is called while events are recorded

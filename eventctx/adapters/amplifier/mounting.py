@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from eventctx.adapters.amplifier.compaction_events import EVENTS
 from eventctx.adapters.amplifier.config import Names, read
 from eventctx.adapters.amplifier.module import AmplifierContext
-from eventctx.adapters.amplifier.payloads import EVENTS
 
 PRIORITY: Final = -1_000
 """We come before other handlers, because a handler that denies hides the event from later ones."""
@@ -28,7 +28,7 @@ async def mount_context(
     context = AmplifierContext(coordinator.session_id, coordinator.parent_id, hooks, checked)
     await coordinator.mount("context", context)
     listeners = {
-        **context.host_turns.listeners(),
+        **context.listener.listeners(),
         "session:start": context.session_began,
         "session:end": context.session_ended,
     }

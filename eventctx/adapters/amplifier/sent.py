@@ -1,4 +1,4 @@
-"""The difference between the request that a host sent and the one that was prepared for it.
+"""The request that a session prepared last, compared with the one that the host's provider sent.
 
 Providers send messages in their own forms (a system prompt outside of them, results merged into
 one message), so texts are compared and not messages. A text that is none of the prepared texts was
@@ -10,8 +10,76 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.log.codec import decode_known
+from eventctx.log.events import RequestPrepared
+from eventctx.log.record import Record
+from eventctx.messages.overlap import match_in_order
 from eventctx.messages.parts import SEALED, parts_of_result, read_parts
+
+
+class Sent(NamedTuple):
+    """The difference of what was sent from a request, as ``Context.record_sent`` takes it."""
+
+    prepared: int
+    messages: int
+    additions: list[tuple[int, dict[str, Any]]]
+    missing: int
+
+
+class LastRequest:
+    """The last ``context:request_prepared`` of a session, and a copy of its messages.
+
+    A copy costs time in proportion to the view, so only hosts that report their requests get one.
+    The second request shows whether a host does; the first is copied always.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: Record | None = None
+        self._returned: tuple[int, list[dict[str, Any]] | None] | None = None
+        self._reports = False
+
+    def prepared(self, record: Record) -> None:
+        """Take the record of a request."""
+        self._prepared = record
+
+    @property
+    def budget(self) -> int | None:
+        """The budget of the last request; None without any."""
+        if self._prepared is None:
+            return None
+        prepared: RequestPrepared = decode_known(self._prepared)
+        return prepared.budget
+
+    def returned(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Keep what is about to be returned to the host, to be compared with its report."""
+        if self._prepared is not None:
+            compares = self._reports or self._returned is None
+            rows = kept(messages) if compares else None
+            self._returned = self._prepared.position, rows
+
+    def recorded(self, prepared: int, additions: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        """Note additions that are recorded, as the provider's report holds them, too."""
+        position, rows = self._returned or (None, None)
+        if position == prepared and rows is not None:
+            rows.extend([message for _, message in additions])
+
+    def compared(self, data: Mapping[str, Any]) -> Sent | None:
+        """The difference of a provider's report from the request; None if there is none."""
+        messages = messages_of(data)
+        if messages is None or self._returned is None:
+            return None
+        self._reports = True
+        position, prepared = self._returned
+        if prepared is None:
+            return None  # the provider began to report in mid-session; the next one is compared
+        found = compare(prepared, messages)
+        if not (found.additions or found.missing):
+            return None
+        added = [
+            (behind, {"role": text.role, "content": text.text}) for behind, text in found.additions
+        ]
+        return Sent(position, found.messages, added, found.missing)
+
 
 _LISTS: Final = ("messages", "input")
 

@@ -4,6 +4,9 @@ context-persistent keeps its session there. Here the log is the session, and the
 the programs that read it: each message is added to it, and a set or a clear writes it anew. A new
 session begins with the messages that are in the file, so that a session goes on when its profile
 changes the name of the module. A file that cannot be written never stops the agent.
+
+A session that Amplifier kept before can be taken over from its folder. Amplifier's command line and
+context-persistent name a project's folder differently, so its files may be in two folders.
 """
 
 from __future__ import annotations
@@ -13,18 +16,20 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from eventctx.adapters.amplifier.memory_files import is_memory
-from eventctx.adapters.amplifier.plain import converted_to_json
+from eventctx.adapters.amplifier.rows import converted_to_json
 from eventctx.errors import InvalidMessage, InvalidSetting
 from eventctx.log.arguments import shown
 from eventctx.messages.encoding import encode_message
 from eventctx.messages.parts import role_of
 from eventctx.session.context import Context
+from eventctx.text import without_password
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
 
@@ -160,3 +165,23 @@ def _message(line: str) -> dict[str, Any] | None:
     except InvalidMessage as error:
         return converted_to_json(row, error)
     return row
+
+
+_PROJECTS: Final = (".amplifier", "projects")
+
+
+def folder_with(file: str, session: str, home: Path | None = None) -> Path | None:
+    """The folder that Amplifier keeps a session in, with a file of this name; None without any."""
+    try:
+        projects = (home or Path.home()).joinpath(*_PROJECTS)
+        folders = [one.joinpath("sessions", session) for one in sorted(projects.iterdir())]
+        return next((one for one in folders if any(one.rglob(file))), None)
+    except (OSError, ValueError, RuntimeError):
+        return None  # there is none, the user has no home, or the id cannot name a folder
+
+
+def command_to_take_over(session: str, mirrored: str, store: str) -> str:
+    """The command line that makes ours a session that mirrors the file ``mirrored``."""
+    folder = folder_with(mirrored, session)
+    path = "ITS-FOLDER" if folder is None else shlex.quote(os.fspath(folder))
+    return f"eventctx import --take-over {path} --store {shlex.quote(without_password(store))}"

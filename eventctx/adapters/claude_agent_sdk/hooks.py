@@ -34,8 +34,8 @@ def session_hooks(
 ) -> dict[HookEvent, list[HookMatcher]]:
     """The hooks. But for a reminder after a compaction they answer nothing.
 
-    ``over`` are the ids of sessions whose turn is over; the hooks keep it. ``reminder_of`` a
-    session that was compacted is what the model is told, if anything.
+    ``over`` are the ids of sessions whose turn is over; the hooks keep it. ``reminder_of``
+    gives the text for the model of a session that was compacted, if any.
     """
 
     async def seen(given: Any, _: str | None, __: HookContext) -> HookJSONOutput:
@@ -54,8 +54,8 @@ def session_hooks(
         text = await _reminded(reminder_of, given.get("session_id"))
         if text is None:
             return {}
-        told = {"hookEventName": "SessionStart", "additionalContext": text}
-        return cast("HookJSONOutput", {"hookSpecificOutput": told})
+        answer = {"hookEventName": "SessionStart", "additionalContext": text}
+        return cast("HookJSONOutput", {"hookSpecificOutput": answer})
 
     hooks = {event: [HookMatcher(hooks=[seen])] for event in _EVENTS}
     return {**hooks, _STARTED: [HookMatcher(matcher="compact", hooks=[compacted])]}

@@ -1,30 +1,38 @@
 """The lines of one transcript in a stream of their own, verbatim, in batches as they came.
 
-The SDK's transcripts are opaque: what an importer reads of them is another session. A line's batch
-is an ``import:raw`` record; the first one of a stream holds the SDK's key.
+The SDK's transcripts are opaque. A line's batch is an ``import:raw`` record; the first one of a
+stream holds the SDK's key. Two things are made of the lines: a summary, which is the SDK's own fold
+with a snapshot, and a session of the importer's. For the importer they are laid out as Claude Code
+lays out its files. They come from the log, so every host that resumes a session imports the same
+bytes, and a second import finds the first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
+import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import msgspec
 
 from eventctx.errors import InvalidMessage, InvalidSessionId
-from eventctx.importers.recording.packing import pack, raw_of
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.importers.load import ImportSummary, import_file
+from eventctx.log.codec import decode_event, encode_event, pack, raw_of
 from eventctx.log.events import Event, ImportRaw, SessionLinked, SessionStart
-from eventctx.log.ids import random_bytes
+from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import Draft, Record, make_body
-from eventctx.log.session_id import check_session_id
+from eventctx.log.store import EventStore, Snapshot
 from eventctx.version import __version__
 
 if TYPE_CHECKING:
-    from claude_agent_sdk.types import SessionKey
+    from claude_agent_sdk.types import SessionKey, SessionSummaryEntry
+
 
 FORMAT: Final = "claude-agent-sdk"
 HEAD: Final = 2
@@ -63,14 +71,14 @@ class TranscriptKey(NamedTuple):
 
 
 class KeyFound(NamedTuple):
-    """The transcript that a stream holds; its lines begin behind ``position``."""
+    """The transcript that a stream holds; its lines begin after ``position``."""
 
     transcript: TranscriptKey
     position: int
 
 
 def streams_of(project: str) -> str:
-    """What the names of all streams of a project begin with."""
+    """The prefix of the names of all streams of a project."""
     return f"{_PREFIX}{_hash(project)}-"
 
 
@@ -151,3 +159,68 @@ def _draft(event: Event, now: int, *bodies: bytes) -> Draft:
 
 def _hash(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+_AGENT: Final = re.compile(r"subagents/([\w.-]{1,200})")
+
+
+async def imported(
+    store: EventStore, session: str, parts: Mapping[str | None, list[bytes]]
+) -> list[ImportSummary]:
+    """Import the lines of a main transcript (key None) and of those below its subpaths.
+
+    Raises InvalidSessionId, and what ``import_file`` raises.
+    """
+    check_session_id(session)
+    if not parts.get(None):
+        return []
+    with tempfile.TemporaryDirectory(prefix="eventctx-") as folder:
+        path = await asyncio.to_thread(_write_files, Path(folder), session, parts)
+        return await import_file(store, path, format="claude-code")
+
+
+def _write_files(folder: Path, session: str, parts: Mapping[str | None, list[bytes]]) -> Path:
+    """Write the files of agents, and return the main one; other files have no place there."""
+    for subpath, lines in parts.items():
+        agent = None if subpath is None else _AGENT.fullmatch(subpath)
+        if subpath is None:
+            path = folder / f"{session}.jsonl"
+        elif agent is not None:
+            path = folder / session / "subagents" / f"{agent[1]}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+        else:
+            continue
+        path.write_bytes(b"".join([line + b"\n" for line in lines]))
+    return folder / f"{session}.jsonl"
+
+
+_VERSION: Final = 1
+_NAME: Final = "claude-agent-sdk-summary"
+
+
+async def summary_of(
+    store: EventStore, transcript: TranscriptKey, mtime: int
+) -> SessionSummaryEntry:
+    """The summary of a main transcript, with the time of its last entry in milliseconds.
+
+    The snapshot is named after the SDK's version, whose fold may change.
+    """
+    from claude_agent_sdk import __version__ as sdk
+    from claude_agent_sdk import fold_session_summary
+
+    name = f"{_NAME}-{sdk}"
+    known = await store.load_snapshot(transcript.stream, name)
+    if known is not None and known.version != _VERSION:
+        known = None
+    summary: Any = None if known is None else msgspec.json.decode(known.data)
+    key: SessionKey = {"project_key": transcript.project, "session_id": transcript.session}
+    last = None
+    start = 0 if known is None else known.position + 1
+    async for last in store.read(transcript.stream, start=start):
+        entries: list[Any] = [entry_of(line) for line in lines_in(last)]
+        summary = fold_session_summary(summary, key, entries)
+    if last is not None:
+        data = msgspec.json.encode(summary)
+        snapshot = Snapshot(last.position, last.digest, _VERSION, data)
+        store.save_snapshot(transcript.stream, name, snapshot)
+    return cast("SessionSummaryEntry", {**summary, "mtime": mtime})

@@ -9,21 +9,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from eventctx.adapters.claude_agent_sdk.importing import imported
 from eventctx.adapters.claude_agent_sdk.lines import (
     HEAD,
     Entry,
     TranscriptKey,
     entry_of,
     first_drafts,
+    imported,
     key_in,
     lines_draft,
     lines_in,
     streams_of,
+    summary_of,
 )
-from eventctx.adapters.claude_agent_sdk.summaries import summary_of
-from eventctx.adapters.command_hooks.reminder import reminder
-from eventctx.adapters.command_hooks.words import words_that_hold
+from eventctx.adapters.command_hooks.reminder import reminder, words_that_hold
 from eventctx.aio import KeyedLock, finish
 from eventctx.errors import SessionWasDeleted, WrongExpectedVersion
 from eventctx.log.store import ANY, NO_STREAM
@@ -72,7 +71,7 @@ class EventctxSessionStore:
         the SDK then tries again, and reports it.
         """
         transcript = TranscriptKey.of(key)
-        # Of a cancelled append nobody would know the ids, and the SDK's retry would double it.
+        # The ids of a cancelled append would be unknown, and the SDK's retry would double it.
         await finish(self._append(transcript, entries))
 
     async def _append(self, transcript: TranscriptKey, entries: list[SessionStoreEntry]) -> None:
@@ -157,7 +156,7 @@ class EventctxSessionStore:
     def hooks(self) -> dict[HookEvent, list[HookMatcher]]:
         """Hooks that import a session before a compaction and after each turn.
 
-        The last lines of a turn come behind its end, and are imported with their append. After a
+        The last lines of a turn come after its end, and are imported with their append. After a
         compaction the model is told the demands of the person that hold, redacted. What fails is
         logged, and changes nothing for the agent.
         """

@@ -8,23 +8,29 @@ which name the model in the path.
 from __future__ import annotations
 
 import re
+import struct
+import zlib
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from eventctx.adapters.clients.aws_events import events_of_aws
-from eventctx.importers.formats.cassettes.rows import plain_form
-from eventctx.importers.formats.cassettes.sent import cache_marks, without_marks
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.provider_answers import answers, finish_of
-from eventctx.importers.source.http_bodies import events_of, is_stream
-from eventctx.importers.source.lines import object_or_empty
+from eventctx.importers.recorded_calls import (
+    answers,
+    cache_marks,
+    events_of,
+    finish_of,
+    is_stream,
+    joined_answer,
+    object_or_empty,
+    plain_form,
+    without_marks,
+)
 from eventctx.log.wire import APIS, CacheMark
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.encoding import decode_json
-from eventctx.session.answers.sent_form import api_form
-from eventctx.session.observed import OwnRequest
+from eventctx.messages.encoding import decode_json, digest_of
+from eventctx.session.host_requests import ObservedRequest
+from eventctx.session.sdk_objects import api_form
 
 Row = dict[str, Any]
 
@@ -51,7 +57,7 @@ class ReadRequest(NamedTuple):
     ``background``: the answer may be asked for later. ``streamed``: it comes as a stream.
     """
 
-    sent: OwnRequest
+    sent: ObservedRequest
     fields: dict[str, msgspec.Raw]
     messages: list[msgspec.Raw]
     partial: bool
@@ -75,7 +81,7 @@ class ReadRequest(NamedTuple):
 def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadRequest | None:
     """The request to a model in a body that is sent to ``path``; None for any other request.
 
-    Messages that stand at the same place in the request ``before`` are its rows: a conversation is
+    Messages that are at the same place in the request ``before`` are its rows: a conversation is
     sent again with each call, and is read once.
     """
     found = next(((rule, at) for rule, form in _PATHS.items() if (at := form.search(path))), None)
@@ -101,7 +107,7 @@ def asked(path: str, content: bytes, before: ReadRequest | None = None) -> ReadR
             for raw, row in zip(messages, rows, strict=True)
         ]
     model = body.get("model") or next(filter(None, place.groupdict().values()), None)
-    sent = OwnRequest(
+    sent = ObservedRequest(
         rule,
         rows,
         body.get(api.system),
@@ -222,7 +228,7 @@ def _error_in(event: Row) -> Row:
 
 
 def identity(row: Any) -> bytes:
-    """What a message says, whether as an API answered it or as its client sends it back."""
+    """The identity of a message, as an API answered it or as its client sends it back."""
     return digest_of(plain_form(dict(row)))
 
 
@@ -247,3 +253,41 @@ class Identities:
             known = row, identity(row)
         self._now[id(row)] = known
         return known[1]
+
+
+_PRELUDE: Final = struct.Struct(">III")
+_CHECKSUM: Final = 4
+
+
+# -- streams of Amazon Bedrock --------------------------------------------------------------------
+
+
+def events_of_aws(content: bytes) -> list[dict[str, Any]]:
+    """The events in the binary frames of a body, as far as it came; none of another body.
+
+    A frame is its length, the length of its headers and the checksum of both, each of four bytes;
+    then the headers, the payload, and a checksum of all. A payload is JSON whose ``bytes`` are the
+    event.
+    """
+    found = []
+    at = 0
+    while len(content) - at >= _PRELUDE.size:
+        length, headers, checksum = _PRELUDE.unpack_from(content, at)
+        begin, end = at + _PRELUDE.size + headers, at + length - _CHECKSUM
+        broken = zlib.crc32(content[at : at + 8]) != checksum or end < begin
+        if broken or end > len(content):
+            break
+        event = _event(content[begin:end])
+        if event is not None:
+            found.append(event)
+        at += length
+    return found
+
+
+def _event(payload: bytes) -> dict[str, Any] | None:
+    try:
+        frame = decode_json(payload)
+        event = decode_json(b64decode(frame["bytes"]))
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return None
+    return event if isinstance(event, dict) else None

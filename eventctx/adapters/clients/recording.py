@@ -21,12 +21,14 @@ from eventctx.adapters.clients.exchange import (
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.engine import Engine
 from eventctx.errors import ContextOverflow
-from eventctx.importers.formats.provider_answers import usage_of
-from eventctx.importers.source.harness import by_person
-from eventctx.importers.source.lines import text_or_none
+from eventctx.importers.recorded_calls import (
+    text_or_none,
+)
 from eventctx.log.turn_recorder import read_transformed
+from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import call_names, failed_results, words_of
+from eventctx.messages.parts import call_names, failed_results, words_of
+from eventctx.messages.tool_results import by_person
 
 _FAILED: Final = 400
 _PAUSED: Final = "pause_turn"
@@ -41,7 +43,7 @@ class CallUnderWay:
         self.rows: list[Row] = []
         self.content: bytes | None = None
         self.received: Callable[[], bytes] | None = None
-        """What came of the answer's body so far; None before there is one."""
+        """The received part of the answer's body; None before there is an answer."""
         self.overflow: ContextOverflow | None = None
         self.background = False
         self.streamed = False
@@ -164,7 +166,7 @@ class CallRecorder:
             return
         await host.turns.model_known(
             model=text_or_none(body.get("model")),
-            usage=usage_of(body.get("usage")),
+            usage=read_provider_usage(body.get("usage")),
             response_id=text_or_none(body.get("id")),
             finish_reason=finish,
             transformed=read_transformed(body.get("input_transformations")),

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
 _SIGNED: Final = "AWS4-"
-"""How the authorization of a request begins that holds a digest of its body."""
+"""Prefix of the authorization of a request that holds a digest of its body."""
 
 _recording: Final[WeakSet[Any]] = WeakSet()
 
@@ -100,7 +100,7 @@ def is_recording(client: Any) -> bool:
 
 
 class _Body:
-    """The stream of an answer's body, with what came of it, and what is told of it once.
+    """The stream of an answer's body, with its received part. Its end is reported once.
 
     A stream may be iterated again, which reads on where the iteration before it is: so an SDK
     drains what follows the last event. Each iteration here is one of the caller's own stream.
@@ -141,8 +141,8 @@ class _Body:
         self._told = True
         content = self._received()
         self._pieces.clear()
-        told = error if isinstance(error, Exception) else None
-        return (tell or self._observer.ended)(self._call, self._status, content, told)
+        failure = error if isinstance(error, Exception) else None
+        return (tell or self._observer.ended)(self._call, self._status, content, failure)
 
 
 class _AsyncBody(_Body):
@@ -191,7 +191,7 @@ class _SyncBody(_Body):
 
 
 class _Sending:
-    """What both transports do."""
+    """The common part of both transports."""
 
     def __init__(self, library: Any, inner: Any, observer: Observer) -> None:
         self._library = library

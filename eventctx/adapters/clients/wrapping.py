@@ -45,8 +45,8 @@ def wrap(
     ``engine.session``. A client without async takes an engine of ``eventctx.sync``. The path or URL
     of a store is opened until the copy is closed, or the program ends.
 
-    What cannot be recorded costs no answer: the caller's request is sent as it is, and the failure
-    is logged and counted (``Engine.losses``). So is a call beside one that is under way.
+    A failure to record costs no answer: the caller's request is sent as it is, and the failure
+    is logged and counted (``Engine.hook_failures``). So is a call during another one.
 
     Raises InvalidSetting for another object than such a client, a client that is wrapped, or an
     engine that does not fit it; and what opening a store raises.
@@ -138,7 +138,7 @@ class _Recording:
         return call
 
     async def _left(self) -> None:
-        """End the call under way with what came of its answer: nobody reads on."""
+        """End the call under way with the received part of its answer, which has no reader."""
         last = self._recorder.under_way
         if last is not None and last.received is not None:
             await self._over(last, 200, last.received(), None)
@@ -184,7 +184,7 @@ class _InLoop(_Recording):
             await self._others_ended()
             await run_in(self._loop, begin())
         except asyncio.CancelledError as error:
-            # In another loop the call was begun all the same, and nobody else would end it.
+            # In another loop the call was begun all the same, and only this code can end it.
             if begun:
                 await self.ended(begun[0], 0, None, error)
             raise

@@ -1,7 +1,7 @@
 """The answer to a hook: the session is imported, and a compaction answered with a reminder.
 
-What a compaction took is told where the session's file has it by then; else every demand that holds
-is (docs/decisions/0066-a-hook-tells-what-holds.md).
+The reminder tells what the compaction took, where the session's file has it by then; else it tells
+every demand that holds (docs/decisions/0066-a-hook-tells-what-holds.md).
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventctx.adapters.command_hooks.hosts import HookHost
-from eventctx.adapters.command_hooks.payload import HookPayload
-from eventctx.adapters.command_hooks.reminder import ALL, LOST, reminder
-from eventctx.adapters.command_hooks.words import lost_words, words_that_hold
+from eventctx.adapters.command_hooks.hosts import HookHost, HookPayload
+from eventctx.adapters.command_hooks.reminder import (
+    ALL,
+    LOST,
+    lost_words,
+    reminder,
+    words_that_hold,
+)
 from eventctx.errors import InvalidSetting, WrongExpectedVersion
 from eventctx.importers.load import import_file
 
@@ -38,8 +42,12 @@ async def hook_answer(
         text = reminder(session, await words_that_hold(engine, session), ALL)
     if text is None:
         return None
-    told = {"hookEventName": payload.hook_event_name, "additionalContext": text}
-    return {"hookSpecificOutput": told}
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": payload.hook_event_name,
+            "additionalContext": text,
+        }
+    }
 
 
 async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str | None:
@@ -58,7 +66,7 @@ async def _imported(engine: Engine, host: HookHost, payload: HookPayload) -> str
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is a file. Raises InvalidSetting where that cannot be told."""
+    """Whether there is a file. Raises InvalidSetting where the folder cannot be read."""
     try:
         return path.is_file()
     except OSError as error:  # no right to look into the folder, a name that is too long

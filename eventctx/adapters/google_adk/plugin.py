@@ -1,7 +1,7 @@
 """The plugin of an ADK runner: a session is a session, an invocation a turn.
 
 ADK derives what it sends from the session's events, for each agent anew, so the list of each agent
-is held against its transcript. What is new in it is added; a list that another plugin or a
+is compared with its transcript. New contents are added; a list that another plugin or a
 compaction of ADK's own cut is sent as it is, and what is missing in it is recorded.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +28,8 @@ from eventctx.adapters.google_adk.rows import (
     rows_of,
     tool_definitions,
 )
-from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
-from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
+from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd, call_failed, turn_failed
 from eventctx.adapters.kit.host_session import HostSession
 from eventctx.adapters.kit.nested import (
     ToolAround,
@@ -39,7 +39,8 @@ from eventctx.adapters.kit.nested import (
     tool_left,
 )
 from eventctx.engine import Engine
-from eventctx.log.usage import Usage
+from eventctx.log.usage import GEMINI, read_usage
+from eventctx.session.context import Context
 
 if TYPE_CHECKING:
     from google.adk.agents.callback_context import CallbackContext
@@ -50,9 +51,6 @@ if TYPE_CHECKING:
     from google.adk.tools.base_tool import BaseTool
     from google.adk.tools.tool_context import ToolContext
     from google.genai import types
-
-MAX_SESSIONS: Final = 256
-"""Most sessions whose transcripts are held; the least recently used is dropped first."""
 
 MAX_RUNS: Final = 1_024
 """Most invocations that are remembered until they end; one whose task was killed never does."""
@@ -91,9 +89,7 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         self._session_name = session_name
         self._given = GivenEngine(engine, "google-adk")
         self._settings = settings
-        self._open: OrderedDict[str, HostSession] = OrderedDict()
-        self._ids: dict[str, CallIds] = {}
-        self._calling: dict[str, Row | None] = {}
+        self._open: OpenSessions[AdkSession] = OpenSessions()
         self._runs: OrderedDict[str, _Run] = OrderedDict()
 
     def __deepcopy__(self, memo: object) -> EventctxPlugin:
@@ -129,39 +125,32 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> None:
         """Send the view instead of the request's contents."""
-        contents = await self._given.run(self._decided(callback_context, llm_request))
-        llm_request.contents = contents
+        run = self._run(callback_context)
+        llm_request.contents = await run.do(
+            lambda session: session.decide(callback_context, llm_request)
+        )
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> None:
         """Record the answer before its tools run; pieces of a stream come together in its last."""
         if not llm_response.partial:
-            await self._given.run(self._answered(callback_context, llm_response))
+            run = self._run(callback_context)
+            await run.do(lambda session: session.record_answer(llm_response))
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
         """Record that the model call failed."""
-
-        async def failed() -> None:
-            await call_failed((await self._host(callback_context)).turns, error)
-
-        await self._given.run(failed())
+        await self._run(callback_context).do(lambda session: call_failed(session.turns, error))
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> None:
         """Record that a tool call began."""
-        call_id = tool_context.function_call_id
-
-        async def began() -> str:
-            host = await self._host(tool_context)
-            await host.turns.tool_began(tool.name, call_id, call_id)
-            return host.context.session_id
-
-        session = await self._given.run(began())
-        tool_entered(ToolAround(session, str(call_id), session))
+        await self._tool(tool, tool_context).begin()
+        name = self._name(tool_context)
+        tool_entered(ToolAround(name, str(tool_context.function_call_id), name))
 
     async def after_tool_callback(
         self,
@@ -174,13 +163,8 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
         """Record that a tool call ended."""
         tool_left()
         answer = result.get("result") if isinstance(result, dict) and len(result) == 1 else result
-
-        async def ended() -> None:
-            turns = (await self._host(tool_context)).turns
-            text = answer if isinstance(answer, str) else None
-            await turns.tool_ended(tool_context.function_call_id, text, name=tool.name)
-
-        await self._given.run(ended())
+        end = ToolEnd(answer if isinstance(answer, str) else None)
+        await self._tool(tool, tool_context).end(end)
 
     async def on_tool_error_callback(
         self,
@@ -192,124 +176,116 @@ class EventctxPlugin(BasePlugin):  # type: ignore[misc]
     ) -> None:
         """Record that a tool call failed, or was cancelled."""
         tool_left()
+        await self._tool(tool, tool_context).fail(error)
 
-        async def failed() -> None:
-            turns = (await self._host(tool_context)).turns
-            await tool_failed(turns, tool_context.function_call_id, error, name=tool.name)
+    # -- reports ---------------------------------------------------------------------------------
 
-        await self._given.run(failed())
+    def _run(self, context: CallbackContext) -> HostRun[AdkSession]:
+        return HostRun(self._given, lambda: self._session(context))
 
-    # -- in the engine's loop --------------------------------------------------------------------
+    def _tool(self, tool: BaseTool, context: ToolContext) -> RunStep[None, ToolEnd]:
+        return self._run(context).tool(tool.name, context.function_call_id)
 
-    async def _host(self, context: CallbackContext) -> HostSession:
-        """The session of the agent that calls, in which a turn is begun."""
+    def _name(self, context: CallbackContext) -> str:
+        """The session of the agent that calls."""
         run = self._runs.get(context.invocation_id)
         session, agent = self._session_name(context.session), context.agent_name
-        name = session if run is None or agent == run.root else f"{session}.{agent}"
-        new = name not in self._open
-        if new:
-            opened = await self._given.engine.session(name, **self._settings)
-            self._open[name] = HostSession(opened, identity)
-            rows = await opened.get_messages()
-            self._ids[name] = CallIds(rows)
-            self._calling[name] = rows[-1] if rows and calls_in(rows[-1]) else None
-            if len(self._open) > MAX_SESSIONS:
-                left, oldest = self._open.popitem(last=False)
-                del self._ids[left], self._calling[left]
-                oldest.close()
-        host = self._open[name]
-        self._open.move_to_end(name)
+        return session if run is None or agent == run.root else f"{session}.{agent}"
+
+    async def _session(self, context: CallbackContext) -> AdkSession:
+        """The session of the agent that calls, in which a turn is begun."""
+        engine, name = self._given.engine, self._name(context)
+        run = self._runs.get(context.invocation_id)
+
+        async def opened() -> AdkSession:
+            found = await engine.session(name, **self._settings)
+            return AdkSession(found, await found.get_messages())
+
+        session = await self._open.of(name, opened)
         if run is not None and name not in run.begun:
             run.begun.append(name)
-            await begin_turn(self._given.engine, host, agent, run.around, context.invocation_id)
-            if new and name != session:
-                await self._given.engine.link(session, name)
-        return host
+            turn_id = context.invocation_id
+            await begin_turn(engine, session, context.agent_name, run.around, turn_id)
+            whole = self._session_name(context.session)
+            if session.new and name != whole:
+                await engine.link(whole, name)
+            session.new = False
+        return session
 
     async def _over(self, invocation: str, error: BaseException | None) -> None:
         run = self._runs.pop(invocation, None)
         for name in [] if run is None else run.begun:
-            host = self._open.get(name)
-            if host is None:
+            session = self._open.get(name)
+            if session is None:
                 continue
             if error is None:
-                await host.turns.turn_ended()
+                await session.turns.turn_ended()
             else:
-                await turn_failed(host.turns, error)
+                await turn_failed(session.turns, error)
 
-    async def _decided(self, context: CallbackContext, request: LlmRequest) -> list[types.Content]:
-        host = await self._host(context)
-        await self._take_out_unstored(host, context)
+
+class AdkSession(HostSession):
+    """The session of one agent."""
+
+    def __init__(self, context: Context, transcript: Sequence[Row]) -> None:
+        super().__init__(context, identity)
+        self.new = True
+        """Whether no turn was begun in it since it was opened."""
+        self._ids = CallIds(transcript)
+        self._calling = transcript[-1] if transcript and calls_in(transcript[-1]) else None
+
+    async def decide(self, context: CallbackContext, request: LlmRequest) -> list[types.Content]:
+        """Record a call's request, and return the contents to send."""
+        await self._take_out_unstored(context)
         sends = rows_of(request.contents)
-        # With the log's ids most rows are equal, which is told without their identities.
+        # With the log's ids most rows are equal, which needs no identities.
         whole = named(sends)
-        found = await host.held(whole)
-        await host.add(await self._named(host, found.new), with_request=True)
-        await host.turns.iteration_began(None, request.model)
-        rows = await host.prepare(
+        found = await self.held(whole)
+        await self.add(await self._named(found.new), with_request=True)
+        await self.turns.iteration_began(None, request.model)
+        rows = await self.prepare(
             instructions=instructions_of(request.config),
             tools=tool_definitions(request.config),
             model=request.model,
         )
         if found.whole and request.previous_interaction_id is None:
             return joined(contents_of(rows, request.contents, whole))
-        await host.sent(rows, sends)
+        await self.sent(rows, sends)
         return list(request.contents)
 
-    async def _answered(self, context: CallbackContext, response: LlmResponse) -> None:
-        host = await self._host(context)
+    async def record_answer(self, response: LlmResponse) -> None:
+        """Record what a call answered, or that it failed."""
         if response.error_code and response.content is None:
             error = str(response.error_message or "")
-            await host.turns.model_failed(str(response.error_code), error)
+            await self.turns.model_failed(str(response.error_code), error)
             return
         reason = response.finish_reason
-        await host.turns.model_known(
+        await self.turns.model_known(
             model=response.model_version,
-            usage=_usage_of(response.usage_metadata),
+            usage=read_usage(response.usage_metadata, GEMINI),
             finish_reason=None if reason is None else str(getattr(reason, "value", reason)),
         )
-        await host.turns.model_answered()
+        await self.turns.model_answered()
         if response.content is not None and response.content.parts:
-            rows = await self._named(host, rows_of([response.content]))
-            self._calling[host.context.session_id] = rows[-1] if calls_in(rows[-1]) else None
-            await host.add(rows)
+            rows = await self._named(rows_of([response.content]))
+            self._calling = rows[-1] if calls_in(rows[-1]) else None
+            await self.add(rows)
 
-    async def _take_out_unstored(self, host: HostSession, context: CallbackContext) -> None:
+    async def _take_out_unstored(self, context: CallbackContext) -> None:
         """Take out the last answer if it called tools and ADK has no event of it.
 
         A list does not say that: ADK leaves out all calls that an interrupted run left open.
         """
-        session = host.context.session_id
-        answer, self._calling[session] = self._calling[session], None
+        answer, self._calling = self._calling, None
         if answer is None:
             return
         own = [one for one in context.session.events if one.author == context.agent_name]
         contents = (one.content for one in reversed(own) if one.content is not None)
         if all(identity(answer) != identity(rows_of([one])[0]) for one in contents):
-            await host.pop()
+            await self.pop()
 
-    async def _named(self, host: HostSession, rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    async def _named(self, rows: Iterable[Mapping[str, Any]]) -> list[Row]:
         """The rows, with the ids that ADK took from their calls."""
-        name = host.context.session_id
-        ids = self._ids[name]
-        if ids.messages != (await host.context.transcript_mark()).messages:
-            ids = self._ids[name] = CallIds(await host.messages())
-        return [ids.named(dict(row)) for row in rows]
-
-
-def _usage_of(metadata: Any) -> Usage | None:
-    """Gemini's counts: what was thought stands beside the answer's tokens, and is output too."""
-    if metadata is None:
-        return None
-
-    def count(name: str) -> int:
-        value = getattr(metadata, name, None)
-        return value if isinstance(value, int) and value > 0 else 0
-
-    thought = count("thoughts_token_count")
-    return Usage(
-        prompt=count("prompt_token_count") + count("tool_use_prompt_token_count"),
-        output=count("candidates_token_count") + thought,
-        cache_read=count("cached_content_token_count"),
-        reasoning=thought,
-    )
+        if self._ids.messages != (await self.context.transcript_mark()).messages:
+            self._ids = CallIds(await self.messages())
+        return [self._ids.named(dict(row)) for row in rows]

@@ -110,7 +110,7 @@ def _native(identifier: str | None) -> dict[str, str]:
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a row says, without the ids of its calls: a model's own are given back without."""
+    """The identity of a row, without the ids of its calls: a model's own come back without them."""
     content = row["content"]
     if isinstance(content, list):
         passing = (*_IDS, _NATIVE_ID)
@@ -182,7 +182,7 @@ def _part(block: dict[str, Any], names: Mapping[Any, str]) -> dict[str, Any]:
 def joined(contents: Sequence[types.Content]) -> list[types.Content]:
     """The contents of a view in the turns that Gemini accepts; the others are the same objects.
 
-    The API refuses a call turn that the next content does not answer whole, and one behind the
+    The API refuses a call turn that the next content does not answer whole, and one after the
     model's own words. A view has results that were made up, or came late, in contents of their own.
     """
     found: list[types.Content] = []

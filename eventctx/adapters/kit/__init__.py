@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
-from eventctx.adapters.kit.failures import call_failed, is_cancellation, tool_failed, turn_failed
-from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
 from eventctx.adapters.kit.host_list import HostList, held_against, plain_identity
+from eventctx.adapters.kit.host_run import (
+    HostRun,
+    RunStep,
+    ToolEnd,
+    call_failed,
+    is_cancellation,
+    tool_failed,
+    turn_failed,
+)
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.adapters.kit.loops import context_in_loop, engine_in_loop, run_in, wait_in
+from eventctx.adapters.kit.loops import EngineLoop, context_in_loop, engine_in_loop, run_in, wait_in
 from eventctx.adapters.kit.nested import (
     ToolAround,
     begin_turn,
@@ -19,18 +27,21 @@ from eventctx.adapters.kit.nested import (
     tool_entered,
     tool_left,
 )
-from eventctx.adapters.kit.open_sessions import OpenSessions
 from eventctx.adapters.kit.recordable import recordable
 from eventctx.log.usage import Usage
-from eventctx.session.host_turns import Following
+from eventctx.session.host_turns import HostReporter
 
 __all__ = [
-    "Following",
+    "EngineLoop",
     "GivenEngine",
     "HostList",
+    "HostReporter",
+    "HostRun",
     "HostSession",
     "OpenSessions",
+    "RunStep",
     "ToolAround",
+    "ToolEnd",
     "Usage",
     "begin_turn",
     "call_failed",

@@ -1,4 +1,4 @@
-"""A host's list of messages held against the transcript: what is new in it, and what it leaves out.
+"""A host's list of messages compared with the transcript: new messages, and missing ones.
 
 Pure functions. A host may give messages back in another form than it stored them, so they are
 compared by an identity: two messages of one identity are the same message.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.encoding import digest_of
+from eventctx.messages.overlap import match_in_order
 from eventctx.messages.parts import Place, read_parts
 
 Identity = Callable[[Mapping[str, Any]], Hashable]
@@ -20,10 +20,10 @@ _PASSING: Final = frozenset(("id", "status"))
 
 
 class HostList(NamedTuple):
-    """What a host's list is beside the transcript.
+    """The difference of a host's list from the transcript.
 
-    ``new`` are its messages behind the last one that the transcript has. ``whole``: it is the
-    transcript with these behind it, and nothing is left out, changed or put in between.
+    ``new`` are its messages after the last one that the transcript has. ``whole``: it is the
+    transcript followed by these, and nothing is left out, changed or put in between.
     """
 
     new: Sequence[Mapping[str, Any]]
@@ -35,7 +35,7 @@ def held_against(
     messages: Sequence[Mapping[str, Any]],
     identity: Identity,
 ) -> HostList:
-    """Hold a host's ``messages`` against the ``transcript``.
+    """Compare a host's ``messages`` with the ``transcript``.
 
     The usual list, the transcript with a few more messages, costs one comparison a message. Calls
     without a result may be missing, alone or with all else of their message: hosts leave out those
@@ -44,7 +44,7 @@ def held_against(
     head = _head(transcript, messages, identity)
     if head == len(transcript):
         return HostList(messages[head:], True)
-    known_until = _end_beside_open_calls(transcript, messages, head, identity)
+    known_until = _end_without_open_calls(transcript, messages, head, identity)
     if known_until is not None:
         return HostList(messages[known_until:], True)
     return HostList(messages[_begin_of_new(transcript, messages, identity) :], False)
@@ -55,9 +55,9 @@ def _begin_of_new(
     messages: Sequence[Mapping[str, Any]],
     identity: Identity,
 ) -> int:
-    """Where what is new begins in ``messages``, which lack some of the transcript.
+    """The place of the first new message in ``messages``, which lack some of the transcript.
 
-    Behind the transcript's last message, where they have it. Without it, a host that shows no
+    It is after the transcript's last message, where they have it. Without it, a host that shows no
     earlier turn goes on with words, though they may be those of an earlier turn: no request ends
     before an answer, or results, that came before it.
     """
@@ -82,9 +82,9 @@ def _head(
     messages: Sequence[Mapping[str, Any]],
     identity: Identity,
 ) -> int:
-    """How many messages both begin with."""
+    """The number of equal messages at the beginning of both."""
     head, shorter = 0, min(len(transcript), len(messages))
-    # A whole conversation is held against the transcript with each call, and mostly is the same.
+    # A whole conversation is compared with the transcript for each call, and mostly is the same.
     if transcript[:shorter] == messages[:shorter]:
         return shorter
     while head < shorter and _same(transcript[head], messages[head], identity):
@@ -92,13 +92,13 @@ def _head(
     return head
 
 
-def _end_beside_open_calls(
+def _end_without_open_calls(
     transcript: Sequence[Mapping[str, Any]],
     messages: Sequence[Mapping[str, Any]],
     start: int,
     identity: Identity,
 ) -> int | None:
-    """Where in ``messages`` the transcript ends, if they lack only calls that have no result.
+    """The end of the transcript in ``messages``, if they lack only calls without a result.
 
     Both are equal before ``start``. The calls of the round under way have no result yet, and the
     host has them, so a message that is in both is not taken for one that was left out. Where two

@@ -3,7 +3,7 @@
 The host's storage says what the conversation is (``add``, ``pop``, ``clear``). The call just before
 the model is where a request is decided and recorded (``take``, ``prepare``). A host may store its
 messages only after that call, and an answer only when its tools have ended, so what is new is added
-as soon as it is seen, and recognised when the host stores it. What comes with a request is added in
+as soon as it is seen, and recognised when the host stores it. Messages of a request are added in
 the same append as its record, which saves a write to the disk. A list that the host cut or changed
 for one request is sent as it is, and what it leaves out and adds is recorded.
 """
@@ -19,8 +19,8 @@ from typing import Any, Final, NamedTuple
 from eventctx.adapters.kit.host_list import HostList, Identity, held_against, plain_identity
 from eventctx.errors import ContextOverflow
 from eventctx.log.record import Record
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.encoding import digest_of
+from eventctx.messages.overlap import match_in_order
 from eventctx.session.context import Context
 from eventctx.session.transcript import TranscriptMark
 
@@ -132,7 +132,7 @@ class HostSession:
     ) -> None:
         """Make the transcript this list, for a host whose list is its storage.
 
-        Messages behind the transcript are added, with the request where ``prepare`` is called next;
+        Messages after the transcript are added, with the request where ``prepare`` is called next;
         any other difference is recorded as a ``context:messages_set``. Raises InvalidMessage, and
         what the store raises.
         """
@@ -148,7 +148,7 @@ class HostSession:
     # -- the call just before the model ----------------------------------------------------------
 
     async def held(self, messages: Sequence[Mapping[str, Any]]) -> HostList:
-        """What the host's list is beside the transcript, to which nothing is added.
+        """The difference of the host's list from the transcript, to which nothing is added.
 
         The last answer is taken out of the transcript if the list goes on without it: the host was
         interrupted before it stored that.
@@ -167,7 +167,7 @@ class HostSession:
     async def take(self, messages: Sequence[Mapping[str, Any]], *, adds: bool = True) -> bool:
         """Take the list that the host is about to send; whether it is the transcript, whole.
 
-        ``adds``: messages behind the last known one are added to the transcript, with the request
+        ``adds``: messages after the last known one are added to the transcript, with the request
         that ``prepare`` records, since the host has not stored them yet. Raises InvalidMessage, and
         what the store raises.
         """
@@ -240,9 +240,9 @@ class HostSession:
     async def _known(self) -> list[Row]:
         """The transcript, with all that waited for a request.
 
-        A copy of it is held as long as nobody else changes it. Another process may serve the next
-        turn, another adapter the same session. An addition that was cancelled may have been made,
-        or not.
+        A copy of it is held as long as no other writer changes it. Another process may serve the
+        next turn, another adapter the same session. An addition that was cancelled may have been
+        made, or not.
         """
         mark = await self.context.transcript_mark()
         held = self._transcript
@@ -279,7 +279,7 @@ class HostSession:
 
     @contextmanager
     def _adding(self) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """What waits, for a block that adds it. Where that fails, the host tells it again."""
+        """The waiting messages, for a block that adds them; after a failure the host has them."""
         new, self._waiting = self._waiting, _NONE
         try:
             yield new.rows

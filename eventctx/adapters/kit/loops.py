@@ -68,10 +68,25 @@ def _own_loop(whose: str) -> asyncio.AbstractEventLoop:
         ) from None
 
 
+class EngineLoop:
+    """The loop of an engine, for an adapter whose host calls from any loop, or from none."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work`` in the engine's loop. It is finished when cancelled, too."""
+        return await run_in(self._loop, work)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Block until ``work`` is done. Raises InvalidSetting in the engine's own loop."""
+        return wait_in(self._loop, work)
+
+
 async def run_in(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """Await ``work`` in ``loop``, which may be another one. It is finished when cancelled, too.
 
-    Raises InvalidSetting where that loop does not run, so that nobody would do the work.
+    Raises InvalidSetting where that loop does not run, and would never do the work.
     """
     if asyncio.get_running_loop() is loop:
         return await work

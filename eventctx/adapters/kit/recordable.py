@@ -1,4 +1,4 @@
-"""A host's row as the log can hold it: what is no JSON stands as a text.
+"""A host's row as the log can hold it: a text replaces each value that is no JSON.
 
 A host keeps a message in its own storage and gives it with every request. If the log refused one,
 every later turn of that conversation would fail, although the host can live with it.
@@ -24,11 +24,11 @@ def recordable(row: Row) -> Row:
     try:
         return plain_message(row)
     except InvalidMessage:
-        made: Row = _told(row, 0)
+        made: Row = _as_json(row, 0)
         return made
 
 
-def _told(value: Any, depth: int) -> Any:
+def _as_json(value: Any, depth: int) -> Any:
     if isinstance(value, dict | list | tuple):
         if depth >= MAX_DEPTH:
             return _text(value)
@@ -36,11 +36,11 @@ def _told(value: Any, depth: int) -> Any:
         if isinstance(value, dict):
             fields: Row = {}
             for key, one in value.items():
-                fields[_text(key)] = _told(one, depth + 1)
+                fields[_text(key)] = _as_json(one, depth + 1)
             return fields
         items: list[Any] = []
         for one in value:
-            items.append(_told(one, depth + 1))  # noqa: PERF401
+            items.append(_as_json(one, depth + 1))  # noqa: PERF401
         return items
     try:
         return plain_message({"value": value})["value"]

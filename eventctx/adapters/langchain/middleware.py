@@ -3,43 +3,43 @@
 The checkpointer is left alone. Each model call is held against the graph's state: what is new is
 added, and what was removed or edited there (``RemoveMessage``, time travel) is an event. Then the
 session's view is sent instead; the state is not changed.
+
+A graph that a tool runs has the thread of the agent that called the tool, and a session of its own.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    messages_from_dict,
+)
+from langchain_core.tools import BaseTool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt.tool_node import ToolCallRequest
 
-from eventctx.adapters.kit.failures import call_failed, tool_failed
-from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
+from eventctx.adapters.kit.host_list import plain_identity
+from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.adapters.kit.nested import ToolAround, begin_turn, inside_tool, tool_around
-from eventctx.adapters.kit.open_sessions import OpenSessions
-from eventctx.adapters.langchain.places import agent_name, session_of, tool_of
-from eventctx.adapters.langchain.rows import KnownRows, identity, row_of, tool_definitions
+from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
+from eventctx.adapters.kit.recordable import recordable
 from eventctx.engine import Engine
-from eventctx.log.usage import LANGCHAIN, Usage, read_usage
+from eventctx.errors import InvalidSetting
+from eventctx.log.usage import LANGCHAIN, read_usage
 from eventctx.session.context import Context
 from eventctx.sync.proxy import SyncEngine
-
-
-class _Thread:
-    """A thread's session, and the rows of the messages that its graph holds."""
-
-    def __init__(self, context: Context) -> None:
-        self.host = HostSession(context, identity)
-        self.turns = self.host.turns
-        self.rows = KnownRows()
-
-    def close(self) -> None:
-        self.host.close()
-
 
 if TYPE_CHECKING:
     Middleware = AgentMiddleware[Any, Any, Any]
@@ -69,7 +69,7 @@ class EventctxMiddleware(Middleware):
         super().__init__()
         self._session = session
         self._settings = settings
-        self._open: OpenSessions[_Thread] = OpenSessions()
+        self._open: OpenSessions[Thread] = OpenSessions()
         self._given = GivenEngine(engine, "langchain")
 
     def __deepcopy__(self, memo: object) -> EventctxMiddleware:
@@ -84,21 +84,19 @@ class EventctxMiddleware(Middleware):
 
     async def abefore_agent(self, state: Any, runtime: Any) -> None:
         """A turn begins."""
-        begun = self._begun(self._name(), agent_name(), tool_around(), state["messages"])
-        await self._given.run(begun)
+        await self._turn(state).begin()
 
     def before_agent(self, state: Any, runtime: Any) -> None:
         """As ``abefore_agent``."""
-        begun = self._begun(self._name(), agent_name(), tool_around(), state["messages"])
-        self._given.wait(begun)
+        self._given.wait(self._turn(state).begin())
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
         """The turn is over."""
-        await self._given.run(self._over(self._name(), state["messages"]))
+        await self._turn(state).end(state["messages"])
 
     def after_agent(self, state: Any, runtime: Any) -> None:
         """As ``aafter_agent``."""
-        self._given.wait(self._over(self._name(), state["messages"]))
+        self._given.wait(self._turn(state).end(state["messages"]))
 
     async def awrap_model_call(
         self,
@@ -106,14 +104,9 @@ class EventctxMiddleware(Middleware):
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
         """Send the view instead of the state's messages."""
-        name = self._name()
-        messages = await self._given.run(self._decided(name, request))
-        try:
-            response = await handler(request.override(messages=messages))
-        except BaseException as error:
-            await self._given.run(self._model_failed(name, error))
-            raise
-        await self._given.run(self._answered(name, response.result))
+        async with self._call(request) as call:
+            response = await handler(request.override(messages=call.begun))
+            call.ends_with(response.result)
         return response
 
     def wrap_model_call(
@@ -122,132 +115,123 @@ class EventctxMiddleware(Middleware):
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any]:
         """As ``awrap_model_call``."""
-        name = self._name()
-        messages = self._given.wait(self._decided(name, request))
-        try:
-            response = handler(request.override(messages=messages))
-        except BaseException as error:
-            self._given.wait(self._model_failed(name, error))
-            raise
-        self._given.wait(self._answered(name, response.result))
+        with self._call(request) as call:
+            response = handler(request.override(messages=call.begun))
+            call.ends_with(response.result)
         return response
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
     ) -> Any:
         """Record a tool call."""
-        name = self._name()
-        await self._given.run(self._tool_began(name, request))
-        try:
-            with inside_tool(tool_of(name, request.tool_call["id"], self._session)):
-                result = await handler(request)
-        except BaseException as error:
-            await self._given.run(self._tool_failed(name, request, error))
-            raise
-        await self._given.run(self._tool_ended(name, request, result))
+        async with self._tool(request) as tool:
+            result = await handler(request)
+            tool.ends_with(_end_of(result))
         return result
 
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]
     ) -> Any:
         """As ``awrap_tool_call``."""
-        name = self._name()
-        self._given.wait(self._tool_began(name, request))
-        try:
-            with inside_tool(tool_of(name, request.tool_call["id"], self._session)):
-                result = handler(request)
-        except BaseException as error:
-            self._given.wait(self._tool_failed(name, request, error))
-            raise
-        self._given.wait(self._tool_ended(name, request, result))
+        with self._tool(request) as tool:
+            result = handler(request)
+            tool.ends_with(_end_of(result))
         return result
 
-    # -- in the engine's loop --------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------
 
-    def _name(self) -> str:
-        return session_of(self._session)
+    def _run(self, name: str) -> HostRun[Thread]:
+        async def opened() -> Thread:
+            return Thread(await self._given.engine.session(name, **self._settings))
 
-    async def _thread(self, name: str) -> _Thread:
-        async def opened() -> _Thread:
-            return _Thread(await self._given.engine.session(name, **self._settings))
+        return HostRun(self._given, lambda: self._open.of(name, opened))
 
-        return await self._open.of(name, opened)
+    def _turn(self, state: Any) -> RunStep[None, list[AnyMessage]]:
+        agent, around = agent_name(), tool_around()
 
-    async def _begun(
-        self, name: str, agent: str | None, around: ToolAround | None, messages: list[AnyMessage]
+        async def begin(thread: Thread) -> None:
+            await begin_turn(self._given.engine, thread, agent, around)
+            await thread.mirror_graph(state["messages"])
+
+        return self._run(session_of(self._session)).turn(begin, Thread.over)
+
+    def _call(self, request: ModelRequest[Any]) -> RunStep[list[AnyMessage], list[BaseMessage]]:
+        run = self._run(session_of(self._session))
+        return run.call(lambda thread: thread.decide(request), Thread.record_answer)
+
+    def _tool(self, request: ToolCallRequest) -> RunStep[None, ToolEnd]:
+        name, call = session_of(self._session), request.tool_call
+        return self._run(name).tool(
+            call["name"],
+            call["id"],
+            tool_of(name, call["id"], self._session),
+            first=lambda thread: thread.add_answer(request),
+            # A tool that asks a person is left so, and begun again with the answer.
+            waits=(GraphBubbleUp,),
+        )
+
+
+class Thread(HostSession):
+    """A thread's session, and the rows of the messages that its graph holds."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, identity)
+        self._rows = KnownRows()
+
+    async def mirror_graph(
+        self, messages: Sequence[BaseMessage], *, with_request: bool = False
     ) -> None:
-        thread = await self._thread(name)
-        await begin_turn(self._given.engine, thread.host, agent, around)
-        await thread.host.mirror(thread.rows.of(messages))
+        """Make the transcript the messages of the graph's state."""
+        await self.mirror(self._rows.of(messages), with_request=with_request)
 
-    async def _over(self, name: str, messages: list[AnyMessage]) -> None:
-        thread = await self._thread(name)
-        await thread.host.mirror(thread.rows.of(messages))
-        await thread.turns.turn_ended()
+    async def over(self, messages: list[AnyMessage]) -> None:
+        """Record that the turn is over, with these messages in the graph."""
+        await self.mirror_graph(messages)
+        await self.turns.turn_ended()
 
-    async def _decided(self, name: str, request: ModelRequest[Any]) -> list[AnyMessage]:
-        thread = await self._thread(name)
-        held = request.state["messages"]
-        await thread.host.mirror(thread.rows.of(held), with_request=True)
-        model = _model_of(request.model)
-        await thread.turns.iteration_began(None, model)
-        rows = await thread.host.prepare(
+    async def decide(self, request: ModelRequest[Any]) -> list[AnyMessage]:
+        """Record a call's request, and return the messages to send."""
+        held, model = request.state["messages"], _model_of(request.model)
+        await self.mirror_graph(held, with_request=True)
+        await self.turns.iteration_began(None, model)
+        rows = await self.prepare(
             # A text of LangChain's own, which is a subclass of str.
             instructions=None if request.system_prompt is None else str(request.system_prompt),
             tools=tool_definitions(request.tools),
             model=model,
         )
         if request.messages == held:  # the same objects, mostly: those are not looked into
-            return thread.rows.messages_of(rows)
-        await thread.host.sent(rows, [row_of(one) for one in request.messages])
+            return self._rows.messages_of(rows)
+        await self.sent(rows, [row_of(one) for one in request.messages])
         return request.messages
 
-    async def _answered(self, name: str, messages: list[BaseMessage]) -> None:
-        turns = (await self._thread(name)).turns
+    async def record_answer(self, messages: list[BaseMessage]) -> None:
+        """Record what a call answered; its messages come with the graph's state."""
         for one in messages:
             if isinstance(one, AIMessage):
                 metadata = one.response_metadata
-                await turns.model_known(
+                await self.turns.model_known(
                     model=metadata.get("model_name") or metadata.get("model"),
-                    usage=_usage_of(one),
+                    usage=read_usage(one.usage_metadata, LANGCHAIN),
                     finish_reason=metadata.get("finish_reason") or metadata.get("stop_reason"),
                 )
-        await turns.model_answered()
+        await self.turns.model_answered()
 
-    async def _model_failed(self, name: str, error: BaseException) -> None:
-        await call_failed((await self._thread(name)).turns, error)
-
-    async def _tool_began(self, name: str, request: ToolCallRequest) -> None:
-        call, thread = request.tool_call, await self._thread(name)
-        held = _messages_with(request)
-        if held:  # the answer is in the log before its tools run, whose crash might take it along
-            await thread.host.mirror(thread.rows.of(held))
-        await thread.turns.tool_began(call["name"], call["id"], call["id"])
-
-    async def _tool_ended(self, name: str, request: ToolCallRequest, result: Any) -> None:
-        call, turns = request.tool_call, (await self._thread(name)).turns
-        content = getattr(result, "content", None)
-        answer = content if isinstance(content, str) else None
-        if getattr(result, "status", "success") == "error":
-            await turns.tool_failed(call["id"], "ToolError", answer or "", name=call["name"])
-        else:
-            await turns.tool_ended(call["id"], answer, name=call["name"])
-
-    async def _tool_failed(self, name: str, request: ToolCallRequest, error: BaseException) -> None:
-        turns, call = (await self._thread(name)).turns, request.tool_call
-        # A tool that asks a person is left so, and begun again with the answer.
-        left = isinstance(error, GraphBubbleUp)
-        await tool_failed(turns, call["id"], error, name=call["name"], cancelled=left)
+    async def add_answer(self, request: ToolCallRequest) -> None:
+        """Add the answer that makes this call, which a crash of the tool might take along."""
+        state: Any = request.state
+        is_dict = isinstance(state, dict)
+        held: Any = state.get("messages") if is_dict else getattr(state, "messages", None)
+        last = held[-1] if isinstance(held, list) and held else None
+        calls = last.tool_calls if isinstance(last, AIMessage) else []
+        if request.tool_call["id"] in [one["id"] for one in calls]:
+            await self.mirror_graph(held)
 
 
-def _messages_with(request: ToolCallRequest) -> list[AnyMessage]:
-    """The state's messages if the last of them made this call; else none."""
-    state: Any = request.state
-    held = state.get("messages") if isinstance(state, dict) else getattr(state, "messages", None)
-    if not isinstance(held, list) or not held or not isinstance(held[-1], AIMessage):
-        return []
-    calls = [one["id"] for one in held[-1].tool_calls]
-    return held if request.tool_call["id"] in calls else []
+def _end_of(result: Any) -> ToolEnd:
+    content = getattr(result, "content", None)
+    failed = getattr(result, "status", "success") == "error"
+    return ToolEnd(content if isinstance(content, str) else None, "ToolError" if failed else None)
 
 
 def _model_of(model: Any) -> str | None:
@@ -258,7 +242,138 @@ def _model_of(model: Any) -> str | None:
     return None
 
 
-def _usage_of(message: AIMessage) -> Usage | None:
-    """The usage that LangChain reports in one form for all providers."""
-    found: Any = message.usage_metadata
-    return None if found is None else read_usage(found, LANGCHAIN)
+def session_of(default: str | None) -> str:
+    """The session of the run that calls; ``default`` is that of one without a thread.
+
+    Raises InvalidSetting where there is neither.
+    """
+    thread, around = _thread(default), tool_around()
+    if around is None or around.name != thread:
+        return thread
+    inside = _path()[len(around.path) :]
+    number = int(inside[0]) + 1 if inside and inside[0].isdecimal() else 1
+    return nested_session_id(around.session, around.call_id, number)
+
+
+def tool_of(session: str, call_id: str | None, default: str | None) -> ToolAround:
+    """The tool call that the run of this session is about to make."""
+    return ToolAround(session, call_id or "call", _thread(default), _path())
+
+
+def agent_name() -> str | None:
+    """The name that the agent was made with."""
+    name = _config().get("metadata", {}).get("lc_agent_name")
+    return name if isinstance(name, str) and name else None
+
+
+def _thread(default: str | None) -> str:
+    thread = _config().get("configurable", {}).get("thread_id", default)
+    if thread is None:
+        raise InvalidSetting(
+            'expected a thread_id (config={"configurable": {"thread_id": …}}), found none: '
+            "give one to each run, or session=… to EventctxMiddleware"
+        )
+    return str(thread)
+
+
+def _path() -> tuple[str, ...]:
+    """The place of a task in its graphs, outermost first, which LangGraph numbers."""
+    name = _config().get("configurable", {}).get("checkpoint_ns")
+    return tuple(str(name).split("|")) if name else ()
+
+
+def _config() -> Any:
+    try:
+        return get_config()
+    except RuntimeError:  # outside of a graph
+        return {}
+
+
+Row = dict[str, Any]
+
+_ROLES: Final = {"human": "user", "ai": "assistant"}
+_NOT_SENT: Final = frozenset(("artifact", "response_metadata", "usage_metadata"))
+"""Fields that no model is sent. An artifact may be any object of the program."""
+
+
+def row_of(message: BaseMessage) -> Row:
+    """A message as a row. A text replaces a value that is no JSON, such as an argument of NaN."""
+    fields = message.model_dump(exclude=set(_NOT_SENT))
+    return recordable({"role": _ROLES.get(message.type, message.type), **fields})
+
+
+def identity(row: Mapping[str, Any]) -> Hashable:
+    """The identity of a message: an edited message keeps the id that it has in the graph."""
+    return plain_identity({name: row[name] for name in row if name != "additional_kwargs"})
+
+
+class KnownRows:
+    """The rows of the messages that a graph holds, each made once."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[BaseMessage, Row]] = {}
+        self._said: dict[int, tuple[Row, Hashable]] = {}
+
+    def of(self, messages: Sequence[BaseMessage]) -> list[Row]:
+        """The messages' rows; those of messages that are not among them are forgotten."""
+        found: dict[int, tuple[BaseMessage, Row]] = {}
+        for one in messages:
+            known = self._made.get(id(one))
+            if known is None or known[0] is not one or _changed(one, known[1]):
+                known = (one, row_of(one))
+            found[id(one)] = known
+        self._made = found
+        return [row for _, row in found.values()]
+
+    def messages_of(self, rows: Sequence[Row]) -> list[AnyMessage]:
+        """Rows of a view as messages; those that were made of a message are that message."""
+        known: list[tuple[Any, Row]] = list(self._made.values())
+        places: dict[Hashable, int] | None = None
+        found: list[AnyMessage] = []
+        start = 0
+        for row in rows:
+            # Views keep the order: mostly the next row is the next message, which costs no digest.
+            ahead = range(start, len(known))
+            place = next((at for at in ahead if known[at][1] == row), None)
+            if place is None:
+                if places is None:
+                    places = self._places([one for _, one in known])
+                place = places.get(identity(row))
+            found.append(_new_message(row) if place is None else known[place][0])
+            start = start if place is None else place + 1
+        return found
+
+    def _places(self, rows: Sequence[Row]) -> dict[Hashable, int]:
+        """The rows' places by what they say. A digest is made once: it reads the whole message."""
+        before = self._said
+        self._said = {}
+        for one in rows:
+            known = before.get(id(one))
+            new = known is None or known[0] is not one
+            self._said[id(one)] = (one, identity(one)) if new or known is None else known
+        return {said: at for at, (_, said) in enumerate(self._said.values())}
+
+
+def _changed(message: BaseMessage, row: Row) -> bool:
+    """Whether a middleware changed the message in its place, as a person's edit of a call does."""
+    calls: Any = getattr(message, "tool_calls", None)
+    return row["content"] != message.content or (row.get("tool_calls") or []) != (calls or [])
+
+
+def _new_message(row: Row) -> AnyMessage:
+    """A message for a row that the view shortened or inserted."""
+    if "type" in row:
+        fields = {name: value for name, value in row.items() if name != "role"}
+        fields["content"] = fields["content"] or ""  # a view says None, which no message takes
+        made: Any = messages_from_dict([{"type": row["type"], "data": fields}])[0]
+        return made  # type: ignore[no-any-return]
+    if row["role"] == "tool":  # of a call that a crash left open
+        return ToolMessage(row["content"], tool_call_id=row["tool_call_id"])
+    kinds: dict[str, type[BaseMessage]] = {"system": SystemMessage, "assistant": AIMessage}
+    inserted: Any = kinds.get(row["role"], HumanMessage)(row["content"])
+    return inserted  # type: ignore[no-any-return]
+
+
+def tool_definitions(tools: Sequence[BaseTool | dict[str, Any]]) -> list[Row]:
+    """The tools' definitions in OpenAI's form, which counts about as those of other APIs do."""
+    return [convert_to_openai_tool(one) for one in tools]

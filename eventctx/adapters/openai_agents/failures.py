@@ -26,8 +26,8 @@ from agents import (
 from agents.run import AgentRunner, get_default_agent_runner, set_default_agent_runner
 from agents.run_config import ToolErrorFormatter
 
-from eventctx.adapters.kit.failures import call_failed, is_cancellation, tool_failed, turn_failed
-from eventctx.session.host_turns import Following
+from eventctx.adapters.kit.host_run import call_failed, is_cancellation, tool_failed, turn_failed
+from eventctx.session.host_turns import HostReporter
 
 
 class FailureHooks(Protocol):
@@ -79,7 +79,7 @@ class ReportingRunner(AgentRunner):
         input: Any,  # noqa: A002 - the SDK's name
         **kwargs: Any,
     ) -> RunResultStreaming:
-        """As the SDK's; the failure is told before the reader of the events gets it."""
+        """As the SDK's; a failure is reported before the reader of the events gets it."""
         result = super().run_streamed(starting_agent, input, **kwargs)
         events = result.stream_events
 
@@ -101,7 +101,7 @@ class ReportingRunner(AgentRunner):
 def install_runner() -> None:
     """Make ours the default runner of this process, in the place of the SDK's own.
 
-    A runner that somebody else has set stays: failures of its runs are not told.
+    A runner that the program has set stays: failures of its runs are not reported.
     """
     if type(get_default_agent_runner()) is AgentRunner:
         set_default_agent_runner(ReportingRunner())
@@ -117,7 +117,7 @@ async def _report(asked: object, kwargs: dict[str, Any], error: BaseException) -
         formatter.hooks.nested_run_failed(asked, error)
 
 
-async def fail_run(turns: Following, tools: dict[str, str], error: BaseException) -> None:
+async def fail_run(turns: HostReporter, tools: dict[str, str], error: BaseException) -> None:
     """Record that a run failed, with the model call or the tool that it failed in.
 
     ``tools`` are the names of the open calls, by id. Raises what the store raises.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 from agents import (
@@ -18,24 +17,19 @@ from agents import (
 )
 from agents.items import TResponseInputItem
 
-from eventctx.adapters.kit.failures import tool_failed
+from eventctx.adapters.kit.host_run import HostRun, tool_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.openai_agents.failures import fail_run
 from eventctx.adapters.openai_agents.nested import NestedRuns
 from eventctx.log.usage import OPENAI_RESPONSES, read_usage
 
-InLoop = Callable[[Coroutine[Any, Any, None]], Awaitable[None]]
-"""Awaits work in the event loop of the engine; the SDK's own loop may be another one."""
-
 
 class RecordingHooks(RunHooks[Any]):
     """Reports a run as a turn, and calls the caller's own hooks first."""
 
-    def __init__(self, host: HostSession, nested: NestedRuns, in_loop: InLoop) -> None:
-        self._in_loop = in_loop
+    def __init__(self, reports: HostRun[HostSession], nested: NestedRuns) -> None:
+        self._reports = reports
         self._nested = nested
-        self._host = host
-        self._turns = host.turns
         self._inner = RunHooks[Any]()
         self._run: object = None
         self._over = False
@@ -45,7 +39,7 @@ class RecordingHooks(RunHooks[Any]):
         self.first_call = True
         """Whether the run has made no model call yet."""
 
-    def beside(self, inner: RunHooks[Any] | None) -> RecordingHooks:
+    def also_calling(self, inner: RunHooks[Any] | None) -> RecordingHooks:
         """These hooks, which also call the caller's ``inner`` ones from now on."""
         self._inner = RunHooks[Any]() if inner is None else inner
         return self
@@ -53,13 +47,13 @@ class RecordingHooks(RunHooks[Any]):
     async def request_begins(self, model: str | None) -> None:
         """A model call is about to be prepared."""
         self.first_call = False
-        await self._in_loop(self._turns.iteration_began(None, model))
+        await self._reports.do(lambda host: host.turns.iteration_began(None, model))
 
     async def stored(self) -> None:
-        """The SDK stored items: behind the last answer of a run, its turn is over."""
+        """The SDK stored items: after the last answer of a run, its turn is over."""
         if self._over:
             self._over = False
-            await self._in_loop(self._turns.turn_ended())
+            await self._reports.do(lambda host: host.turns.turn_ended())
 
     def run_may_begin(self) -> None:
         """The SDK read the session: what comes next belongs to no turn that a prompt began."""
@@ -68,7 +62,7 @@ class RecordingHooks(RunHooks[Any]):
     async def prompt_stored(self, agent: str) -> None:
         """The SDK is about to store the prompt of a run, whose turn begins with it."""
         await self.stored()
-        await self._in_loop(self._turns.turn_began(agent=agent))
+        await self._reports.do(lambda host: host.turns.turn_began(agent=agent))
         self._begun = True
 
     # -- failures --------------------------------------------------------------------------------
@@ -78,8 +72,12 @@ class RecordingHooks(RunHooks[Any]):
         tools, self._tools = self._tools, {}
         self._over = self._begun = False
         self._raised.clear()
-        await self._in_loop(self._nested.run_ended(error))
-        await self._in_loop(fail_run(self._turns, tools, error))
+
+        async def failed(host: HostSession) -> None:
+            await self._nested.run_ended(error)
+            await fail_run(host.turns, tools, error)
+
+        await self._reports.do(failed)
 
     def tool_raised(self, failed: ToolErrorFormatterArgs[Any]) -> None:
         """The SDK makes a text for the model of what a tool raised; the call ends with it."""
@@ -99,7 +97,7 @@ class RecordingHooks(RunHooks[Any]):
         await self._inner.on_agent_start(context, agent)
         if context.usage is not self._run:
             self._run, self.first_call = context.usage, True
-            await self._in_loop(self._nested.run_ended())
+            await self._reports.do(lambda _: self._nested.run_ended())
             if not self._begun:
                 await self.prompt_stored(agent.name)
             self._begun = False
@@ -132,13 +130,14 @@ class RecordingHooks(RunHooks[Any]):
     ) -> None:
         """The model answered."""
         await self._inner.on_llm_end(context, agent, response)
-        await self._in_loop(
-            self._turns.model_known(
-                usage=read_usage(response.usage, OPENAI_RESPONSES), response_id=response.response_id
-            )
-        )
-        await self._in_loop(self._turns.model_answered())
-        await self._in_loop(self._host.answered(cast("list[Row]", response.to_input_items())))
+
+        async def answered(host: HostSession) -> None:
+            usage = read_usage(response.usage, OPENAI_RESPONSES)
+            await host.turns.model_known(usage=usage, response_id=response.response_id)
+            await host.turns.model_answered()
+            await host.answered(cast("list[Row]", response.to_input_items()))
+
+        await self._reports.do(answered)
 
     async def on_tool_start(
         self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool
@@ -148,7 +147,7 @@ class RecordingHooks(RunHooks[Any]):
         call_id = getattr(context, "tool_call_id", None)
         key = call_id or tool.name
         self._tools[key] = tool.name
-        await self._in_loop(self._turns.tool_began(tool.name, call_id, key))
+        await self._reports.tool(tool.name, call_id).begin()
         self._nested.tool_began(key, getattr(context, "tool_arguments", None))
 
     async def on_tool_end(
@@ -160,16 +159,19 @@ class RecordingHooks(RunHooks[Any]):
         answer = result if isinstance(result, str) else None
         self._tools.pop(key, None)
         error = self._raised.pop(key, None) or _error_told(tool, answer)
-        await self._in_loop(self._nested.tool_ended(key, error))
-        if error is None:
-            ended = self._turns.tool_ended(key, answer, name=tool.name)
-        else:
-            ended = tool_failed(self._turns, key, error, answer=answer, name=tool.name)
-        await self._in_loop(ended)
+
+        async def ended(host: HostSession) -> None:
+            await self._nested.tool_ended(key, error)
+            if error is None:
+                await host.turns.tool_ended(key, answer, name=tool.name)
+            else:
+                await tool_failed(host.turns, key, error, answer=answer, name=tool.name)
+
+        await self._reports.do(ended)
 
 
 def _error_told(tool: Tool, answer: str | None) -> Exception | None:
-    """The error of which this is the SDK's own text, where it hands nobody the exception."""
+    """The error of which this is the SDK's own text, for an exception that no hook gets."""
     seconds = tool.timeout_seconds if isinstance(tool, FunctionTool) else None
     error = None if seconds is None else ToolTimeoutError(tool.name, seconds)
     return error if str(error) == answer else None

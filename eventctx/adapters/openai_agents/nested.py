@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from eventctx.adapters.kit.failures import call_failed, turn_failed
+from eventctx.adapters.kit.host_run import call_failed, turn_failed
 from eventctx.adapters.kit.host_session import HostSession, Row
 from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id
 
@@ -23,14 +23,14 @@ class _ToolCall:
 
     def __init__(self, call_id: str, arguments: str | None) -> None:
         self.call_id = call_id
-        self.asks = _asked(arguments)
+        self.asks = _input_of(arguments)
         self.runs: list[HostSession] = []
 
 
 class NestedRuns:
     """The runs inside the tools of one session's runs. Used in the loop of its engine.
 
-    Without an ``engine`` they are told from the session's own, and not recorded.
+    Without an ``engine`` they are recognised, and not recorded.
     """
 
     def __init__(self, engine: Engine | None, session_id: str, settings: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class NestedRuns:
         return host
 
 
-def _asked(arguments: str | None) -> str | None:
+def _input_of(arguments: str | None) -> str | None:
     """The text that an agent is asked as a tool; None for arguments of a form of its own."""
     try:
         found = json.loads(arguments or "")

@@ -8,20 +8,18 @@ view. Seams and traps are those of openai-agents 0.24 (docs/how-to/use-with-open
 from __future__ import annotations
 
 import inspect
-from collections.abc import Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from agents import RunConfig, RunHooks
+from agents import Agent, FunctionTool, RunConfig, RunHooks
 from agents.run_config import CallModelData, ModelInputData
 
+from eventctx.adapters.kit.host_run import HostRun
 from eventctx.adapters.kit.host_session import HostSession, Row
-from eventctx.adapters.kit.loops import context_in_loop, run_in, wait_in
+from eventctx.adapters.kit.loops import EngineLoop, context_in_loop
 from eventctx.adapters.openai_agents.failures import ReportingFormatter, install_runner
 from eventctx.adapters.openai_agents.hooks import RecordingHooks
-from eventctx.adapters.openai_agents.items import item_of, row_of, without_dropped_ids
 from eventctx.adapters.openai_agents.nested import NestedRuns
-from eventctx.adapters.openai_agents.request import model_name, tool_definitions
 from eventctx.errors import InvalidSetting
 from eventctx.sync.proxy import SyncEngine
 
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from eventctx.engine import Engine
     from eventctx.session.context import Context
     from eventctx.sync.proxy import SyncContext
-
-T = TypeVar("T")
 
 
 class AgentsSession:
@@ -46,21 +42,22 @@ class AgentsSession:
     session_settings: SessionSettings | None = None
 
     def __init__(self, context: Context | SyncContext) -> None:
-        self.context, self._loop = context_in_loop(context, "AgentsSession")
+        self.context, loop = context_in_loop(context, "AgentsSession")
+        self._loop = EngineLoop(loop)
         self.session_id = self.context.session_id
         if self.context is context:
             self._host = HostSession(self.context)
         else:
-            self._host = wait_in(self._loop, _host_of(self.context))
+            self._host = self._loop.wait(_host_of(self.context))
         self._agent: str | None = None
         self._use(NestedRuns(None, self.session_id, {}))
 
     def _use(self, nested: NestedRuns) -> None:
         self._nested = nested
-        self._hooks = RecordingHooks(self._host, nested, self._in_loop)
+        self._hooks = RecordingHooks(HostRun(self._loop, self._opened), nested)
 
-    async def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        return await run_in(self._loop, work)
+    async def _opened(self) -> HostSession:
+        return self._host
 
     @classmethod
     async def open(cls, engine: Engine, session_id: str, **settings: Any) -> AgentsSession:
@@ -89,7 +86,7 @@ class AgentsSession:
         A negative limit is none, as in the SDK's own session.
         """
         self._hooks.run_may_begin()
-        rows = await self._in_loop(self._host.messages())
+        rows = await self._loop.run(self._host.messages())
         chosen = self.session_settings.limit if limit is None and self.session_settings else limit
         if chosen is not None and chosen >= 0:
             rows = rows[-chosen:] if chosen else []
@@ -100,22 +97,22 @@ class AgentsSession:
         rows = [row_of(item) for item in cast("list[Row]", items)]
         if self._agent is not None and self._is_prompt(rows):
             await self._hooks.prompt_stored(self._agent)
-        await self._in_loop(self._host.add(rows))
+        await self._loop.run(self._host.add(rows))
         await self._hooks.stored()
 
     def _is_prompt(self, rows: list[Row]) -> bool:
-        """Whether a run begins with these; a streamed one stores them behind its first call."""
+        """Whether a run begins with these; a streamed one stores them after its first call."""
         asked = any(isinstance(row, dict) and row.get("role") == "user" for row in rows)
         return asked and not self._host.expects(rows[0])
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out of the conversation, and return it; None if there is none."""
-        row = await self._in_loop(self._host.pop())
+        row = await self._loop.run(self._host.pop())
         return None if row is None else cast("TResponseInputItem", item_of(row))
 
     async def clear_session(self) -> None:
         """Empty the conversation; its history stays in the log."""
-        await self._in_loop(self._host.clear())
+        await self._loop.run(self._host.clear())
 
     # -- a run -----------------------------------------------------------------------------------
 
@@ -129,7 +126,7 @@ class AgentsSession:
         """Keyword arguments for ``Runner.run``, ``run_sync`` and ``run_streamed``.
 
         The SDK stores the prompt of a run that is not streamed before it says which agent runs. If
-        the ``agent`` is known from here, the prompt is in its turn; else it stands before it.
+        the ``agent`` is known from here, the prompt is in its turn; else it is before it.
         Your own ``run_config`` and ``hooks`` are kept. Where your ``call_model_input_filter`` or
         ``session_input_callback`` changes what is sent, your list is sent, and the difference
         from the view is recorded.
@@ -141,11 +138,11 @@ class AgentsSession:
 
         async def decide(data: CallModelData[Any]) -> ModelInputData:
             given, model = data.model_data, model_name(data.agent, config)
-            host, whole = await self._taken(data, model)
+            host, whole = await self._take(data, model)
             chosen = given if own is None else await _awaited(own(data))
             if host is None:
                 return chosen
-            rows = await self._in_loop(
+            rows = await self._loop.run(
                 host.prepare(
                     instructions=chosen.instructions,
                     tools=tool_definitions(data.agent),
@@ -155,14 +152,14 @@ class AgentsSession:
             if whole and chosen.input == given.input:
                 sends = without_dropped_ids(rows, cast("list[Row]", given.input))
                 if sends is not rows:
-                    await self._in_loop(host.sent(rows, sends, exact=True))
+                    await self._loop.run(host.sent(rows, sends, exact=True))
                 return ModelInputData(cast("list[TResponseInputItem]", sends), chosen.instructions)
-            await self._in_loop(host.sent(rows, cast("list[Row]", chosen.input)))
+            await self._loop.run(host.sent(rows, cast("list[Row]", chosen.input)))
             return chosen
 
         return {
             "session": self,
-            "hooks": self._hooks.beside(hooks),
+            "hooks": self._hooks.also_calling(hooks),
             "run_config": replace(
                 config,
                 call_model_input_filter=decide,
@@ -170,18 +167,18 @@ class AgentsSession:
             ),
         }
 
-    async def _taken(
+    async def _take(
         self, data: CallModelData[Any], model: str | None
     ) -> tuple[HostSession | None, bool]:
         """The session whose request this is, None if it is not recorded; whether it is whole."""
         rows = cast("list[Row]", data.model_data.input)
         if self._nested.sends(rows):
-            host = await self._in_loop(self._nested.host_of(rows, data.agent.name))
+            host = await self._loop.run(self._nested.host_of(rows, data.agent.name))
             if host is not None:
-                await self._in_loop(host.mirror(rows, with_request=True))
-                await self._in_loop(host.turns.iteration_began(None, model))
+                await self._loop.run(host.mirror(rows, with_request=True))
+                await self._loop.run(host.turns.iteration_began(None, model))
             return host, True
-        whole = await self._in_loop(self._host.take(rows, adds=self._hooks.first_call))
+        whole = await self._loop.run(self._host.take(rows, adds=self._hooks.first_call))
         await self._hooks.request_begins(model)
         return self._host, whole
 
@@ -192,3 +189,70 @@ async def _host_of(context: Context) -> HostSession:
 
 async def _awaited(value: Any) -> ModelInputData:
     return cast("ModelInputData", await value if inspect.isawaitable(value) else value)
+
+
+# -- items as rows --------------------------------------------------------------------------------
+#
+# A row is the item, but for what the Responses API does not know: ``EncryptedSession`` stores
+# ``{"__enc__": 1, …}``, which has no role and no type. A row of the log needs one of them.
+
+_OTHER: Final = "other_item"
+"""The type of a row that holds an item without role and type."""
+
+
+def row_of(item: Any) -> Row:
+    """The row that an item is kept as."""
+    known = not isinstance(item, dict) or "role" in item or "type" in item
+    return item if known else {"type": _OTHER, "item": item}
+
+
+def item_of(row: Row) -> Row:
+    """The item that a row was made of."""
+    item: Any = row.get("item")
+    return item if row.get("type") == _OTHER and isinstance(item, dict) else row
+
+
+def without_dropped_ids(rows: list[Row], given: list[Row]) -> list[Row]:
+    """The rows of a view, where the SDK dropped the ids of reasoning from the list that it gave.
+
+    With ``reasoning_item_id_policy="omit"`` it takes out ids that a session holds, because the API
+    no longer knows them. The very rows, if it dropped none.
+    """
+    kept = {item.get("id") for item in given if item.get("type") == "reasoning"}
+    if None not in kept or not any(_dropped(row, kept) for row in rows):
+        return rows
+    return [
+        {name: value for name, value in row.items() if name != "id"} if _dropped(row, kept) else row
+        for row in rows
+    ]
+
+
+def _dropped(row: Row, kept: set[Any]) -> bool:
+    return row.get("type") == "reasoning" and row.get("id") not in kept
+
+
+# -- the tools and the model of a request --------------------------------------------------------
+
+
+def tool_definitions(agent: Agent[Any]) -> list[dict[str, Any]]:
+    """The definitions of an agent's function tools, as the Responses API takes them.
+
+    Tools of MCP servers and hosted tools are listed by servers, and do not count.
+    """
+    return [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.params_json_schema,
+        }
+        for tool in agent.tools
+        if isinstance(tool, FunctionTool)
+    ]
+
+
+def model_name(agent: Agent[Any], config: RunConfig) -> str | None:
+    """The name of the model that will be called, as far as the agent or the run says it."""
+    model = config.model if config.model is not None else agent.model
+    name = model if isinstance(model, str) else getattr(model, "model", None)
+    return name if isinstance(name, str) and name else None

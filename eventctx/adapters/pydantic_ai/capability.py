@@ -7,7 +7,10 @@ model request is sent the session's view instead; the run's own messages are not
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +28,10 @@ from pydantic_ai.run import AgentRunResult
 from pydantic_ai.tools import RunContext, Tool, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
-from eventctx.adapters.kit.failures import call_failed, tool_failed, turn_failed
-from eventctx.adapters.kit.given_engine import GivenEngine
+from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
+from eventctx.adapters.kit.host_run import HostRun, RunStep, ToolEnd
 from eventctx.adapters.kit.host_session import HostSession
-from eventctx.adapters.kit.nested import ToolAround, begin_turn, inside_tool, tool_around
-from eventctx.adapters.kit.open_sessions import OpenSessions
+from eventctx.adapters.kit.nested import ToolAround, begin_turn, nested_session_id, tool_around
 from eventctx.adapters.pydantic_ai.rows import (
     MessageRows,
     identity,
@@ -37,24 +39,10 @@ from eventctx.adapters.pydantic_ai.rows import (
     rows_of,
     tool_definitions,
 )
-from eventctx.adapters.pydantic_ai.runs import RunSessions
 from eventctx.engine import Engine
 from eventctx.log.usage import PYDANTIC_AI, read_usage
 from eventctx.search.tool import DESCRIPTION, TOOL_NAME, parameters
 from eventctx.session.context import Context
-
-
-class _Conversation:
-    """A conversation's session, and the rows of the messages that its run holds."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.host = HostSession(context, identity)
-        self.turns = self.host.turns
-        self.rows = MessageRows()
-
-    def close(self) -> None:
-        self.host.close()
 
 
 class Eventctx(AbstractCapability[Any]):
@@ -82,7 +70,7 @@ class Eventctx(AbstractCapability[Any]):
         self._runs = RunSessions(session)
         self._recall = recall
         self._settings = settings
-        self._open: OpenSessions[_Conversation] = OpenSessions()
+        self._open: OpenSessions[ConversationSession] = OpenSessions()
 
     def __deepcopy__(self, memo: object) -> Eventctx:
         """Itself: an agent that was copied records with the same adapter."""
@@ -98,10 +86,8 @@ class Eventctx(AbstractCapability[Any]):
         Without the instructions, which the next run gives again, and the program's metadata.
         """
 
-        async def transcript() -> list[ModelMessage]:
-            return messages_of(await (await self._conversation(conversation)).host.messages())
-
-        return await self._given.run(transcript())
+        rows = await self._run(conversation).do(ConversationSession.messages)
+        return messages_of(rows)
 
     # -- Pydantic AI's hooks ---------------------------------------------------------------------
 
@@ -116,7 +102,8 @@ class Eventctx(AbstractCapability[Any]):
             return None
 
         async def recall(context: RunContext[Any], **arguments: Any) -> str:
-            return await self._given.run(self._recalled(self._runs.session_of(context), arguments))
+            run = self._run(self._runs.session_of(context))
+            return await run.do(lambda found: found.context.recall_tool()(arguments))
 
         tool = Tool.from_schema(recall, TOOL_NAME, DESCRIPTION, parameters(), takes_ctx=True)
         return FunctionToolset([tool])
@@ -125,25 +112,22 @@ class Eventctx(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, handler: WrapRunHandler
     ) -> AgentRunResult[Any]:
         """Record the run as a turn."""
-        agent = None if ctx.agent is None else ctx.agent.name
+        agent, around = None if ctx.agent is None else ctx.agent.name, tool_around()
+
+        async def begin(found: ConversationSession) -> None:
+            await begin_turn(self._given.engine, found, agent, around)
+
         with self._runs.under_way(ctx) as name:
-            await self._given.run(self._began(name, agent, tool_around()))
-            try:
+            async with self._run(name).turn(begin, ConversationSession.over) as turn:
                 result = await handler()
-            except BaseException as error:
-                await self._given.run(self._failed(name, error))
-                raise
-            await self._given.run(self._over(name, result.all_messages()))
+                turn.ends_with(result.all_messages())
         return result
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Send the view instead of the run's messages."""
-        messages = await self._given.run(
-            self._decided(self._runs.session_of(ctx), list(ctx.messages), request_context)
-        )
-        return replace(request_context, messages=messages)
+        return replace(request_context, messages=await self._call(ctx, request_context).begin())
 
     async def after_model_request(
         self,
@@ -153,14 +137,14 @@ class Eventctx(AbstractCapability[Any]):
         response: ModelResponse,
     ) -> ModelResponse:
         """Record the answer before its tools run, whose crash would take it along."""
-        await self._given.run(self._answered(self._runs.session_of(ctx), response))
+        await self._call(ctx, request_context).end(response)
         return response
 
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
         """Record that the model call failed."""
-        await self._given.run(self._model_failed(self._runs.session_of(ctx), error))
+        await self._call(ctx, request_context).fail(error)
         raise error
 
     async def wrap_tool_execute(
@@ -174,83 +158,70 @@ class Eventctx(AbstractCapability[Any]):
     ) -> Any:
         """Record a tool call."""
         name = self._runs.session_of(ctx)
-        await self._given.run(self._tool_began(name, call))
-        try:
-            with inside_tool(ToolAround(name, call.tool_call_id, self._runs.own_name(ctx))):
-                result = await handler(args)
-        except BaseException as error:
-            await self._given.run(self._tool_failed(name, call, error))
-            raise
-        await self._given.run(self._tool_ended(name, call, result))
+        inside = ToolAround(name, call.tool_call_id, self._runs.own_name(ctx))
+        async with self._run(name).tool(
+            call.tool_name, call.tool_call_id, inside, waits=(CallDeferred, ApprovalRequired)
+        ) as tool:
+            result = await handler(args)
+            tool.ends_with(ToolEnd(result if isinstance(result, str) else None))
         return result
 
-    # -- in the engine's loop --------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------
 
-    async def _conversation(self, name: str) -> _Conversation:
-        async def opened() -> _Conversation:
-            return _Conversation(await self._given.engine.session(name, **self._settings))
+    def _run(self, name: str) -> HostRun[ConversationSession]:
+        async def opened() -> ConversationSession:
+            return ConversationSession(await self._given.engine.session(name, **self._settings))
 
-        return await self._open.of(name, opened)
+        return HostRun(self._given, lambda: self._open.of(name, opened))
 
-    async def _recalled(self, name: str, arguments: dict[str, Any]) -> str:
-        context = (await self._conversation(name)).context
-        return await context.recall_tool()(arguments)
+    def _call(
+        self, ctx: RunContext[Any], request: ModelRequestContext
+    ) -> RunStep[list[ModelMessage], ModelResponse]:
+        held = list(ctx.messages)
+        run = self._run(self._runs.session_of(ctx))
+        return run.call(
+            lambda found: found.decide(held, request), ConversationSession.record_answer
+        )
 
-    async def _began(self, name: str, agent: str | None, around: ToolAround | None) -> None:
-        host = (await self._conversation(name)).host
-        await begin_turn(self._given.engine, host, agent, around)
 
-    async def _over(self, name: str, messages: list[ModelMessage]) -> None:
-        found = await self._conversation(name)
-        await found.host.mirror(found.rows.of(messages))
-        await found.turns.turn_ended()
+class ConversationSession(HostSession):
+    """A conversation's session, and the rows of the messages that its run holds."""
 
-    async def _failed(self, name: str, error: BaseException) -> None:
-        await turn_failed((await self._conversation(name)).turns, error)
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, identity)
+        self._rows = MessageRows()
 
-    async def _decided(
-        self, name: str, held: list[ModelMessage], request: ModelRequestContext
+    async def over(self, messages: list[ModelMessage]) -> None:
+        """Record that the run is over, with these messages."""
+        await self.mirror(self._rows.of(messages))
+        await self.turns.turn_ended()
+
+    async def decide(
+        self, held: list[ModelMessage], request: ModelRequestContext
     ) -> list[ModelMessage]:
-        found = await self._conversation(name)
-        await found.host.mirror(found.rows.of(held), with_request=True)
-        await found.turns.iteration_began(request.model.system, request.model.model_name)
-        rows = await found.host.prepare(
+        """Record a call's request, and return the messages to send; the run holds ``held``."""
+        await self.mirror(self._rows.of(held), with_request=True)
+        await self.turns.iteration_began(request.model.system, request.model.model_name)
+        rows = await self.prepare(
             instructions=_instructions(request),
             tools=tool_definitions(request.model_request_parameters),
             model=request.model.model_name,
         )
         if _same(request.messages, held):
-            return found.rows.messages_of(rows)
-        await found.host.sent(rows, [row for one in rows_of(request.messages) for row in one])
+            return self._rows.messages_of(rows)
+        await self.sent(rows, [row for one in rows_of(request.messages) for row in one])
         return request.messages
 
-    async def _answered(self, name: str, response: ModelResponse) -> None:
-        found = await self._conversation(name)
-        await found.turns.model_known(
+    async def record_answer(self, response: ModelResponse) -> None:
+        """Record what a call answered."""
+        await self.turns.model_known(
             model=response.model_name,
             usage=read_usage(response.usage, PYDANTIC_AI) if response.usage.has_values() else None,
             response_id=response.provider_response_id,
             finish_reason=response.finish_reason,
         )
-        await found.turns.model_answered()
-        await found.host.mirror(found.rows.then(response))
-
-    async def _model_failed(self, name: str, error: BaseException) -> None:
-        await call_failed((await self._conversation(name)).turns, error)
-
-    async def _tool_began(self, name: str, call: ToolCallPart) -> None:
-        turns = (await self._conversation(name)).turns
-        await turns.tool_began(call.tool_name, call.tool_call_id, call.tool_call_id)
-
-    async def _tool_ended(self, name: str, call: ToolCallPart, result: Any) -> None:
-        turns = (await self._conversation(name)).turns
-        answer = result if isinstance(result, str) else None
-        await turns.tool_ended(call.tool_call_id, answer, name=call.tool_name)
-
-    async def _tool_failed(self, name: str, call: ToolCallPart, error: BaseException) -> None:
-        deferred = isinstance(error, CallDeferred | ApprovalRequired)
-        turns, key = (await self._conversation(name)).turns, call.tool_call_id
-        await tool_failed(turns, key, error, name=call.tool_name, cancelled=deferred)
+        await self.turns.model_answered()
+        await self.mirror(self._rows.then(response))
 
 
 def _same(messages: list[ModelMessage], held: list[ModelMessage]) -> bool:
@@ -267,3 +238,41 @@ def _instructions(request: ModelRequestContext) -> str | None:
         return InstructionPart.join(parts)
     requests = [one for one in request.messages if isinstance(one, ModelRequest)]
     return next((one.instructions for one in reversed(requests) if one.instructions), None)
+
+
+class RunSessions:
+    """The sessions of the runs under way; ``session`` is the one of all runs, if one was named.
+
+    A run inside a tool has a session of its own where another run has that of its name: the run
+    around it, or one that runs at the same time.
+    """
+
+    def __init__(self, session: str | None) -> None:
+        self._session = session
+        self._sessions: dict[str, str] = {}
+
+    def own_name(self, run: RunContext[Any]) -> str:
+        """The session that a run asks for."""
+        return str(self._session or run.conversation_id or run.run_id)
+
+    def session_of(self, run: RunContext[Any]) -> str:
+        """The session that a run has."""
+        return self._sessions.get(str(run.run_id), self.own_name(run))
+
+    @contextmanager
+    def under_way(self, run: RunContext[Any]) -> Iterator[str]:
+        """A block in which a run is under way, in the session that it gets."""
+        key = str(run.run_id)
+        session = self._sessions[key] = self._free(self.own_name(run))
+        try:
+            yield session
+        finally:
+            del self._sessions[key]
+
+    def _free(self, name: str) -> str:
+        around, taken = tool_around(), set(self._sessions.values())
+        if around is None or (name != around.name and name not in taken):
+            return name
+        parent = around.session if name == around.name else name
+        names = (nested_session_id(parent, around.call_id, n) for n in itertools.count(1))
+        return next(one for one in names if one not in taken)

@@ -1,6 +1,6 @@
 """A store of conversations for Pydantic AI, in the log.
 
-A conversation is a session of its own beside the one that its runs are recorded in. Its messages
+A conversation is a session of its own, apart from the one that records its runs. Its messages
 are the record of the conversation and all its entries, those of the branches it left included. A
 save sets them in one append, of which only what is new takes room.
 """
@@ -28,7 +28,7 @@ from eventctx.errors import StreamNotFound, WrongExpectedVersion
 from eventctx.session.context import Context
 
 PREFIX: Final = "pydantic-ai."
-"""What the id of a conversation's session begins with; the conversation's own id follows."""
+"""Prefix of the id of a conversation's session; the conversation's own id follows."""
 
 MAX_CONVERSATIONS: Final = 64
 """Most conversations whose entries are held, to be found by their ids alone."""
@@ -39,14 +39,14 @@ _RECORDS: Final = TypeAdapter(ConversationRecord)
 
 
 class _Stored(NamedTuple):
-    """What a session holds: the conversation's record, and the rows of each entry by its id."""
+    """The content of a session: the conversation's record, and the rows of each entry by its id."""
 
     record: ConversationRecord
     entries: dict[str, list[Row]]
 
 
 class EventctxConversations(ConversationStore):
-    """Keeps conversations in a store of eventctx: ``load`` before a run, ``save`` behind it.
+    """Keeps conversations in a store of eventctx: ``load`` before a run, ``save`` after it.
 
     ``engine``: an engine, for its event loop and others; or the path or URL of a store, which is
     opened in a thread of its own until ``close``. A deleted conversation no longer loads; its

@@ -56,7 +56,7 @@ _PROGRAM: Final[Any] = {
     "metadata": True,
     "parts": {"__all__": {"metadata": True}},
 }
-"""What stays out of a row: what the request's system prompt says, and what no model is sent."""
+"""Fields that a row leaves out: those in the request's system prompt, or sent to no model."""
 
 
 def rows_of(messages: Sequence[ModelMessage], *, whole: bool = False) -> list[list[Row]]:
@@ -135,7 +135,7 @@ def _item(item: Any) -> dict[str, Any]:
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a row says: without times, and the fields of its message."""
+    """The identity of a row: without times, and the fields of its message."""
     content = row["content"]
     if isinstance(content, list):
         content = [{k: one[k] for k in one if k not in _PASSING} for one in content]
@@ -165,8 +165,8 @@ def _parts(row: Row, names: dict[Any, Any]) -> Iterator[dict[str, Any]]:
     """The parts of a row. ``names`` are the tools of the calls so far, by the calls' ids."""
     content = row["content"]
     if isinstance(content, str):
-        told = {"assistant": "text", "system": "system-prompt"}.get(row["role"], "user-prompt")
-        yield {"part_kind": told, "content": content}
+        of_role = {"assistant": "text", "system": "system-prompt"}
+        yield {"part_kind": of_role.get(row["role"], "user-prompt"), "content": content}
         return
     blocks = list(content)
     while blocks:
@@ -250,10 +250,10 @@ class MessageRows:
         changed: list[Row] = []
         at = place = 0
         while at < len(rows):
-            if place == len(made) or not _stands(made[place][1], rows, at):
+            if place == len(made) or not _is_at(made[place][1], rows, at):
                 heads = heads or _heads(own for _, own in made)
                 same = heads.get(_key(rows[at]), ())
-                place = next((one for one in same if _stands(made[one][1], rows, at)), len(made))
+                place = next((one for one in same if _is_at(made[one][1], rows, at)), len(made))
             if place == len(made):
                 changed.append(_without_item_ids(rows[at]))
                 at += 1
@@ -288,7 +288,7 @@ def _copies(message: ModelMessage) -> list[Any]:
     return [dict(vars(part)) for part in message.parts]
 
 
-def _stands(own: list[Row], rows: Sequence[Row], at: int) -> bool:
+def _is_at(own: list[Row], rows: Sequence[Row], at: int) -> bool:
     """Whether the rows of a message stand at a place."""
     return own[0] == rows[at] and own == rows[at : at + len(own)]
 

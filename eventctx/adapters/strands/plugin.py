@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import AsyncGenerator, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from strands import Agent
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, MessageAddedEvent
+from strands.interrupt import InterruptException
 from strands.middleware import (
     ExecuteToolStage,
     InvokeModelStage,
@@ -22,10 +25,9 @@ from strands.middleware import (
 )
 from strands.plugins import Plugin
 
-from eventctx.adapters.kit.given_engine import GivenEngine
-from eventctx.adapters.kit.open_sessions import OpenSessions
-from eventctx.adapters.strands.agent_session import AgentSession, name_in_session
-from eventctx.adapters.strands.blocking import BlockableThread
+from eventctx.adapters.kit.given_engine import GivenEngine, OpenSessions
+from eventctx.adapters.kit.host_run import HostRun
+from eventctx.adapters.strands.agent_session import AgentSession, name_in_session, tool_end
 from eventctx.adapters.strands.rows import message_of
 from eventctx.engine import Engine
 from eventctx.errors import InvalidSetting
@@ -34,7 +36,26 @@ from eventctx.sync.proxy import SyncEngine
 if TYPE_CHECKING:
     from strands.middleware import ExecuteToolContext, InvokeModelContext
 
+
 T = TypeVar("T")
+
+
+class EngineOfPlugin(GivenEngine):
+    """A given engine that refuses work for which a synchronous call would wait for ever.
+
+    ``agent("…")`` blocks the thread that calls it, while Strands runs the agent in another one. If
+    the engine's loop runs in the blocked thread, nothing can be recorded, and nothing would go on.
+    """
+
+    def __init__(self, engine: Engine | SyncEngine | str | os.PathLike[str], adapter: str) -> None:
+        super().__init__(engine, adapter)
+        self._thread = BlockableThread() if isinstance(engine, Engine) else None
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """As ``GivenEngine.run``. Raises InvalidSetting where the loop is blocked."""
+        if self._thread is not None:
+            self._thread.expect_free(work)
+        return await super().run(work)
 
 
 class CalledFrom(NamedTuple):
@@ -66,8 +87,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         **settings: Any,
     ) -> None:
         super().__init__()
-        self._given = GivenEngine(engine, "strands")
-        self._loops = BlockableThread() if isinstance(engine, Engine) else None
+        self._given = EngineOfPlugin(engine, "strands")
         self._session = session
         self._settings = settings
         self._first: str | None = None
@@ -95,7 +115,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
             context = await self._given.engine.session(name)
             return [message_of(row) for row in await context.get_messages()]
 
-        return await self._run(transcript())
+        return await self._given.run(transcript())
 
     # -- Strands' seams --------------------------------------------------------------------------
 
@@ -110,74 +130,59 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         agent.add_middleware(ExecuteToolStage, self._tool_call)
 
     async def _invocation_begins(self, event: BeforeInvocationEvent) -> None:
-        async def begun() -> None:
-            await (await self._of(event.agent)).began(event.agent.name)
-
-        await self._run(begun())
+        await self._run(event.agent).do(lambda session: session.begin(event.agent.name))
 
     async def _message_was_added(self, event: MessageAddedEvent) -> None:
-        """Add the answer before its tools run, whose crash would take it along."""
-
-        async def added() -> None:
-            await (await self._of(event.agent)).added(event.agent, event.message)
-
-        await self._run(added())
+        await self._run(event.agent).do(
+            lambda session: session.add_message(event.agent, event.message)
+        )
 
     async def _invocation_is_over(self, event: AfterInvocationEvent) -> None:
         error = sys.exc_info()[1] if event.result is None else None
-
-        async def over() -> None:
-            await (await self._of(event.agent)).over(event.agent, event.result, error)
-
-        await self._run(over())
+        await self._run(event.agent).do(
+            lambda session: session.over(event.agent, event.result, error)
+        )
 
     async def _model_call(
         self, context: InvokeModelContext, next_fn: Any
     ) -> AsyncGenerator[Any, None]:
         """Send the view instead of the agent's messages, and record what comes of it."""
-        session = await self._run(self._of(context.agent))
-        messages = await self._run(session.decided(context))
-        try:
-            async for event in next_fn(context.replace(messages=messages)):
+        run = self._run(context.agent)
+        async with run.call(
+            lambda session: session.decide(context), AgentSession.record_answer
+        ) as call:
+            async for event in next_fn(context.replace(messages=call.begun)):
                 if isinstance(event, ModelStopReason):
-                    await self._run(session.answered(event))
+                    await call.end(event)  # now: the caller may read no further
                 yield event
-        except BaseException as error:
-            await self._run(session.model_failed(error))
-            raise
 
     async def _tool_call(
         self, context: ExecuteToolContext, next_fn: Any
     ) -> AsyncGenerator[Any, None]:
         """Record a tool call."""
-        session = await self._run(self._of(context.agent))
-        await self._run(session.tool_began(context.tool_use))
-        helper = getattr(context.tool, "agent", None)
+        used, helper = context.tool_use, getattr(context.tool, "agent", None)
         called = self._name(helper) if isinstance(helper, Agent) else None
-        if called is not None:
-            place = CalledFrom(self._name(context.agent), context.tool_use["toolUseId"])
-            self._callers[called] = place
-        try:
+        async with self._run(context.agent).tool(
+            used["name"], used["toolUseId"], waits=(InterruptException,)
+        ) as tool:
             result: ToolResultEvent | None = None
-            async for event in next_fn(context):
-                if isinstance(event, ToolResultEvent):
-                    result = event
-                yield event
-        except BaseException as error:
-            await self._run(session.tool_failed(context.tool_use, error))
-            raise
-        finally:
             if called is not None:
-                self._callers.pop(called, None)
-        if result is not None:
-            await self._run(session.tool_ended(context.tool_use, result))
+                self._callers[called] = CalledFrom(self._name(context.agent), used["toolUseId"])
+            try:
+                async for event in next_fn(context):
+                    if isinstance(event, ToolResultEvent):
+                        result = event
+                    yield event
+            finally:
+                if called is not None:
+                    self._callers.pop(called, None)
+            if result is not None:
+                tool.ends_with(tool_end(result))
 
-    # -- in the engine's loop --------------------------------------------------------------------
+    # -- reports ---------------------------------------------------------------------------------
 
-    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loops is not None:
-            self._loops.expect_free(work)
-        return await self._given.run(work)
+    def _run(self, agent: Agent) -> HostRun[AgentSession]:
+        return HostRun(self._given, lambda: self._of(agent))
 
     def _name(self, agent: Agent) -> str:
         """The session of an agent."""
@@ -188,7 +193,7 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
         return self._session is not None and agent.name != self._first
 
     async def _of(self, agent: Agent) -> AgentSession:
-        """What is held of an agent's session, which is linked to the one that called it."""
+        """An agent's session, which is linked to the one that called it."""
         name = self._name(agent)
 
         async def opened() -> AgentSession:
@@ -207,3 +212,45 @@ class EventctxAgentPlugin(Plugin):  # type: ignore[misc]
             return AgentSession(context, stateful)
 
         return await self._open.of(name, opened)
+
+
+_WAITS: Final = ("strands._async", "run_async")
+"""The module and the function in which Strands blocks."""
+
+_TRIES: Final = 1_000
+
+
+class BlockableThread:
+    """The present thread, in which the loop of an engine runs."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        *_, self._lowest = _stack(sys._getframe())
+
+    def expect_free(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Raise InvalidSetting, and drop ``work``, if a synchronous call blocks this thread."""
+        if self._thread != threading.get_ident() and self._is_blocked():
+            work.close()
+            raise InvalidSetting(
+                "expected an asynchronous call in the event loop of the engine, found a "
+                'synchronous one: await agent.invoke_async("…"), or give the plugin a store\'s path'
+            )
+
+    def _is_blocked(self) -> bool:
+        for _ in range(_TRIES):
+            stack = _stack(sys._current_frames().get(self._thread))
+            if any((one.f_globals.get("__name__"), one.f_code.co_name) == _WAITS for one in stack):
+                return True
+            if not stack or stack[-1] is self._lowest:
+                break
+            # The thread left its highest frame in the meantime, which so lost those below it.
+        return False
+
+
+def _stack(frame: FrameType | None) -> list[FrameType]:
+    """A frame and those below it."""
+    found = []
+    while frame is not None:
+        found.append(frame)
+        frame = frame.f_back
+    return found

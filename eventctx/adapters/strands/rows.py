@@ -23,7 +23,7 @@ _BYTES: Final = "__bytes_encoded__"
 """The mark of encoded bytes, as in the sessions that Strands writes itself."""
 
 BLANK: Final = "[blank text]"
-"""What Strands sends where an answer says nothing."""
+"""The text that Strands sends for an answer without one."""
 
 _MEDIA: Final = ("image", "document", "audio", "video")
 _HOOK: Final = {"source": "hook"}
@@ -44,7 +44,7 @@ def row_of(message: Message, *, by_program: bool = False) -> Row:
 
 
 def identity(row: Mapping[str, Any]) -> Hashable:
-    """What a row says: without the tracking id, and whether a result is data or its JSON."""
+    """The identity of a row: without the tracking id, and whether a result is data or its JSON."""
     content = row["content"]
     if isinstance(content, list):
         content = [_without_forms(one) for one in content]
@@ -252,8 +252,8 @@ class AgentRows:
             known = self._made.get(id(one))
             # Conversation managers and guardrails change messages in their place.
             if known is None or known[0] is not one or known[1] != one:
-                told = one.get("tracking_id", "") in self._by_program
-                known = (one, deepcopy(one), row_of(one, by_program=told))
+                by_program = one.get("tracking_id", "") in self._by_program
+                known = (one, deepcopy(one), row_of(one, by_program=by_program))
             found[id(one)] = known
         self._made = found
         return [found[id(one)][2] for one in messages]
@@ -282,7 +282,7 @@ def sendable(messages: Sequence[Message]) -> list[Message]:
     """The messages of a view in the form that Bedrock accepts; most are the same objects.
 
     Its roles alternate strictly, where a view has a summary before a person's words, a result that
-    was made up or came late in a row of its own, or words of a run that nobody answered. All
+    was made up or came late in a row of its own, or words of a run without an answer. All
     results of an answer are in the next message, before any words. A text is not blank, an answer
     does not end with reasoning, and no message is empty.
     """

@@ -1,1 +1,1 @@
-"""One command of the command line a file."""
+"""The commands, each in the module of what it does."""

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventctx.cli.output import figures, opening
-from eventctx.cli.output.known import session_in_words
+from eventctx.cli.output.figures import session_in_words
+from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Column, Screen, put_document
-from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.audit import audit_document, audit_of
 from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
-from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import ImportedFile
+from eventctx.projections.presence import describe_loss, describe_trigger
+from eventctx.queries.audit import audit_answer, audit_of
 
 if TYPE_CHECKING:
     from eventctx.queries.audit import Audit
@@ -60,7 +60,7 @@ def audit_command(
     """
     audit, file = run(_audit(session, turn, store))
     if as_json:
-        put_document(audit_document(audit, file.undated))
+        put_document(audit_answer(audit, file.undated))
     else:
         screen = Screen()
         every = every or not screen.live or turn is not None
@@ -70,9 +70,9 @@ def audit_command(
 async def _audit(
     session: str | None, turn: int | None, store: str | None
 ) -> tuple[Audit, ImportedFile]:
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session)
-        return await audit_of(engine, info.stream, turn)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
+        return await audit_of(reader.store, info.stream, turn)
 
 
 def telling(audit: Audit) -> list[AuditRow]:
@@ -189,7 +189,7 @@ def _parts(row: AuditRow) -> list[str]:
 def _notes(
     chosen: Sequence[AuditRow | int], compactions: Sequence[CompactionRow]
 ) -> dict[int, Note]:
-    """Lines for compactions and gaps, by the index of the row that they stand before."""
+    """Lines for compactions and gaps, by the index of the row after them."""
     notes: dict[int, list[str | tuple[str, str]]] = {}
     waiting = list(compactions)
     place = 0
@@ -221,7 +221,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     words: list[str | tuple[str, str]] = [
         head,
-        (f"{triggered(row.trigger)}: ", "red"),
+        (f"{describe_trigger(row.trigger).short}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}",
     ]
@@ -269,6 +269,15 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
         found.append(
             f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
             "`view --position` shows what it added."
+        )
+    names = {row.position: row.name for row in audit.requests}
+    losses = [one for one in audit.losses if one.position in names]
+    told = [one for one in losses if one.kind == "prompt"]
+    found += [describe_loss(one, names[one.position]) for one in told[:_FEW]]
+    if missed := len(losses) - len(told):
+        found.append(
+            f"For {plural(missed, 'request')} the cache served less than before, without a "
+            "compaction (inferred); --json has each."
         )
     known = session_in_words((row.figures for row in audit.requests), file)
     if known:

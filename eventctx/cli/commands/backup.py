@@ -13,15 +13,14 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural, size
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Screen, progress, put_document
-from eventctx.documents.verification import verification_document
 from eventctx.errors import InvalidSetting
-from eventctx.log.receipt_book import ReceiptBook
-from eventctx.queries.verification.backups import verify_file
-from eventctx.safe_text import without_password
+from eventctx.queries.verify import verification_answers, verify_file
 from eventctx.stores.location import default_book, default_path
+from eventctx.stores.receipt_book import ReceiptBook
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
-    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.queries.verify import StoreVerification
 
 
 @click.command("backup", short_help="A verified copy of the store, while it is in use.")
@@ -43,9 +42,9 @@ def backup_command(file: Path, store: str | None, as_json: bool) -> None:
 
 
 async def _back_up(file: Path, store: str | None) -> StoreVerification:
-    async with opening.existing(store) as engine:
+    async with opening.open_reader(store) as reader:
         with progress("Copying and verifying"):
-            return await engine.backup(file)
+            return await reader.backup(file)
 
 
 def _show_backup(screen: Screen, file: Path, checked: StoreVerification) -> None:
@@ -68,7 +67,7 @@ def restore_backup_command(
     """Verify the backup FILE, and put a copy of it where the store is named to be.
 
     With --replace also where a store is already, unless a program has it open: the old one is
-    moved to NAME.before-restore-TIME beside it, and never deleted. Exits with 5, and changes
+    moved to NAME.before-restore-TIME next to it, and never deleted. Exits with 5, and changes
     nothing, when FILE is damaged.
     """
     place = _place(file, replace, store)
@@ -106,9 +105,9 @@ def _place(file: Path, replace: bool, store: str | None) -> Path:
 def _restore(
     file: Path, place: Path, replace: bool, *, ask: bool
 ) -> tuple[StoreVerification, Path | None]:
-    from eventctx.stores.sqlite_restore import fetched, put_in_place
+    from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 
-    with fetched(file, place) as copy:
+    with fetch_copy(file, place) as copy:
         with progress("Verifying the backup"):
             checked = run(verify_file(copy, {}))
         if not checked.ok:
@@ -157,5 +156,5 @@ def _document(file: Path, checked: StoreVerification) -> dict[str, object]:
         "file": file,
         "bytes": file.stat().st_size if file.exists() else None,
         "ok": checked.ok,
-        "sessions": verification_document(checked),
+        "sessions": verification_answers(checked),
     }

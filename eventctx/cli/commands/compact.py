@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from eventctx.cli.output import figures, opening
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document
-from eventctx.documents.token_figures import compaction_json
 from eventctx.errors import InvalidSetting
 from eventctx.log.naming import message_name, range_name, ranges_name
 from eventctx.log.plan import Plan, Run, find
@@ -36,15 +36,17 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.projections import figures as projection
-from eventctx.projections.explain.wording import worded
+from eventctx.projections.figures import CompactionFigures
+from eventctx.projections.presence import describe_reason
 from eventctx.projections.view import request_view
+from eventctx.queries.encoding import fill
 from eventctx.queries.requests import fold
 from eventctx.session.result import CompactionResult, named_insertions
 from eventctx.session.settings import NAMES, by_own_name
 
 if TYPE_CHECKING:
     from eventctx.messages.facts import Facts
-    from eventctx.projections.figures import CompactionFigures, FiguresState
+    from eventctx.projections.figures import FiguresState
     from eventctx.projections.view.request_view import ViewState
 
 _QUESTIONS: Final = {
@@ -137,7 +139,7 @@ def compact_command(
         )
     )
     if as_json:
-        put_document(_as_json(made))
+        put_document(_answer(made))
         return
     screen = Screen()
     if fork is not None:
@@ -195,8 +197,8 @@ async def _compact(
     *,
     dry_run: bool,
 ) -> _Made:
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+    async with opening.open_existing(store) as engine:
+        info = await opening.find_session(engine.store, session)
         name = info.stream
         before: ViewState = await fold(engine.store, name, request_view)
         sizes: FiguresState = await fold(engine.store, name, projection)
@@ -206,7 +208,7 @@ async def _compact(
         if dry_run:
             return _made(name, before, sizes, would_be, limit)
         _check_needs_no_model(watched)
-        name = await opening.written(engine, info, fork)
+        name = await opening.choose_written(engine, info, fork)
         context = await engine.session(name, **settings)
         made = await context.compact(policy=policy, budget=limit, **asked)
         return _made(name, before, sizes, made, limit)
@@ -302,43 +304,73 @@ def _in_view(before: ViewState, plan: Plan) -> list[tuple[Run, list[Facts]]]:
     return [(one, found[one.first]) for one in plan.runs if one.first in found]
 
 
-def _as_json(made: _Made) -> dict[str, Any]:
+class RunAnswer(msgspec.Struct, frozen=True):
+    """The outcome for a run of messages in view."""
+
+    name: str
+    first: int
+    last: int
+    messages: int
+    disposition: str
+    reason: str
+    rule: str
+
+
+class InsertionAnswer(msgspec.Struct, frozen=True):
+    """A text that goes into the view, or one that leaves it, for which ``new`` is not told."""
+
+    kind: str
+    before: int | None
+    stands_for: tuple[tuple[int, int], ...]
+    new: bool | UnsetType = UNSET
+
+
+class CompactAnswer(msgspec.Struct, frozen=True):
+    """A compaction, or what one would do; sizes are those of ``figures``."""
+
+    session: str
+    dry_run: bool
+    outcome: str
+    strategy: str
+    fallback: str | None
+    error: str | None
+    tokens_before: int
+    tokens_after: int
+    figures: CompactionFigures
+    messages_before: int
+    messages_after: int
+    runs: list[RunAnswer]
+    insertions: list[InsertionAnswer]
+    insertions_removed: list[InsertionAnswer]
+    thinking_left_out: tuple[tuple[int, int], ...]
+
+
+def _answer(made: _Made) -> CompactAnswer:
     result = made.result
     plan = result.plan or Plan(-1)
-    return {
-        "session": made.session,
-        "dry_run": result.dry_run,
-        "outcome": result.outcome,
-        "strategy": result.strategy,
-        "fallback": result.fallback,
-        "error": result.error,
-        **compaction_json(made.figures),
-        "messages_before": result.before_messages,
-        "messages_after": result.after_messages,
-        "runs": [
-            {
-                "name": range_name(one.first, one.last),
-                "first": one.first,
-                "last": one.last,
-                "messages": len(facts),
-                "disposition": one.disposition,
-                "reason": one.reason,
-                "rule": worded(one.reason, *facts),
-            }
+    return fill(
+        CompactAnswer,
+        result,
+        session=made.session,
+        tokens_before=made.figures.before,
+        tokens_after=made.figures.after,
+        figures=made.figures,
+        messages_before=result.before_messages,
+        messages_after=result.after_messages,
+        runs=[
+            fill(
+                RunAnswer,
+                one,
+                name=range_name(one.first, one.last),
+                messages=len(facts),
+                rule=describe_reason(one.reason, *facts),
+            )
             for one, facts in _in_view(made.before, plan)
         ],
-        "insertions": [
-            {
-                "kind": one.kind,
-                "before": one.before,
-                "stands_for": one.stands_for,
-                "new": one.at is None,
-            }
-            for one in plan.insertions
-        ],
-        "insertions_removed": [
-            {"kind": one.kind, "before": one.before, "stands_for": one.stands_for}
+        insertions=[fill(InsertionAnswer, one, new=one.at is None) for one in plan.insertions],
+        insertions_removed=[
+            InsertionAnswer(one.kind, one.before, one.stands_for)
             for one in result.removed_insertions
         ],
-        "thinking_left_out": plan.unbound,
-    }
+        thinking_left_out=plan.unbound,
+    )

@@ -9,24 +9,22 @@ from rich.table import Table
 from rich.text import Text
 
 from eventctx.cli.output import figures, opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.messages import role_of, snippet
-from eventctx.cli.output.numbers import position, request, request_in_words
+from eventctx.cli.output.opening import position, request, request_in_words
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
-from eventctx.cli.output.rulings import place_in_words
+from eventctx.cli.output.reasons import place_in_words
 from eventctx.cli.output.screen import Column, Screen, put_document, styled
-from eventctx.documents.view_diff import diff_document
 from eventctx.log.naming import RequestName, message_name, ranges_name
 from eventctx.projections.explain.view_diff import GROUPS
-from eventctx.queries.explain.answering import difference
-from eventctx.queries.explain.selectors import RequestSelector
-from eventctx.queries.figures import figures_of
+from eventctx.queries.explain_answers import diff_answer
+from eventctx.queries.explaining import RequestSelector, difference
 
 if TYPE_CHECKING:
     from eventctx.projections.explain.why import Reason
     from eventctx.projections.figures import Figures
-    from eventctx.queries.explain.answers import ExtraEntry, MessageDifference, Side, ViewDiff
+    from eventctx.queries.explain_answers import ExtraEntry, MessageDifference, Side, ViewDiff
 
 WIDE: Final = 120
 """Characters of a line from which on the two requests are shown side by side."""
@@ -110,7 +108,7 @@ def diff_command(
         )
     compared, known = run(_diff(session, named[0], named[1], store))
     if as_json:
-        put_document(diff_document(compared))
+        put_document(diff_answer(compared))
         return
     screen = Screen()
     _show(screen, compared, full)
@@ -120,11 +118,11 @@ def diff_command(
 async def _diff(
     session: str, one: RequestName, other: RequestName, store: str | None
 ) -> tuple[ViewDiff, Figures]:
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
         selectors = [RequestSelector(*name) for name in (one, other)]
-        compared = await difference(engine.store, info.stream, *selectors)
-        return compared, await figures_of(engine.store, info.stream)
+        compared = await difference(reader.store, info.stream, *selectors)
+        return compared, await figures_of(reader.store, info.stream)
 
 
 def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
@@ -151,7 +149,7 @@ def _show(screen: Screen, compared: ViewDiff, full: bool) -> None:
 
 
 def _answer(compared: ViewDiff) -> str:
-    """What was asked and the answer: both requests, how many messages left and came, tokens."""
+    """The question and the answer: both requests, how many messages left and came, tokens."""
     before, after = compared.before, compared.after
     asked = f"From {_where(before)} to {_where(after)}"
     counts = {kind: len(compared.of(kind)) for kind in _TITLES}  # type: ignore[arg-type]

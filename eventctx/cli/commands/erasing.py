@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.numbers import flat, message_numbers
+from eventctx.cli.output.opening import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, put_document
@@ -18,8 +18,8 @@ from eventctx.log.naming import message_name, position_name
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
-    from eventctx.session.evidence.deleting import ExpiredSession
-    from eventctx.session.evidence.erasing import ErasureResult
+    from eventctx.session.erasure.destruction import ExpiredSession
+    from eventctx.session.erasure.erasing import ErasureResult
 
 _SECONDS: Final = {"h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -73,8 +73,8 @@ async def _erase(
     store: str | None,
     as_json: bool,
 ) -> tuple[bool, ErasureResult]:
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+    async with opening.open_existing(store) as engine:
+        info = await opening.find_session(engine.store, session)
         planned = await engine.erase(info.stream, messages, dry_run=True)
         if not as_json:
             _show_plan(Screen(), messages, planned)
@@ -176,8 +176,8 @@ async def _delete(
     store: str | None,
     as_json: bool,
 ) -> tuple[list[str], bool, bool]:
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
+    async with opening.open_existing(store) as engine:
+        info = await opening.find_session(engine.store, session)
         names = [*(await engine.forks(info.stream) if forks else ()), info.stream]
         if not as_json:
             records = f", with {plural(info.head + 1, 'record')}"
@@ -220,7 +220,7 @@ def prune_command(
 async def _prune(
     before: int, reason: str, dry_run: bool, yes: bool, store: str | None, as_json: bool
 ) -> tuple[list[ExpiredSession], bool]:
-    async with opening.existing(store) as engine:
+    async with opening.open_existing(store) as engine:
         found = await engine.expired(before)
         going = [one for one in found if not one.kept_by]
         if not as_json:

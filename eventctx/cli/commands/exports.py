@@ -14,9 +14,9 @@ from eventctx.cli.output.program import DAMAGE, FOUND, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put, put_document, styled
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.log.naming import position_name
-from eventctx.queries.copying.answers import CopyProgress, CopyResult, CopyStep
+from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
-from eventctx.safe_text import without_password
+from eventctx.text import without_password
 
 _PROGRESS_EVERY = 500
 """Lines between two updates of the progress bar."""
@@ -41,9 +41,9 @@ def export_command(session: str, output: Path | None, store: str | None) -> None
 
 
 async def _export(session: str, output: Path | None, store: str | None) -> None:
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
-        lines = export_lines(engine.store, info)
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        lines = export_lines(reader.store, info)
         with progress(f"Exporting {info.stream}", info.head + 1) as bar:
             if output is None:
                 await _write(lines, put, bar.at)
@@ -94,12 +94,12 @@ def copy_command(source: str, target: str, sessions: tuple[str, ...], as_json: b
 
 
 async def _copied(source: str, target: str, sessions: tuple[str, ...]) -> CopyResult:
-    async with opening.existing(source, read_only=True) as engine:
-        names = [(await opening.find_session(engine, name)).stream for name in sessions]
-        async with opening.created(target) as into:
+    async with opening.open_reader(source) as reader:
+        names = [(await opening.find_session(reader.store, name)).stream for name in sessions]
+        async with opening.open_or_create(target) as into:
             with progress("Comparing", 1) as bar:
                 told = _told(bar)
-                return await engine.copy_to(into, names or None, progress=told)
+                return await reader.copy_to(into, names or None, progress=told)
 
 
 def _told(bar: Bar) -> CopyProgress:

@@ -10,20 +10,20 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from eventctx.cli.commands.watch import follow_paths
+from eventctx.cli.commands.watch import follow_paths, show_passed_over, show_session, show_total
 from eventctx.cli.output import opening
-from eventctx.cli.output.imported import show_passed_over, show_session, show_total
 from eventctx.cli.output.program import USAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, Screen, progress, put_document
 from eventctx.errors import InvalidSetting, MalformedTranscript, StreamExists
-from eventctx.importers.detect import FORMATS, is_transcript_folder, session_source
+from eventctx.importers.detect import is_transcript_folder, session_source
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.found import ENDINGS, find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, import_paths
-from eventctx.importers.source.event_folder import folder_size
 from eventctx.importers.source.lines import unreadable
+from eventctx.importers.source.source import folder_size
+from eventctx.log.ids import check_session_id
 from eventctx.log.record import Draft
-from eventctx.log.session_id import check_session_id
 from eventctx.queries.transfer import import_drafts, looks_like_export, read_drafts, read_header
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def _import(
     store: str | None,
     as_json: bool,
 ) -> None:
-    # The files are searched first: without any, no empty store may be left behind.
+    # The files are searched first: without any, no empty store may be left.
     for path in files:
         _check(path)
     screen = Screen()
@@ -123,7 +123,7 @@ async def _import(
         if isinstance(result, ImportSummary) and not as_json:
             show_session(screen, result, verbose)
 
-    async with opening.created(store) as engine:
+    async with opening.open_or_create(store) as engine:
 
         async def importing(path: Path, name: str | None) -> list[ImportSummary]:
             name = session or name

@@ -11,10 +11,9 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.messages import snippet
-from eventctx.cli.output.numbers import position
-from eventctx.cli.output.passed_over import tell
+from eventctx.cli.output.opening import position, session_or_last
 from eventctx.cli.output.plain import clock, day, number, one_line, plural
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.records import (
     WITH_MESSAGE,
     contents_in_text,
@@ -23,22 +22,20 @@ from eventctx.cli.output.records import (
     type_style,
 )
 from eventctx.cli.output.screen import Screen, put_json, styled
-from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.records import record_document
-from eventctx.documents.times import iso
-from eventctx.documents.unread import Unread
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.hooks.registry import Hooks
 from eventctx.log.events import CATALOGUE
-from eventctx.log.naming import position_name
+from eventctx.log.naming import iso, position_name
 from eventctx.log.record import Record
 from eventctx.messages.encoding import decode_body
 from eventctx.projections import figures, numbering
 from eventctx.projections.figures import Figures
-from eventctx.safe_text import escape
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.records import record_answer
+from eventctx.text import escape
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 _SNIPPET = 240
 _HEAD = 53
@@ -105,21 +102,21 @@ async def _log(
     start = start or 0
     if start < 0 or (stop is not None and stop < start):
         raise InvalidSetting(f"positions: expected 0 <= from <= to, found {start} to {stop}")
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
         if start > info.head and not follow:
             raise InvalidSetting(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
                 f"found --from {position_name(start)}"
             )
         time: numbering.Numbering = numbering.initial()
-        unread = Unread()
+        errors = ReadErrors()
         # While records are still being written, sizes are what each record says of itself.
-        known = None if follow or as_json else await _figures(engine, info.stream)
+        known = None if follow or as_json else await _figures(reader, info.stream)
         screen = Screen(as_json)
         printer = _Printer(screen)
-        async for record in _records(engine, info.stream, stop, follow):
-            time = unread.fold(numbering.evolve, time, record)
+        async for record in _records(reader, info.stream, stop, follow):
+            time = errors.fold(numbering.evolve, time, record)
             if stop is not None and record.position > stop:
                 break
             if record.position < start:
@@ -128,32 +125,32 @@ async def _log(
                 continue
             if as_json:
                 turn = numbering.turn_number(time, record.turn_id)
-                put_json(record_document(record, turn, contents=bodies))
+                put_json(record_answer(record, turn, contents=bodies))
             else:
                 printer.put(record, numbering.turn_number(time, record.turn_id), known)
                 if bodies:
                     printer.contents(record)
-    tell(unread)
+    report_skipped(errors)
 
 
-async def _figures(engine: Engine, session: str) -> Figures:
+async def _figures(reader: Reader, session: str) -> Figures:
     """The session's figures, as far as its records can be read; the listing says what cannot."""
-    state, unread = figures.initial(), Unread()
+    state, errors = figures.initial(), ReadErrors()
     with suppress(EventctxError):
-        async for record in engine.records(session):
-            state = unread.fold(figures.evolve, state, record)
+        async for record in reader.records(session):
+            state = errors.fold(figures.evolve, state, record)
     return figures.read(state)
 
 
 async def _records(
-    engine: Engine, session: str, stop: int | None, follow: bool
+    reader: Reader, session: str, stop: int | None, follow: bool
 ) -> AsyncIterator[Record]:
     if follow:
-        async for record in engine.store.subscribe(stream=session, bodies=True):
+        async for record in reader.store.subscribe(stream=session, bodies=True):
             yield record
     else:
         # From the start of the log, because turns are numbered while records are read.
-        async for record in engine.records(session, 0, stop, bodies=True):
+        async for record in reader.records(session, 0, stop, bodies=True):
             yield record
 
 

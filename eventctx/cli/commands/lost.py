@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.known import show_known
-from eventctx.cli.output.lost_items import show_items
-from eventctx.cli.output.lost_summary import answer
+from eventctx.cli.output.figures import figures_of, show_known
+from eventctx.cli.output.opening import session_or_last
+from eventctx.cli.output.plain import number, one_line, plural
 from eventctx.cli.output.program import run, spelling
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.cli.session_lists.default import session_or_last
-from eventctx.queries.figures import figures_of
+from eventctx.projections.presence import Presence, describe_loss
+from eventctx.queries.lost.answers import KINDS, STATES, ItemKind, Lost, ViewItem
+from eventctx.text import clip
 
 if TYPE_CHECKING:
+    from eventctx.cli.output.screen import Screen
+    from eventctx.projections.audit import AuditRow
     from eventctx.projections.figures import Figures
-    from eventctx.queries.lost.answers import Lost
+    from eventctx.queries.lost.answers import ItemKind, LeftBy, Lost, StateCounts
+
 
 LIMIT = 10
 
@@ -55,13 +61,18 @@ def lost_command(
     """
     if compaction is not None and turn is not None:
         raise click.UsageError("expected at most one of --compaction and --turn, found both.")
-    name, found, figures = run(_lost(session, compaction, turn, store))
+    name, found, figures, requests = run(_lost(session, compaction, turn, store))
     if as_json:
         put_document(found)
         return
     screen = Screen()
     screen.line((f"Lost in {name}. {answer(found)}", "bold"))
     show_items(screen, found, everything=everything, limit=limit)
+    if found.suspected:
+        screen.blank()
+        names = {row.position: row.name for row in requests}
+        for one in found.suspected[-limit:] if limit else ():
+            screen.line(describe_loss(one, names[one.position]))
     if found.messages.left:
         screen.blank()
         where = opening.as_option(store)
@@ -72,8 +83,220 @@ def lost_command(
 
 async def _lost(
     session: str | None, compaction: int | None, turn: int | None, store: str | None
-) -> tuple[str, Lost, Figures]:
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session, "compacted")
-        found = await engine.lost(info.stream, compaction=compaction, turn=turn)
-        return info.stream, found, await figures_of(engine.store, info.stream)
+) -> tuple[str, Lost, Figures, Sequence[AuditRow]]:
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session, "compacted")
+        found = await reader.lost(info.stream, compaction=compaction, turn=turn)
+        known = await figures_of(reader.store, info.stream)
+        requests = (await reader.audit(info.stream)).requests if found.suspected else ()
+        return info.stream, found, known, requests
+
+
+NOUNS: Final[dict[ItemKind, tuple[str, str]]] = {
+    "instruction": ("instruction", "instructions"),
+    "file": ("file", "files"),
+    "command": ("command", "commands"),
+    "decision": ("decision", "decisions"),
+    "result": ("result that was used again", "results that were used again"),
+}
+BY_IN_WORDS: Final[dict[LeftBy, str]] = {
+    "compaction": "by a compaction",
+    "taken_back": "because they were taken back",
+    "set": "by a set of the transcript",
+    "clear": "by a clear of the transcript",
+    "replaced": "for the host's own system prompt",
+    "erased": "erased",
+    "unanswered": "as results whose call is not in view",
+}
+
+
+def answer(found: Lost) -> str:
+    """The answer in a few sentences."""
+    return " ".join([_messages(found), *_summaries(found), _items(found)]).rstrip()
+
+
+def _messages(found: Lost) -> str:
+    counts = found.messages
+    total = plural(counts.total, "message")
+    if not counts.left and not counts.shortened:
+        return f"{_where(found)}: nothing left the view; {total} are whole."
+    verb = "left the view" if found.about == "compaction" else "are not in view"
+    text = f"{_where(found)}: {number(counts.left)} of {total} {verb}"
+    if set(counts.left_by) - {"compaction"}:
+        by = [f"{number(n)} {BY_IN_WORDS[one]}" for one, n in sorted(counts.left_by.items())]
+        text += f" ({', '.join(by)})"
+    if counts.shortened:
+        text += f", {number(counts.shortened)} {_are(counts.shortened)} shortened"
+    return text + "."
+
+
+def _summaries(found: Lost) -> list[str]:
+    texts: list[str] = []
+    if found.sealed:
+        sealed = plural(found.sealed, "summary", "summaries")
+        texts.append(f"{sealed} {_are(found.sealed)} encrypted: what is in there is not known.")
+    if found.messages.erased:
+        erased = plural(found.messages.erased, "message")
+        texts.append(f"{erased} {_are(found.messages.erased)} erased: nothing is known of them.")
+    return texts
+
+
+def _where(found: Lost) -> str:
+    at = found.at or ""
+    turn = None if found.turn is None else f"turn {found.turn}"
+    if found.about == "compaction":
+        places = ", ".join([one for one in (turn, at) if one])
+        return f"Compaction {found.compaction} ({places})"
+    if found.about == "turn":
+        return f"Turn {found.turn} (request at {at})"
+    return "Now"
+
+
+def _items(found: Lost) -> str:
+    kinds = [_kind(one) for one in found.counts if one.total]
+    if not kinds:
+        return "No instruction, file or command is known in them." if found.messages.left else ""
+    if all(one.whole == one.total for one in found.counts):
+        left = found.messages.left or found.messages.shortened
+        return "Every instruction, file and command in them is still in view." if left else ""
+    return f"Of {'; of '.join(kinds)}."
+
+
+def _kind(counts: StateCounts) -> str:
+    """``31 files 9 are whole, 2 in the summary, 20 gone``."""
+    one, many = NOUNS[counts.kind]
+    found = {one: getattr(counts, one.value) for one in reversed(STATES)}
+    shown = [(count, presence.short) for presence, count in found.items() if count]
+    parts = [f"{number(count)} {words}" for count, words in shown]
+    first, words = shown[0]
+    parts[0] = f"{number(first)} {_are(first)} {words}"
+    return f"{plural(counts.total, one, many)} {', '.join(parts)}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+PIPE_WIDTH: Final = 160
+"""Characters of an item's line where there is no terminal."""
+
+_TITLES: Final[dict[ItemKind, str]] = {
+    "instruction": "Instructions of a person",
+    "file": "Files",
+    "command": "Commands",
+    "decision": "Decisions of the model",
+    "result": "Results that were used again",
+}
+_STYLES: Final = {
+    Presence.GONE: "red",
+    Presence.SUMMARY: "yellow",
+    Presence.SHORTENED: "yellow",
+    Presence.WHOLE: "green",
+}
+_LEAST_TEXT: Final = 24
+_MOST_QUOTED: Final = 3
+
+
+def show_items(screen: Screen, found: Lost, *, everything: bool, limit: int) -> None:
+    """The items by kind: at most ``limit`` rows each; whole ones only with ``everything``."""
+    root = _root([item.text for item in found.items if item.kind == "file"])
+    for kind in KINDS:
+        listed = [
+            item
+            for item in found.items
+            if item.kind == kind and (everything or item.state is not Presence.WHOLE)
+        ]
+        if not listed:
+            continue
+        screen.blank()
+        below = f" below {root}" if kind == "file" and root else ""
+        screen.line((_TITLES[kind], "bold"), (below, "dim"))
+        for item in listed[:limit]:
+            _show(screen, item, root)
+        _show_rest(screen, listed[limit:])
+
+
+def _show(screen: Screen, item: ViewItem, root: str) -> None:
+    head = f"  {item.state.value:<9} {item.name:<6} "
+    note = "; ".join(_notes(item))
+    width = (screen.width if screen.live else PIPE_WIDTH) - len(head)
+    beside = width - len(note) - 2
+    # On a narrow screen the notes go below, so that the words keep their line.
+    fits = not note or beside >= min(len(_text(item, root, width)), max(_LEAST_TEXT, width // 2))
+    text = _text(item, root, beside if fits and note else width)
+    colour = (head[:11], _STYLES[item.state])
+    if note and fits:
+        screen.line(colour, (head[11:], "bold"), text, (f"  {note}", "dim"))
+    else:
+        screen.line(colour, (head[11:], "bold"), text)
+    if note and not fits:
+        screen.line((note, "dim"), indent=len(head))
+    for line in _below(item, width):
+        screen.line((line, "dim"), indent=len(head))
+
+
+def _text(item: ViewItem, root: str, width: int) -> str:
+    """An item on one line of at most ``width`` characters."""
+    if item.kind in ("instruction", "decision"):
+        return f'"{one_line(item.text, max(_LEAST_TEXT, width - 2))}"'
+    if item.kind == "file":
+        return _path(item.text, root, max(_LEAST_TEXT, width))
+    text = item.text.replace(f"{root}/", "") if root else item.text
+    return one_line(text, max(_LEAST_TEXT, width))
+
+
+def _path(path: str, root: str, width: int) -> str:
+    """A path below ``root``; of a long one the end, which tells more."""
+    return clip(one_line(path.removeprefix(f"{root}/") if root else path), width, end=True)
+
+
+def _notes(item: ViewItem) -> list[str]:
+    notes: list[str] = []
+    if item.file is not None:
+        ways = (("read", item.file.read), ("written", item.file.written))
+        notes.append(
+            ", ".join(
+                [f"{way} {number(n)}×" for way, n in (*ways, ("edited", item.file.edited)) if n]
+            )
+        )
+    if item.command is not None and item.command.failed:
+        status = item.command.status
+        notes.append("failed" if status is None else f"failed ({status})")
+    if item.command is not None and item.command.runs > 1:
+        notes.append(f"ran {number(item.command.runs)}×")
+    if 0 < item.in_view < item.messages and item.state is not Presence.GONE:
+        notes.append(f"{number(item.in_view)} of {number(item.messages)} in view")
+    if item.left is not None and item.left.by != "compaction":
+        notes.append(BY_IN_WORDS[item.left.by])
+    if item.used_again:
+        notes.append(f"used again {number(item.used_again)}×")
+    return [note for note in notes if note]
+
+
+def _below(item: ViewItem, width: int) -> list[str]:
+    """The lines below an item: the error of a command, the parts of a result that were used."""
+    if item.command is not None and item.command.error:
+        return [one_line(item.command.error, width)]
+    if item.quoted:
+        shown = ", ".join([one_line(text, 60) for text in item.quoted[:_MOST_QUOTED]])
+        more = len(item.quoted) - _MOST_QUOTED
+        return [one_line(shown + (f" and {more} more" if more > 0 else ""), width)]
+    return []
+
+
+def _show_rest(screen: Screen, rest: Sequence[ViewItem]) -> None:
+    if not rest:
+        return
+    states = Counter(item.state for item in rest)
+    parts = [f"{number(states[state])} {state.short}" for state in STATES if states[state]]
+    screen.line((f"… and {number(len(rest))} more: {', '.join(parts)} (--limit)", "dim"), indent=2)
+
+
+def _root(paths: Sequence[str]) -> str:
+    """The deepest folder in which most files lie (four of five); "" if there is none."""
+    folders: Counter[str] = Counter()
+    for path in paths:
+        parts = path.split("/")[:-1] if path.startswith("/") else []
+        folders.update(["/".join(parts[:depth]) for depth in range(3, len(parts) + 1)])
+    deep = [one for one, count in folders.items() if count > 1 and 5 * count >= 4 * len(paths)]
+    return max(deep, key=len, default="")

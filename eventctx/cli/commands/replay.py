@@ -11,25 +11,21 @@ import click
 import msgspec
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.figures import tokens
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known, tokens
 from eventctx.cli.output.messages import show
-from eventctx.cli.output.numbers import position
+from eventctx.cli.output.opening import position, session_or_last
 from eventctx.cli.output.plain import clock, number, one_line, plural
 from eventctx.cli.output.program import run
 from eventctx.cli.output.records import type_style
 from eventctx.cli.output.screen import Screen, put_json, styled
 from eventctx.cli.output.steps import Step, at_position, next_compaction, next_turn, steps_of
-from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.times import iso_or
 from eventctx.errors import InvalidSetting
-from eventctx.log.naming import position_name, read_position
+from eventctx.log.naming import iso_or, position_name, read_position
 from eventctx.messages.encoding import decode_body
 from eventctx.projections.figures import Figures
-from eventctx.queries.figures import figures_of
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 _SNIPPET = 160
 _BAR = 24
@@ -60,16 +56,16 @@ def replay_command(
 async def _replay(
     session: str | None, stop: int | None, plain: bool, store: str | None, as_json: bool
 ) -> None:
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
         if stop is not None and stop > info.head:
             raise InvalidSetting(
                 f"session {info.stream!r} has positions @0 to {position_name(info.head)}, "
                 f"found --to {position_name(stop)}"
             )
         by_keys = not (as_json or plain) and Screen().live and sys.stdin.isatty()
-        known = await figures_of(engine.store, info.stream)
-        steps = await steps_of(engine, info.stream, stop, _SNIPPET, known)
+        known = await figures_of(reader.store, info.stream)
+        steps = await steps_of(reader, info.stream, stop, _SNIPPET, known)
         screen = Screen()
         if as_json:
             for step in steps:
@@ -79,7 +75,7 @@ async def _replay(
             _print_all(screen, steps)
             show_known(screen, known)
         elif steps:
-            await _Stepper(engine, info.stream, steps, screen, known).run()
+            await _Stepper(reader, info.stream, steps, screen, known).run()
 
 
 def _place(step: Step) -> str:
@@ -111,9 +107,9 @@ class _Stepper:
     """The interactive stepper: one screen a step, one key a move."""
 
     def __init__(
-        self, engine: Engine, session: str, steps: list[Step], screen: Screen, known: Figures
+        self, reader: Reader, session: str, steps: list[Step], screen: Screen, known: Figures
     ) -> None:
-        self._engine = engine
+        self._reader = reader
         self._session = session
         self._steps = steps
         self._screen = screen
@@ -173,7 +169,7 @@ class _Stepper:
         screen.line((_KEYS, "dim"))
 
     async def _show_message(self, step: Step) -> None:
-        records = self._engine.records(self._session, step.position, step.position, bodies=True)
+        records = self._reader.records(self._session, step.position, step.position, bodies=True)
         async for record in records:
             data = record.bodies[0].data
             show(self._screen, None if data is None else decode_body(data), full=False)

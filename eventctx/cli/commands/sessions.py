@@ -1,4 +1,4 @@
-"""``sessions``: the sessions of a store."""
+"""``sessions`` and ``search``: the sessions of a store, and messages in any of them."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.passed_over import tell
-from eventctx.cli.output.program import run
-from eventctx.cli.output.screen import JsonRows, Screen, progress
-from eventctx.cli.session_lists.table import show_sessions
-from eventctx.documents.session_list import (
+from eventctx.cli.output.plain import minute_or, one_line, plural
+from eventctx.cli.output.program import report_skipped, run
+from eventctx.cli.output.screen import JsonRows, Screen, progress, put_document
+from eventctx.cli.output.session_table import show_sessions
+from eventctx.log.naming import message_name
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import (
+    ListedSession,
     Order,
     Summed,
-    listed_sessions,
-    ordered,
-    summed_sessions,
+    list_sessions,
+    sort_sessions,
+    sum_sessions,
 )
-from eventctx.documents.sessions import ListedSession
-from eventctx.documents.unread import Unread
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
+    from eventctx.search.found import Found
+    from eventctx.search.recall import Recalled
+
 
 _ORDERS: Final[tuple[Order, ...]] = get_args(Order)
 
@@ -75,14 +79,14 @@ async def _sessions(
     store: str | None,
     as_json: bool,
 ) -> None:
-    unread = Unread()
-    async with opening.existing(store) as engine:
+    errors = ReadErrors()
+    async with opening.open_reader(store, lists=True) as reader:
         with progress("Reading sessions") as bar:
-            every = await summed_sessions(engine, unread, bar.at)
-        chosen = ordered(every, order)
+            every = await sum_sessions(reader.store, errors, bar.at)
+        chosen = sort_sessions(every, order)
         if after is not None:
-            chosen = await _behind(engine, chosen, after)
-        rows: Any = listed_sessions(engine, chosen, project=project, grep=grep, limit=limit)
+            chosen = await _behind(reader, chosen, after)
+        rows: Any = list_sessions(reader.store, chosen, project=project, grep=grep, limit=limit)
         async with aclosing(rows):
             if as_json:
                 document = JsonRows()
@@ -92,10 +96,60 @@ async def _sessions(
             else:
                 shown: list[ListedSession] = [row async for row in rows]
                 show_sessions(Screen(), shown, every)
-    tell(unread)
+    report_skipped(errors)
 
 
-async def _behind(engine: Engine, sessions: list[Summed], after: str) -> list[Summed]:
-    name = (await opening.find_session(engine, after)).stream
+async def _behind(reader: Reader, sessions: list[Summed], after: str) -> list[Summed]:
+    name = (await opening.find_session(reader.store, after)).stream
     names = [one.info.stream for one in sessions]
     return sessions[names.index(name) + 1 :]
+
+
+@click.command("search", short_help="Find what was said, in view or not.")
+@click.argument("query", nargs=-1, required=True)
+@click.option("--session", metavar="SESSION", help="Only in this session, forks' pasts included.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="At most so many messages.",
+)
+@opening.reading
+def search_command(
+    query: tuple[str, ...], session: str | None, limit: int, store: str | None, as_json: bool
+) -> None:
+    """Find the messages that match QUERY best.
+
+    Words, "quoted phrases" and prefix* are understood, everything else is literal. Messages with
+    all the words are found; if there are none, messages with any of them. The number after # is
+    the message's: `eventctx why SESSION NUMBER` says whether a model is still shown it.
+    """
+    from eventctx.search.found import found_answers
+
+    found, undated = run(_found(" ".join(query), session, limit, store))
+    if as_json:
+        put_document(found_answers((found, undated)))
+    else:
+        _show(Screen(), found, undated)
+
+
+async def _found(query: str, session: str | None, limit: int, store: str | None) -> Found:
+    from eventctx.search.found import find_messages
+
+    async with opening.open_reader(store, lists=True) as reader:
+        name = None
+        if session is not None:
+            name = (await opening.find_session(reader.store, session)).stream
+        return await find_messages(reader.store, reader.recaller(), query, name, limit)
+
+
+def _show(screen: Screen, found: list[Recalled], undated: dict[str, int | None]) -> None:
+    for one in found:
+        screen.line(
+            (f"{one.session} {message_name(one.number)} ", "bold"),
+            (f"{one.role}, {minute_or(one.time, undated.get(one.session))}", "dim"),
+        )
+        screen.line(one_line(one.snippet), indent=2)
+    screen.line((plural(len(found), "message"), "bold") if found else "Nothing matches.")

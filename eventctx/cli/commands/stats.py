@@ -8,14 +8,13 @@ import click
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
-from eventctx.cli.output.passed_over import tell
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
-from eventctx.documents.stats import LossRow, Stats, records_in, stats_of
-from eventctx.documents.unread import Unread
 from eventctx.log.store import StoreDescription
 from eventctx.projections import usage
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.stats import LossRow, Stats, records_in, stats_of
 
 _COPIED: Final = ("store", "place")
 """Lines that are never wrapped."""
@@ -29,7 +28,7 @@ _OUTLIVED: Final = {
     "power cut": "the end of the process, and a power cut",
     "loss of a machine": "a power cut, and the loss of a machine",
 }
-"""What an acknowledged append survives, in words."""
+"""The events that an acknowledged append survives, in words."""
 
 _LOST: Final = {"error": "errors", "dropped": "dropped"}
 
@@ -41,20 +40,22 @@ def stats_command(store: str | None, as_json: bool) -> None:
 
     And which hooks failed or dropped something, if any did.
     """
-    unread = Unread()
-    stats = run(_stats(store, unread))
+    errors = ReadErrors()
+    stats = run(_stats(store, errors))
     if as_json:
         put_document(stats)
     else:
         _show(Screen(), stats)
-    tell(unread)
+    report_skipped(errors)
 
 
-async def _stats(store: str | None, unread: Unread) -> Stats:
+async def _stats(store: str | None, errors: ReadErrors) -> Stats:
     url = opening.location(store)
-    async with opening.existing(store) as engine:
-        with progress("Reading the log", await records_in(engine)) as bar:
-            return await stats_of(engine, url, opening.path_of(url), unread, bar.at)
+    async with opening.open_reader(store) as reader:
+        with progress("Reading the log", await records_in(reader.store)) as bar:
+            return await stats_of(
+                reader.store, url, opening.path_of(url), reader.hook_failures, errors, bar.at
+            )
 
 
 def _output(used: usage.UsageTotals) -> str:
@@ -79,7 +80,7 @@ def _without_end(stats: Stats) -> str:
 
 
 def _described(found: StoreDescription) -> list[tuple[str, str]]:
-    """What keeps the records, what an acknowledged append survives, and on which settings."""
+    """Rows about the server that keeps the records, the events they survive, and its settings."""
     facts = ", ".join(f"{name}={value}" for name, value in sorted(found.facts.items()))
     return [
         ("kept by", found.server),

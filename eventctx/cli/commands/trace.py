@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.program import run
 from eventctx.cli.output.screen import Screen, progress, put_json, styled
 from eventctx.cli.output.trace_tree import show
 from eventctx.errors import InvalidSetting
 from eventctx.hooks.redact import DEFAULT, Redactor, cleaner
 from eventctx.log.store import StreamInfo
-from eventctx.projections.trace.genai_messages import Clean
 from eventctx.projections.trace.spans import Span
+from eventctx.projections.trace.texts import Clean
 from eventctx.queries import spans as tracing
-from eventctx.queries.figures import figures_of
 
 if TYPE_CHECKING:
     from eventctx.cli.output.trace_outputs import Output
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -82,10 +81,10 @@ class _Selection(NamedTuple):
     unfinished: bool
 
     async def spans(
-        self, engine: Engine, session: str, report: Callable[[int], None] | None = None
+        self, reader: Reader, session: str, report: Callable[[int], None] | None = None
     ) -> AsyncIterator[Span]:
         found = tracing.spans(
-            engine.store, session, turn=self.turn, contents=self.contents, progress=report
+            reader.store, session, turn=self.turn, contents=self.contents, progress=report
         )
         async for span in found:
             yield span if self.redactor is None else self.redactor.span(span)
@@ -98,18 +97,18 @@ async def _trace(
     as_json: bool,
     targets: dict[str, Any],
 ) -> None:
-    async with opening.existing(store) as engine:
-        infos: Sessions = engine.each_session
+    async with opening.open_reader(store) as reader:
+        infos: Sessions = reader.each_session
         if session is not None:
-            infos = partial(_only, await opening.find_session(engine, session))
+            infos = partial(_only, await opening.find_session(reader.store, session))
         if any(target is not None for target in targets.values()):
-            await _export(engine, infos, selection, targets)
+            await _export(reader, infos, selection, targets)
         elif as_json:
             async for info in infos():
-                async for span in selection.spans(engine, info.stream):
+                async for span in selection.spans(reader, info.stream):
                     put_json(span)
         else:
-            await _print(engine, infos, selection)
+            await _print(reader, infos, selection)
 
 
 async def _only(info: StreamInfo) -> AsyncIterator[StreamInfo]:
@@ -125,7 +124,7 @@ async def _count(infos: Sessions) -> tuple[int, int]:
     return sessions, records
 
 
-async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None:
+async def _print(reader: Reader, infos: Sessions, selection: _Selection) -> None:
     screen = Screen()
     several = (await _count(infos))[0] > 1
     place = 0
@@ -135,11 +134,11 @@ async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None
                 screen.blank()
             screen.line((info.stream, "bold"))
         place += 1
-        # What a tool call asked for stands with the texts; it is redacted and cut as they are.
+        # A tool call's request is one of the texts: it is redacted and cut as they are.
         texts = selection._replace(contents=cleaner(selection.redactor))
-        found = [span async for span in texts.spans(engine, info.stream)]
+        found = [span async for span in texts.spans(reader, info.stream)]
         if found:
-            figures = await figures_of(engine.store, info.stream)
+            figures = await figures_of(reader.store, info.stream)
             show(screen, found, figures)
             show_known(screen, figures)
         else:
@@ -147,7 +146,7 @@ async def _print(engine: Engine, infos: Sessions, selection: _Selection) -> None
 
 
 async def _export(
-    engine: Engine, infos: Sessions, selection: _Selection, targets: dict[str, Any]
+    reader: Reader, infos: Sessions, selection: _Selection, targets: dict[str, Any]
 ) -> None:
     # Imported here, because a tree on the terminal needs no OpenTelemetry.
     from eventctx.cli.output.trace_outputs import BATCH, BATCH_TEXT, outputs, text_of
@@ -162,7 +161,7 @@ async def _export(
                 if sessions > 1:
                     bar.name(f"Tracing {info.stream}")
                 report = _behind(before, bar.at)
-                async for span in selection.spans(engine, info.stream, report):
+                async for span in selection.spans(reader, info.stream, report):
                     batch.append(span)
                     text += text_of(span)
                     if len(batch) == BATCH or text >= BATCH_TEXT:
@@ -180,7 +179,7 @@ def _own_records(info: StreamInfo) -> int:
 
 
 def _behind(before: int, at: Callable[[int], None]) -> Callable[[int], None]:
-    """``at`` for a session whose records come behind ``before`` records of other sessions."""
+    """``at`` for a session whose records come after ``before`` records of other sessions."""
     return lambda done: at(before + done)
 
 

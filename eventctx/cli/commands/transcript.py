@@ -7,35 +7,32 @@ from typing import TYPE_CHECKING
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.figures import parts_in_words, request_tokens
-from eventctx.cli.output.known import known_in_words, stands
+from eventctx.cli.output.figures import known_in_words, parts_in_words, request_tokens, stands
 from eventctx.cli.output.messages import role_of, role_style, show
-from eventctx.cli.output.numbers import one_request, request, request_in_words
-from eventctx.cli.output.numbers import position as position_of_record
+from eventctx.cli.output.opening import one_request, request, request_in_words, session_or_last
+from eventctx.cli.output.opening import position as position_of_record
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import FOUND, CommandFailed, run
-from eventctx.cli.output.proof import show_proof
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.cli.output.sent import show_beside, show_sent_messages, show_tools
-from eventctx.cli.session_lists.default import session_or_last
-from eventctx.documents.request_view import last_request, view_document, view_of
-from eventctx.documents.transcript import transcript_document, transcript_of
+from eventctx.cli.output.sent import show_beside, show_proof, show_sent_messages, show_tools
 from eventctx.log.naming import (
     RequestName,
     message_name,
     position_name,
     ranges_name,
 )
-from eventctx.messages.visibility import AUDIENCES, Audience, for_audience
+from eventctx.messages.speaker import AUDIENCES, Audience, for_audience
 from eventctx.projections.view.refs import InsertionRef, MessageRef
 from eventctx.projections.view.sendable.sending import WORDS
+from eventctx.queries.records import transcript_answer, transcript_of
+from eventctx.queries.view import last_request, view_answer, view_of
 
 if TYPE_CHECKING:
-    from eventctx.projections.explain.left_out import LeftOut
+    from eventctx.projections.explain.why import LeftOut
     from eventctx.projections.figures import ImportedFile, RequestFigures
     from eventctx.projections.view.entries import Entry
-    from eventctx.queries.requests import Besides, RequestView
-    from eventctx.queries.transcript import Message
+    from eventctx.queries.records import Message
+    from eventctx.queries.requests import HostReport, RequestView
 
 _full = click.option(
     "--full", is_flag=True, help="Every line of every message, on a terminal too, and base64."
@@ -81,11 +78,11 @@ async def _transcript(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session)
-        messages = _shown_to(audience, await transcript_of(engine, info, at, turn))
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
+        messages = _shown_to(audience, await transcript_of(reader.store, info, at, turn))
     if as_json:
-        put_document(transcript_document(messages))
+        put_document(transcript_answer(messages))
         return
     screen = Screen()
     for one in messages:
@@ -175,21 +172,21 @@ async def _view(
     store: str | None,
     as_json: bool,
 ) -> None:
-    async with opening.existing(store) as engine:
-        info = await session_or_last(engine, session)
+    async with opening.open_reader(store, lists=session is None) as reader:
+        info = await session_or_last(reader, session)
         if name == RequestName():
-            name = await last_request(engine, info.stream)
-        answer = await view_of(engine, info.stream, name, proves=verify)
+            name = await last_request(reader.store, info.stream)
+        answer = await view_of(reader.store, info.stream, name, proves=verify)
     view, known = answer.view, answer.figures
     if as_json:
-        put_document(view_document(answer))
+        put_document(view_answer(answer))
     elif answer.proof is not None:
         show_proof(Screen(), view, answer.proof)
     else:
         screen = Screen()
         figures = known.requests[view.position]
         _show_view(screen, view, figures, known.file, answer.left_out, full)
-        for one in answer.besides:
+        for one in answer.reports:
             _show_sent(screen, one, full)
     if not stands(view):
         raise CommandFailed(FOUND)
@@ -251,7 +248,7 @@ def _show_digest(
     screen.line((known_in_words(view, figures, file), "dim"))
 
 
-def _show_sent(screen: Screen, sent: Besides, full: bool) -> None:
+def _show_sent(screen: Screen, sent: HostReport, full: bool) -> None:
     """Show the host's report of messages that it sent in addition, or did not send."""
     screen.line(
         ("Not sent quite so", "bold"),

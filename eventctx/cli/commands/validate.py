@@ -76,7 +76,7 @@ def _show(screen: Screen, findings: list[Finding]) -> None:
 
 
 def _note(one: Finding) -> list[tuple[str, str]]:
-    """What was found, and where a rule that does not hold is to be read."""
+    """The findings, and the places of the rules that do not hold."""
     if one.verdict != "does not hold":
         return [(f"    {one.seen}", "dim")] if one.seen else []
     origin = f"the contract's {one.heading!r}" if one.heading else "hosts rely on it"

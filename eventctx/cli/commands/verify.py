@@ -13,16 +13,21 @@ from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
 from eventctx.cli.output.program import DAMAGE, CommandFailed, run
 from eventctx.cli.output.screen import Bar, JsonRows, Screen, progress
-from eventctx.documents.verification import store_row, verification_row
 from eventctx.errors import InvalidSetting
+from eventctx.log.integrity import public_key
 from eventctx.log.naming import position_name
-from eventctx.log.signatures import public_key
 from eventctx.log.store import Receipt
-from eventctx.queries.verification.findings import MAX_PROBLEMS, Problem, Verification
+from eventctx.queries.verification import (
+    MAX_PROBLEMS,
+    Problem,
+    Verification,
+    session_answer,
+    store_answer,
+)
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
-    from eventctx.queries.verification.whole_store import StoreVerification
+    from eventctx.queries.verify import StoreVerification
+    from eventctx.reader import Reader
 
 _LISTED = 20
 
@@ -87,7 +92,7 @@ async def _verify(
     session: str | None, receipts: list[Receipt], key: str | None, store: str | None, as_json: bool
 ) -> bool:
     """Verify and print, one session after the other; false where something was found."""
-    async with opening.existing(store) as engine:
+    async with opening.open_reader(store) as reader:
         with progress("Verifying", 1 if session is None and not receipts else None) as bar:
 
             def began(name: str, done: int, of: int) -> None:
@@ -95,34 +100,36 @@ async def _verify(
                 bar.at(done, of or 1)
 
             if session is None and not receipts:
-                found: AsyncIterator[Verification | str] = engine.verifications(began=began)
+                found: AsyncIterator[Verification | str] = reader.verifications(began=began)
             else:
-                found = _each(engine, await _named(engine, session, receipts), receipts, bar)
+                found = _each(reader, await _named(reader, session, receipts), receipts, bar)
             shown: _Printed | _Shown = _Printed() if as_json else _Shown(Screen(), bar)
             async for one in found:
                 if isinstance(one, Verification) and key is not None:
                     one = _signed(one, key)
                 shown.put(one)
-        shown.end(engine.receipts_path)
+        shown.end(reader.receipts_path)
         return shown.ok
 
 
 async def _each(
-    engine: Engine, names: list[str], receipts: list[Receipt], bar: Bar
+    reader: Reader, names: list[str], receipts: list[Receipt], bar: Bar
 ) -> AsyncIterator[Verification | str]:
     for name in names:
         bar.name(f"Verifying {name}")
         own = [one for one in receipts if one.stream == name]
         for receipt in own or (None,):
-            yield await engine.verify(name, receipt)
+            yield await reader.verify(name, receipt)
 
 
-async def _named(engine: Engine, session: str | None, receipts: list[Receipt]) -> list[str]:
+async def _named(reader: Reader, session: str | None, receipts: list[Receipt]) -> list[str]:
     names = list(dict.fromkeys(receipt.stream for receipt in receipts))
     if session is None:
         return names
     # A receipt may be for a session that is gone, which is a finding and no bad usage.
-    name = session if session in names else (await opening.find_session(engine, session)).stream
+    name = (
+        session if session in names else (await opening.find_session(reader.store, session)).stream
+    )
     for other in names:
         if other != name:
             raise InvalidSetting(
@@ -161,12 +168,12 @@ class _Printed:
             self._problems.append(one)
             return
         self.ok = self.ok and one.ok
-        self._rows.put(verification_row(one))
+        self._rows.put(session_answer(one))
 
     def end(self, _book: Path | None) -> None:
         """Print the row of the store's problems."""
         if self._problems:
-            self._rows.put(store_row(self._problems))
+            self._rows.put(store_answer(self._problems))
         self._rows.end()
 
 

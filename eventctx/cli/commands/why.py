@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from typing import Final
 
 import click
 
-from eventctx.cli.explaining.facts import BEGINNING, facts_of, verdict_of
 from eventctx.cli.output import opening
-from eventctx.cli.output.known import show_known
+from eventctx.cli.output.figures import figures_of, show_known
 from eventctx.cli.output.messages import role_of, role_style, snippet
-from eventctx.cli.output.numbers import (
+from eventctx.cli.output.opening import (
     message_number,
     one_request,
     position,
@@ -19,16 +17,12 @@ from eventctx.cli.output.numbers import (
     request_in_words,
 )
 from eventctx.cli.output.program import run, spelling
-from eventctx.cli.output.rulings import fact
+from eventctx.cli.output.reasons import BEGINNING, fact, facts_of, presence_in_words
 from eventctx.cli.output.screen import Screen, put_document
-from eventctx.documents.why import why_document
 from eventctx.log.naming import RequestName, message_name
 from eventctx.projections.figures import Figures
-from eventctx.queries.explain.answers import Explanation
-from eventctx.queries.figures import figures_of
-
-_COME_BACK: Final = ("summarised", "dropped", "merged", "shortened")
-"""Standings of messages that ``restore`` brings back."""
+from eventctx.projections.presence import Presence
+from eventctx.queries.explain_answers import Explanation, why_answer
 
 
 @click.command("why", short_help="Why a message was in a view, or was not.")
@@ -66,7 +60,7 @@ def why_command(
     answer, mirror, figures = run(_why(session, message, name, store))
     undated = figures.file.undated
     if as_json:
-        put_document(why_document(answer, undated))
+        put_document(why_answer(answer, undated))
     else:
         _show(Screen(), answer, undated)
         _show_way_back(Screen(), answer, store, mirror)
@@ -77,12 +71,12 @@ async def _why(
     session: str, message: int, name: RequestName, store: str | None
 ) -> tuple[Explanation, str | None, Figures]:
     """The answer, the name of the file that the session mirrors (None for one of ours), figures."""
-    async with opening.existing(store) as engine:
-        info = await opening.find_session(engine, session)
-        answer = await engine.why(info.stream, message, **name._asdict())
-        comes_back = answer.standing in _COME_BACK
-        mirror = await engine.mirror_of(info.stream) if comes_back else None
-        return answer, mirror, await figures_of(engine.store, info.stream)
+    async with opening.open_reader(store) as reader:
+        info = await opening.find_session(reader.store, session)
+        answer = await reader.why(info.stream, message, **name._asdict())
+        comes_back = answer.standing.restorable
+        mirror = await reader.mirror_of(info.stream) if comes_back else None
+        return answer, mirror, await figures_of(reader.store, info.stream)
 
 
 def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
@@ -90,13 +84,13 @@ def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
     where = request_in_words(answer.turn, answer.iteration, answer.position)
     screen.line(
         (f"{message_name(answer.number)} of {answer.session}: ", "bold"),
-        (verdict_of(answer), colour),
+        (presence_in_words(answer), colour),
         (f" · {where}", "dim"),
     )
     message = answer.message
     role = "erased" if message is None else role_of(message)
     width = max(20, screen.width - len(role) - 2) if screen.live else BEGINNING
-    if answer.standing != "not_added":
+    if answer.standing is not Presence.NOT_ADDED:
         screen.line((role, role_style(role)), f"  {snippet(message, width)}")
     screen.blank()
     for one in facts_of(answer, undated):
@@ -106,7 +100,7 @@ def _show(screen: Screen, answer: Explanation, undated: int | None) -> None:
 def _show_way_back(
     screen: Screen, answer: Explanation, store: str | None, mirror: str | None
 ) -> None:
-    if answer.standing not in _COME_BACK:
+    if not answer.standing.restorable:
         return
     screen.blank()
     command = f"{spelling()} restore {shlex.quote(answer.session)} {answer.number}"

@@ -4,35 +4,41 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 
-from eventctx.cli.commands.audit import show_audit
+from eventctx.cli.commands.audit import compaction_line, show_audit
 from eventctx.cli.commands.imports import is_export
+from eventctx.cli.commands.inspect import html_of
 from eventctx.cli.commands.replay import bar
 from eventctx.cli.commands.verify import show_verifications
-from eventctx.cli.demo.agent_command import show_agent
 from eventctx.cli.demo.play import Player, Size, TurnFigures, measure
-from eventctx.cli.demo.stage import Compactions, show_commands
-from eventctx.cli.inspect.html_file import html_of
 from eventctx.cli.output import opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.messages import snippet
 from eventctx.cli.output.plain import number, plural
-from eventctx.cli.output.program import FOUND, CommandFailed, run
+from eventctx.cli.output.program import FOUND, CommandFailed, run, spelling
+from eventctx.cli.output.records import reason_in_words
 from eventctx.cli.output.screen import Screen
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import InvalidSetting, MalformedTranscript
-from eventctx.importers.detect import FORMATS, choose
+from eventctx.importers.detect import choose
+from eventctx.importers.format_table import FORMATS
 from eventctx.importers.source.items import Item
 from eventctx.importers.source.lines import read_lines
 from eventctx.importers.source.naming import session_name
-from eventctx.projections.audit import AuditRow
+from eventctx.log.codec import decode_event
+from eventctx.log.plan import Plan, expand
+from eventctx.log.record import Record
+from eventctx.projections.audit import AuditRow, CompactionRow
+from eventctx.projections.figures import CompactionFigures
 from eventctx.queries.audit import Audit
-from eventctx.queries.verification.whole_store import StoreVerification
+from eventctx.queries.verify import StoreVerification
+from eventctx.text import without_password
 
 SAMPLE: Final = Path(__file__).parent / "session.jsonl"
 BUDGET: Final = 32_000
@@ -61,26 +67,15 @@ class _Recording(NamedTuple):
 )
 @click.option("--budget", type=click.IntRange(min=1), metavar="TOKENS", help="Tokens per request.")
 @click.option("--format", "format_", type=click.Choice(list(FORMATS)), help="The file's format.")
-@click.option("--agent", is_flag=True, help="Run an agent, kill it in mid-tool, and let it go on.")
 @opening.store_options
 def demo_command(
-    file: Path | None, budget: int | None, format_: str | None, agent: bool, store: str | None
+    file: Path | None, budget: int | None, format_: str | None, store: str | None
 ) -> None:
     """Run a sample session, or your own FILE, live under a budget that forces compactions.
 
     Needs no network. Without --store it runs on a new store in the temporary folder. The budget is
     40 % of what all messages of FILE take together, unless you give one.
-
-    With --agent a small agent with tools runs in a process of its own, which is killed while a tool
-    runs; it goes on in this one, and the turn that it died in is audited. Its model is a script.
     """
-    if agent and (file is not None or budget is not None or format_ is not None):
-        raise click.UsageError(
-            "--agent runs an agent of its own: it takes no FILE, no --budget and no --format"
-        )
-    if agent:
-        show_agent(Screen(), _url(store))
-        return
     if file is not None and is_export(file):
         raise InvalidSetting(
             f"{file} is an export of eventctx: `eventctx import {file}` reads it back, "
@@ -92,7 +87,7 @@ def demo_command(
         raise MalformedTranscript(f"{recording.path}: expected a session, found no message in it")
     wanted = budget or (BUDGET if recording.sample else max(_SMALLEST, round(size.tokens * _SHARE)))
     url = _url(store)
-    # A folder that somebody chose for a store gets no file that nobody asked for.
+    # A folder chosen for a store gets no other file unasked.
     folder = Path(url).parent if opening.named_store(store) is None else None
     run(_demo(Screen(), recording, size, wanted, url, folder))
 
@@ -191,7 +186,7 @@ class _Stage:
 def _chosen(audit: Audit) -> list[AuditRow | int]:
     """The rows to show: the last request of each turn, and those around compactions.
 
-    A number stands for so many rows that are left out.
+    A number counts rows that are left out.
     """
     requests = audit.requests
     wanted = {
@@ -265,7 +260,7 @@ def _suggest(screen: Screen, session: str, url: str, audit: Audit) -> None:
 async def _write_page(engine: Engine, session: str, folder: Path | None) -> Path:
     """Write the session as one file, into a new temporary folder if there is none for it."""
     page = (folder or Path(tempfile.mkdtemp(prefix="ectx-"))) / f"{session}.html"
-    await html_of(engine, await opening.find_session(engine, session), page)
+    await html_of(engine, await opening.find_session(engine.store, session), page)
     return page
 
 
@@ -277,3 +272,60 @@ def _show_page(screen: Screen, page: Path) -> None:
         "each message when it was in view."
     )
     screen.whole((str(page.absolute()), "cyan"))
+
+
+class Compactions:
+    """Prints each compaction, with the messages that the one before it did not affect."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._plan: Plan | None = None
+
+    def compacted(self, record: Record) -> None:
+        """A compaction ended: called by the engine's hooks, as any observer of yours would be."""
+        event: Any = decode_event(record)
+        row = CompactionRow(
+            record.position, record.time, None, record.iteration, event.outcome, event.trigger,
+            event.strategy, event.tokens_before, event.tokens_after, event.messages_before,
+            event.messages_after, event.budget, event.duration, event.fallback, event.error,
+            CompactionFigures(event.tokens_before, True, event.tokens_after, True),
+        )  # fmt: skip
+        line = compaction_line(row)
+        self._screen.line(*[_unbroken(part) for part in line], indent=2)
+        if event.plan is not None:
+            for reason, count in _reasons(event.plan, self._plan).items():
+                self._screen.line((f"{count} {reason}", "dim"), indent=6)
+            self._plan = event.plan
+
+
+def _unbroken(part: str | tuple[str, str]) -> str | tuple[str, str]:
+    return part.rstrip("\n") if isinstance(part, str) else part
+
+
+def _reasons(plan: Plan, before: Plan | None) -> dict[str, int]:
+    """Counts, by disposition and reason, of messages that only the later plan changes."""
+    known = {
+        one: disposition
+        for one, disposition, _ in expand(before.runs if before is not None else ())
+    }
+    found: Counter[str] = Counter()
+    for one, disposition, reason in expand(plan.runs):
+        if disposition != "kept" and known.get(one) != disposition:
+            found[f"{disposition}: {reason_in_words(reason)}"] += 1
+    return dict(found)
+
+
+def show_commands(screen: Screen, url: str, commands: Sequence[tuple[str, str]]) -> None:
+    """Print commands to try next, given as pairs of a text and a command without ``--store``."""
+    program = spelling()
+    path = opening.path_of(url)
+    # Absolute, so that the commands work from any folder.
+    shown = without_password(url) if path is None else str(path.absolute())
+    where = f"--store {shlex.quote(shown)}"
+    screen.blank()
+    screen.line(("Try next", "bold"))
+    for text, command in commands:
+        screen.line((f"# {text}", "dim"))
+        # Unindented and unbroken, so that a long path leaves a line that can be copied.
+        own = command == "demo FILE"
+        screen.whole((f"{program} {command}" if own else f"{program} {command} {where}", "cyan"))

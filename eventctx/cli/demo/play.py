@@ -24,7 +24,7 @@ from eventctx.importers.source.items import (
 )
 from eventctx.log.usage import Usage
 from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.part_queries import call_names, failed_results
+from eventctx.messages.parts import call_names, failed_results
 from eventctx.messages.tokens import BY_KIND
 from eventctx.session.context import Context
 from eventctx.session.turns import Iteration, ProviderCall, Turn

@@ -10,11 +10,11 @@ import msgspec
 from eventctx.cli.output.plain import abridged, number, one_line
 from eventctx.cli.output.screen import Screen
 from eventctx.messages.encoding import decode_json
-from eventctx.messages.part_queries import hosted_arguments
 from eventctx.messages.parts import (
     SEALED,
     Part,
     PartKind,
+    hosted_arguments,
     parts_of_result,
     read_parts,
 )

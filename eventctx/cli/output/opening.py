@@ -1,4 +1,7 @@
-"""The store that a command works on, opened without creating one by accident."""
+"""The store, the session and the numbers that a command line names.
+
+A store is opened without creating one by accident.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,26 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import click
 
-from eventctx.documents.named_session import find_session as find_session
-from eventctx.errors import InvalidSetting, StoreUnavailable
+from eventctx.errors import InvalidSetting, StoreUnavailable, StreamNotFound
 from eventctx.log.private_files import make_folder
 from eventctx.log.store import StreamInfo
-from eventctx.safe_text import without_password
+from eventctx.queries.session_names import find_session as find_session
+from eventctx.queries.session_names import short_names
 from eventctx.stores.location import ENVIRONMENT, default_path, default_store, in_users_folder
+from eventctx.text import without_password
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
+    from eventctx.log.store import StreamInfo
+    from eventctx.reader import Reader
     from eventctx.session.context import Context
+from eventctx.cli.output.plain import one_line
+from eventctx.log import naming
+from eventctx.log.naming import RequestName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +64,7 @@ def as_option(own: str | None) -> str:
 
 
 def path_of(url: str) -> Path | None:
-    """The file behind a store's URL; None for a store that is no file."""
+    """The file of a store's URL; None for a store that is no file."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return Path(url)
@@ -63,7 +72,7 @@ def path_of(url: str) -> Path | None:
 
 
 def store_options(command: F) -> F:
-    """Give a command ``--store``, which may stand before the command's name or after it."""
+    """Give a command ``--store``, before the command's name or after it."""
     option = click.option(
         "--store",
         metavar="URL",
@@ -85,8 +94,33 @@ def reading(command: F) -> F:
 
 
 @asynccontextmanager
-async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator[Engine]:
+async def open_existing(own: str | None) -> AsyncIterator[Engine]:
     """The engine on a store that exists already. Raises StoreUnavailable where there is none."""
+    url = _existing(own)
+    from eventctx.engine import open_engine
+
+    async with open_engine(url, create=False) as engine:
+        yield engine
+
+
+@asynccontextmanager
+async def open_reader(own: str | None, *, lists: bool = False) -> AsyncIterator[Reader]:
+    """A reader of a store that exists already, which leaves no trace. Raises StoreUnavailable.
+
+    A command that ``lists`` all sessions, or searches them, asks an engine: it saves the sums and
+    the index with the store, so that the next such command reads only what came since.
+    """
+    if lists:
+        async with open_existing(own) as engine:
+            yield engine
+        return
+    from eventctx.reader import read
+
+    async with read(_existing(own)) as found:
+        yield found
+
+
+def _existing(own: str | None) -> str:
     url = location(own)
     path = path_of(url)
     if path is not None and not path.exists():
@@ -94,14 +128,11 @@ async def existing(own: str | None, *, read_only: bool = False) -> AsyncIterator
             f"there is no store at {path}: `eventctx import FILE` makes one, `eventctx demo` shows "
             f"what it is good for, --store or {ENVIRONMENT} names another"
         )
-    from eventctx.engine import open_engine
-
-    async with open_engine(url, create=False, read_only=read_only) as engine:
-        yield engine
+    return url
 
 
 @asynccontextmanager
-async def created(own: str | None) -> AsyncIterator[Engine]:
+async def open_or_create(own: str | None) -> AsyncIterator[Engine]:
     """The engine on a store that is created if it does not exist; the default folder, too."""
     url = location(own)
     if path_of(url) == default_path():
@@ -112,10 +143,10 @@ async def created(own: str | None) -> AsyncIterator[Engine]:
         yield engine
 
 
-async def free_name(engine: Engine, wanted: str) -> str:
+async def free_name(reader: Reader, wanted: str) -> str:
     """A session name that is not taken: nothing is added to a session that is there."""
     name, following = wanted, 2
-    while await engine.store.head(name) is not None:
+    while await reader.store.head(name) is not None:
         name, following = f"{wanted}-{following}", following + 1
     return name
 
@@ -126,7 +157,7 @@ def on_fork(command: F) -> F:
     return click.option("--fork", metavar="NAME", help=words)(command)
 
 
-async def for_a_change(engine: Engine, name: str) -> Context:
+async def open_session(engine: Engine, name: str) -> Context:
     """A session for a command that compacts nothing, so that it needs no policy's function."""
     from eventctx.session.settings import SettingsForgotten
 
@@ -135,7 +166,7 @@ async def for_a_change(engine: Engine, name: str) -> Context:
         return await engine.session(name)
 
 
-async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
+async def choose_written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
     """The session that a command writes to: the one found, or a new fork of it at its head.
 
     Raises ImportedSession for a mirror without a fork, StreamExists, InvalidSessionId.
@@ -144,3 +175,125 @@ async def written(engine: Engine, info: StreamInfo, fork: str | None) -> str:
         return info.stream
     await engine.fork(info.stream, info.head, fork)
     return fork
+
+
+Which = Literal["used", "compacted"]
+
+_LONGEST: Final = 60
+
+
+async def session_or_last(reader: Reader, name: str | None, which: Which = "used") -> StreamInfo:
+    """The session called ``name``; without a name the last one used, or the last compacted one.
+
+    It is named on stderr then. Raises what ``find_session`` raises, and StreamNotFound where there
+    is none.
+    """
+    if name is not None:
+        return await find_session(reader.store, name)
+    from eventctx.queries.read_errors import ReadErrors
+    from eventctx.queries.session_list import list_sessions, sort_sessions, sum_sessions
+
+    every = await sum_sessions(reader.store, ReadErrors())
+    fitting = [
+        one
+        for one in sort_sessions(every, "last")
+        if (one.sums.compactions if which == "compacted" else one.sums.belongs_to is None)
+    ]
+    if not fitting:
+        raise _none(which, empty=not every)
+    chosen = fitting[0].info
+    rows = [row async for row in list_sessions(reader.store, fitting[:1])]
+    short = short_names(one.info.stream for one in every)[chosen.stream]
+    title = f" “{one_line(rows[0].title, _LONGEST)}”" if rows[0].title else ""
+    last = "the last one that was compacted" if which == "compacted" else "the last one used"
+    click.echo(f"session {one_line(short)}{title}, {last}", err=True)
+    return chosen
+
+
+def _none(which: Which, *, empty: bool) -> StreamNotFound:
+    error = StreamNotFound("")
+    if empty:
+        words = "the store holds no sessions yet; `eventctx import FILE` adds some"
+    elif which == "compacted":
+        words = (
+            "no session of this store was compacted; name one of `eventctx sessions`, in which "
+            "`lost` then shows what left its view in other ways"
+        )
+    else:
+        words = "every session of this store belongs to another one; name one: `eventctx sessions`"
+    error.args = (words,)
+    return error
+
+
+T = TypeVar("T")
+
+
+def message_number(text: str) -> int:
+    """A message, ``#12`` or ``12``. For ``type=`` of an argument."""
+    return _read(naming.read_message, text)
+
+
+def message_numbers(text: str) -> tuple[int, ...]:
+    """A message, or a range of them, ``#3–#9`` or ``3-9``. For ``type=`` of an argument."""
+    return _read(naming.read_messages, text)
+
+
+def demand(text: str) -> tuple[int, int]:
+    """A demand, ``#12.1`` or ``12.1``. For ``type=`` of an option."""
+    return _read(naming.read_demand, text)
+
+
+def flat(
+    _: click.Context, __: click.Parameter, given: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    """The numbers of all messages and ranges. For ``callback=`` of an argument."""
+    return tuple(number for one in given for number in one)
+
+
+def position(text: str) -> int:
+    """A record's position, ``@48`` or ``48``. For ``type=`` of an option."""
+    return _read(naming.read_position, text)
+
+
+def request(text: str) -> RequestName:
+    """A request as screens name it, ``3``, ``3.2`` or ``@48``. For ``type=``."""
+    return _read(naming.read_request, text)
+
+
+def one_request(turn: RequestName | None, iteration: int | None, at: int | None) -> RequestName:
+    """The request that ``--turn``, ``--iteration`` and ``--position`` name together.
+
+    Raises click.UsageError where they do not go together.
+    """
+    if iteration is not None and (turn is None or turn.turn is None):
+        raise click.UsageError("--iteration counts within a turn: name it with --turn.")
+    if turn is None:
+        return RequestName(position=at)
+    if iteration is None:
+        return turn
+    if turn.iteration is not None:
+        raise click.UsageError("Expected the iteration once: --turn 3.2, or --iteration 2.")
+    return RequestName(turn.turn, iteration)
+
+
+def _read(reads: Callable[[str], T], text: str) -> T:
+    try:
+        return reads(text)
+    except InvalidSetting as error:
+        raise click.BadParameter(f"{error}.") from error
+
+
+def request_in_words(turn: int | None, iteration: int | None, position: int | None) -> str:
+    """The request that an answer is about; without a position, the view as it stands now."""
+    if position is None:
+        return "the view as it stands now"
+    name, at = naming.request_name(turn, iteration, position), naming.position_name(position)
+    return f"request {name}" if name == at else f"request {name} ({at})"
+
+
+def place_in_words(turn: int | None, iteration: int | None, position: int) -> str:
+    """A record and the request or turn that it belongs to: ``@898 in 1.102``."""
+    at = naming.position_name(position)
+    if turn is None:
+        return at
+    return f"{at} in turn {turn}" if iteration is None else f"{at} in {turn}.{iteration}"

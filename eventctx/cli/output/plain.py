@@ -6,10 +6,10 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from eventctx.safe_text import escape
+from eventctx.text import clip, escape
 
 NOT_RECORDED: Final = "not recorded"
-"""What stands for a figure that the log does not hold, on every screen."""
+"""The words for a figure that the log does not hold, on every screen."""
 
 _SPACES: Final = re.compile(r"\s+")
 _LONG_RUN: Final = 400
@@ -24,9 +24,7 @@ def one_line(text: str, width: int | None = None) -> str:
     if width is not None:
         text = text[: 4 * width + 200]
     joined = escape(_SPACES.sub(" ", text.replace("\r\n", "\n")).strip())
-    if width is not None and len(joined) > width:
-        return joined[: max(0, width - 1)] + "…"
-    return joined
+    return joined if width is None else clip(joined, width)
 
 
 def abridged(text: str) -> str:

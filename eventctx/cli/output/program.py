@@ -1,18 +1,21 @@
-"""The outcome of every command: exit codes, errors as one line, Ctrl-C, and a pipe that closes."""
+"""The outcome of every command: exit codes, errors as one line, signals, a pipe that closes."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import click
 
+from eventctx.cli.output.plain import one_line, plural
 from eventctx.errors import (
     CompactionRefused,
     ContextOverflow,
@@ -25,7 +28,12 @@ from eventctx.errors import (
     StreamExists,
     StreamNotFound,
 )
-from eventctx.safe_text import escape, without_password
+from eventctx.text import escape, without_password
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from eventctx.queries.read_errors import ReadErrors
 
 OK: Final = 0
 FOUND: Final = 1
@@ -207,3 +215,47 @@ def spelling() -> str:
     if found is not None and called.exists() and called.resolve() != Path(found).resolve():
         return str(called)
     return "eventctx"
+
+
+def report_skipped(errors: ReadErrors) -> None:
+    """Say what was passed over. Raises CommandFailed where it is damage.
+
+    An error that is none of the library's own is raised again: it is a bug, to be reported.
+    """
+    for aside in errors.asides:
+        complain(one_line(aside))
+    for what, count in errors.later.items():
+        complain(
+            f"{plural(count, 'record')} passed over: {what}, written by a later release; "
+            "update eventctx to read what is missing here"
+        )
+    for problem in errors.damaged:
+        complain(f"{problem}; passed over; `eventctx verify` lists all damage")
+    if errors.broken:
+        raise errors.broken[0]
+    if errors.damaged:
+        raise CommandFailed(FOUND)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[asyncio.Event]:
+    """An event that Ctrl-C or SIGTERM sets. A second Ctrl-C stops the program at once."""
+    import asyncio
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stopped() -> None:
+        stop.set()
+        loop.remove_signal_handler(signal.SIGINT)
+
+    # Where the loop takes no handlers (Windows), Ctrl-C cancels, and there is no total.
+    with suppress(NotImplementedError):
+        loop.add_signal_handler(signal.SIGINT, stopped)
+        loop.add_signal_handler(signal.SIGTERM, stop.set)
+    try:
+        yield stop
+    finally:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGINT)
+            loop.remove_signal_handler(signal.SIGTERM)

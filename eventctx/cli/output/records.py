@@ -6,18 +6,17 @@ from typing import Any, Final
 
 from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, plural, size
-from eventctx.documents.records import MOST_RAW
 from eventctx.errors import DecodeError
-from eventctx.importers.recording.packing import unpacked
-from eventctx.log.codec import Unknown
+from eventctx.log.codec import Unknown, unpacked
 from eventctx.log.events import CATALOGUE, known_as
 from eventctx.log.naming import position_name
 from eventctx.log.plan import Plan
 from eventctx.log.record import Body, Record
 from eventctx.messages.facts import Facts
-from eventctx.projections.explain.wording import worded
 from eventctx.projections.figures import CompactionFigures, Figures
 from eventctx.projections.flat import dispositions, read, scalars
+from eventctx.projections.presence import describe_reason
+from eventctx.queries.records import MOST_RAW
 
 _FAMILY_STYLES: Final = {
     "context": "cyan",
@@ -101,7 +100,7 @@ def details(record: Record, known: Figures | None = None) -> str:
 
 
 def more_rows(record: Record) -> str:
-    """The number of a record's rows behind its first, such as those of memory files."""
+    """The number of a record's rows after its first, such as those of memory files."""
     more = len(record.bodies) - 1
     return f" (and {plural(more, 'more row')})" if more > 0 else ""
 
@@ -119,7 +118,7 @@ def reason_in_words(reason: str, *facts: Facts) -> str:
 
     They are true of all messages with these ``facts``.
     """
-    return worded(reason, *facts) or reason
+    return describe_reason(reason, *facts) or reason
 
 
 def plan_in_words(plan: Plan | None) -> str:

@@ -21,8 +21,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from eventctx.documents.encoding import encode, indented
-from eventctx.safe_text import escape, escape_json
+from eventctx.queries.encoding import encode, indented
+from eventctx.text import escape, escape_json
 
 _PIPE_WIDTH: Final = 1_000_000
 _PLAIN_STYLE: Final = ""

@@ -19,7 +19,7 @@ from eventctx.projections.view import request_view
 from eventctx.projections.view.state import ViewState
 
 if TYPE_CHECKING:
-    from eventctx.engine import Engine
+    from eventctx.reader import Reader
 
 SHOWN = frozenset(
     {
@@ -72,7 +72,7 @@ class Step(msgspec.Struct, frozen=True, rename=_JSON_NAMES):
 
 
 async def steps_of(
-    engine: Engine, session: str, stop: int | None, width: int, known: Figures
+    reader: Reader, session: str, stop: int | None, width: int, known: Figures
 ) -> list[Step]:
     """The steps up to position ``stop``; texts have at most ``width`` characters."""
     found: list[Step] = []
@@ -80,7 +80,7 @@ async def steps_of(
     time: numbering.Numbering = numbering.initial()
     budget: int | None = None
     sizes = _Sizes(known)
-    async for record in engine.records(session, 0, stop, bodies=True):
+    async for record in reader.records(session, 0, stop, bodies=True):
         view = request_view.evolve(view, record)
         time = numbering.evolve(time, record)
         tokens, estimated = sizes.after(record, view)
@@ -120,7 +120,7 @@ async def steps_of(
 class _Sizes:
     """The view's tokens after each record, and whether they are estimated.
 
-    A log holds what a provider counted behind the answer, and a screen shows it with the request.
+    A log holds a provider's count after the answer, and a screen shows it with the request.
     What is added between the two is estimated on top of that count, so that the view does not seem
     to shrink and grow again.
     """
@@ -156,7 +156,7 @@ def _text(record: Record, width: int, known: Figures) -> str:
     if record.bodies[0].data is None:
         return "[erased]"
     message = decode_body(record.bodies[0].data)
-    if not isinstance(message, dict):  # somebody changed the stored bytes; `verify` tells
+    if not isinstance(message, dict):  # the stored bytes were changed; `verify` tells
         return f"no message: {one_line(str(message), width)}"
     return f"{role_of(message)}: {snippet(message, width)}{more_rows(record)}"
 

@@ -16,9 +16,9 @@ from eventctx.cli.output.program import complain
 from eventctx.cli.output.trace_tree import counted
 from eventctx.cli.output.whole_file import whole_file
 from eventctx.hooks.otlp import Sender, resource_attributes
-from eventctx.projections.trace import jaeger_json, otlp_json
+from eventctx.projections.trace import files
 from eventctx.projections.trace.attributes import Attribute
-from eventctx.projections.trace.open_turns import OpenTurns
+from eventctx.projections.trace.fold import OpenTurns
 from eventctx.projections.trace.spans import Span
 from eventctx.version import __version__
 
@@ -52,18 +52,18 @@ class JaegerFile:
 
     def __init__(self, path: Path, file: IO[bytes], resource: dict[str, Attribute]) -> None:
         self._path, self._file, self._resource = path, file, resource
-        self._traces: dict[str, list[jaeger_json.EncodedSpan]] = {}
+        self._traces: dict[str, list[files.JaegerSpan]] = {}
 
     async def put(self, spans: Sequence[Span]) -> None:
         """Encode the spans, and keep them by trace."""
         for span in spans:
-            encoded = jaeger_json.encode_span(span, __version__)
+            encoded = files.jaeger_span(span, __version__)
             self._traces.setdefault(span.trace_id, []).append(encoded)
 
     async def finish(self) -> str:
         """Write the file; returns the summary."""
         written = 0
-        for part in jaeger_json.file_parts(self._traces, self._resource):
+        for part in files.jaeger_file(self._traces, self._resource):
             written += self._file.write(part)
         spans = sum(map(len, self._traces.values()))
         what = counted(spans, len(self._traces))
@@ -80,7 +80,7 @@ class OtlpFile:
 
     async def put(self, spans: Sequence[Span]) -> None:
         """Write a line."""
-        line = otlp_json.export_line(spans, self._resource, __version__)
+        line = files.otlp_line(spans, self._resource, __version__)
         self._written += self._file.write(line + b"\n")
         self._spans += len(spans)
         self._traces.update(span.trace_id for span in spans)

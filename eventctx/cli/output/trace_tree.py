@@ -10,12 +10,13 @@ from eventctx.cli.output.messages import arguments
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, one_line, plural
 from eventctx.cli.output.screen import Screen
 from eventctx.log.naming import position_name, request_name
-from eventctx.messages.notable.calls import deed_of
+from eventctx.messages.call_effects import read_effect
 from eventctx.messages.parts import Part
-from eventctx.projections.explain.wording import triggered
 from eventctx.projections.figures import Figures
+from eventctx.projections.presence import describe_trigger
 from eventctx.projections.trace import semconv as conv
 from eventctx.projections.trace.spans import Span
+from eventctx.text import clip
 
 Parts = list[tuple[str, str]]
 
@@ -36,8 +37,8 @@ _COMMAND: Final = 60
 def show(screen: Screen, spans: Sequence[Span], figures: Figures) -> None:
     """Print the spans of one session; those whose parent is not among them are roots.
 
-    Roots of one turn, or of one trace outside a turn, stand under one head. ``figures`` are the
-    session's, as the counts for a compaction come only behind its span.
+    Roots of one turn, or of one trace outside a turn, have one head. ``figures`` are the
+    session's, as the counts for a compaction come only after its span.
     """
     known = {span.span_id for span in spans}
     children: dict[str, list[Span]] = {}
@@ -122,17 +123,16 @@ def _name(span: Span, turns: dict[str, int]) -> str:
 
 
 def _asked(span: Span) -> str:
-    """What a tool call asked for: its command, else its file, else the beginning of it all."""
+    """The request of a tool call: its command, else its file, else the beginning of it all."""
     given = span.attributes.get(conv.TOOL_ARGUMENTS)
     if span.attributes.get(conv.OPERATION) != conv.EXECUTE_TOOL or not isinstance(given, str):
         return ""
     name = span.name.rpartition(" ")[2]
-    deed = deed_of(Part("call", (), given, name=name))
-    if deed.command is not None:
-        return f"  $ {one_line(deed.command, _COMMAND)}"
-    if deed.files:
-        path = one_line(deed.files[0][0])
-        return f"  {path}" if len(path) <= _COMMAND else f"  …{path[1 - _COMMAND :]}"
+    effect = read_effect(Part("call", (), given, name=name))
+    if effect.command is not None:
+        return f"  $ {one_line(effect.command, _COMMAND)}"
+    if effect.files:
+        return f"  {clip(one_line(effect.files[0][0]), _COMMAND, end=True)}"
     return f"  {one_line(arguments(given), _COMMAND)}" if arguments(given) else ""
 
 
@@ -210,7 +210,7 @@ def _compaction(span: Span, figures: Figures) -> str:
         if name.startswith(conv.COMPACTION)
     }
     trigger = str(attributes.get("trigger"))
-    words = [triggered(trigger)]
+    words = [describe_trigger(trigger).short]
     sizes = figures.compactions.get(_position(span, conv.COMPACTION_ID))
     if sizes is not None:
         words.append(compaction_tokens(sizes))

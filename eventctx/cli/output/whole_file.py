@@ -15,7 +15,7 @@ from eventctx.log import private_files
 _ENDING: Final = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
 _DATABASE: Final = b"SQLite format 3\0"
 _BESIDE: Final = ("-wal", "-shm", "-journal")
-"""Endings of the files that SQLite keeps beside a database; without them, records are lost."""
+"""Endings of the files that SQLite keeps with a database; without them, records are lost."""
 
 
 @contextmanager

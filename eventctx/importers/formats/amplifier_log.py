@@ -16,16 +16,18 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.formats.amplifier_answers import (
+from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
+from eventctx.importers.formats.amplifier_rows import (
+    AmplifierRow,
     HeldResult,
     as_block,
     as_result,
     both_ends,
     ending_of,
+    is_known,
+    name_of,
     wire_answer,
 )
-from eventctx.importers.formats.amplifier_requests import RequestHistory, messages_of
-from eventctx.importers.formats.amplifier_rows import AmplifierRow, is_known, name_of
 from eventctx.importers.formats.provider_answers import answers
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
@@ -53,7 +55,7 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import decode, encode
 from eventctx.log.events import Status
-from eventctx.log.session_id import agent_in
+from eventctx.log.ids import agent_in
 from eventctx.messages.facts import Dialect
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.tool_results import failure_of_copy
@@ -67,7 +69,7 @@ _STATUS: Final[dict[str | None, tuple[Status, str | None]]] = {
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one log. ``name`` stands in for a session id that no line gives."""
+    """The items of one log. ``name`` is used where no line gives a session id."""
     log = _Log(name)
     return parse_rows(lines, decode, log.row, log.end(ended))
 
@@ -103,7 +105,7 @@ class _Log:
             "content_block:end": self._block,
             "tool:post": self._result,
             "tool:error": self._result,
-            "context:compaction": self._compacted,
+            "context:compaction": self._compaction,
             "prompt:complete": self._turn_ended,
             "orchestrator:complete": self._turn_ended,
             "session:end": self._session_ended,
@@ -123,7 +125,7 @@ class _Log:
         if not name.startswith("llm:request:"):
             yield from self._sent_in_short()
         if not name.startswith(("llm:response", "content_block:")):
-            yield from self._answered()
+            yield from self._answer_items()
             self.levels.clear()
         if self._is_request(name, found):
             # Its own step keeps it, without the parts that it repeats.
@@ -225,7 +227,7 @@ class _Log:
         level = name_of(found.row)
         if level in self.levels:
             # The answer to another call, without an event between them.
-            yield from self._answered()
+            yield from self._answer_items()
             self.levels.clear()
         again = bool(self.levels) and self.ending is None
         self.levels.add(level)
@@ -242,7 +244,7 @@ class _Log:
         if messages:
             # The blocks streamed before are parts of this answer.
             self.blocks = []
-            yield from self._answered(messages)
+            yield from self._answer_items(messages)
 
     def _expect(self, found: AmplifierRow) -> Iterator[Item]:
         """A request goes out. Its content follows in ``llm:request``, if that is logged."""
@@ -258,7 +260,7 @@ class _Log:
             self.block_time = found.time
         return iter(())
 
-    def _answered(self, messages: list[dict[str, Any]] | None = None) -> Iterator[Item]:
+    def _answer_items(self, messages: list[dict[str, Any]] | None = None) -> Iterator[Item]:
         """The answer, if one is complete, with the end of its call."""
         ending, self.ending = self.ending, None
         blocks, self.blocks = self.blocks, []
@@ -295,7 +297,7 @@ class _Log:
         self.results.setdefault(call_id, HeldResult(found.line, found.time, text, name))
         yield from ()
 
-    def _compacted(self, found: AmplifierRow) -> Iterator[Item]:
+    def _compaction(self, found: AmplifierRow) -> Iterator[Item]:
         yield from self._compact(found.line, None)
         self.compaction = found
 
@@ -328,18 +330,18 @@ class _Log:
         """The items that no later line completed."""
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
-        waits = self._waits()
+        waits = self._waiting()
         if waits is None:
             return
         if not ended():
             yield Waiting(*waits)
             return
         yield from self._sent_in_short()
-        yield from self._answered()
+        yield from self._answer_items()
         yield from self._held(self.line)
         yield from self._compact(self.line, None)
 
-    def _waits(self) -> tuple[int, str] | None:
+    def _waiting(self) -> tuple[int, str] | None:
         if self.ending is not None or self.blocks:
             line = self.ending.line if self.ending is not None else self.begun_at
             return line, "the last answer may still get more blocks"

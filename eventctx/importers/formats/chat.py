@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
+from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.formats.provider_answers import (
     answer_body,
     answers,
     finish_of,
-    usage_of,
 )
-from eventctx.importers.source import harness
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -44,13 +43,17 @@ from eventctx.importers.source.lines import (
     text_or_none,
 )
 from eventctx.importers.source.values import decode, encode, read_value
+from eventctx.log.usage import read_provider_usage
 from eventctx.messages.facts import Facts
+from eventctx.messages.tool_results import by_person
 from eventctx.messages.tool_rounds import joins
-
-NAME: Final = "messages"
 
 _LISTS: Final = ("messages", "input")
 _PROMPTS: Final = ("system", "instructions")
+_CONTENT: Final = ("content", "tool_calls", "function_call", "refusal", "audio")
+"""A message with a role has one of these; without any, it is a line of another program."""
+
+_LOOKED_AT: Final = 50
 _TIMES: Final = ("timestamp", "created_at", "time", "ts")
 
 
@@ -121,6 +124,28 @@ def is_message(value: object) -> bool:
     return facts_or_none(value) is not None
 
 
+def is_plain(value: object) -> bool:
+    """Whether a value is a message of a known dialect, by its role or type and by its content."""
+    if not isinstance(value, dict) or not is_message(value) or foreign(value):
+        return False
+    return "role" not in value or any(key in value for key in _CONTENT)
+
+
+def holds_plain(rows: list[Any]) -> bool:
+    """Whether one of the first rows is a message."""
+    return any(map(is_plain, rows[:_LOOKED_AT]))
+
+
+def is_document(value: object) -> bool:
+    """Whether a value is a list of messages, or an object with one."""
+    if isinstance(value, dict):
+        messages, rows = value.get("messages"), value.get("input")
+        if isinstance(messages, list):
+            return not messages or holds_plain(messages)
+        return isinstance(rows, list) and any(map(is_plain, rows))
+    return isinstance(value, list) and holds_plain(value)
+
+
 def _is_of_responses(facts: Facts | None) -> bool:
     return facts is not None and facts.dialect == "responses"
 
@@ -171,7 +196,7 @@ class _Talk:
                 yield _call(number, row)
         else:
             yield from self._close(number)
-            if facts.role == "user" and harness.by_person(row, facts, self.previous):
+            if facts.role == "user" and by_person(row, facts, self.previous):
                 yield TurnBegan(number, time)
         self.previous = facts
         yield MessageItem(number, time, row, facts=facts)
@@ -190,7 +215,7 @@ class _Talk:
             number,
             None,
             model=text_or_none(response.get("model")),
-            usage=usage_of(response.get("usage")),
+            usage=read_provider_usage(response.get("usage")),
             finish_reason=finish_of(response),
             context_window=count(log.get("context_window")) or None,
             response_id=text_or_none(response.get("id")),
@@ -211,6 +236,6 @@ def _call(number: int, row: dict[str, Any]) -> ModelCall:
         number,
         None,
         model=text_or_none(row.get("model")),
-        usage=usage_of(row.get("usage")),
+        usage=read_provider_usage(row.get("usage")),
         finish_reason=text_or_none(row.get("stop_reason", row.get("finish_reason"))),
     )

@@ -11,13 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, Final, Literal
+from typing import Any
 
-import msgspec
-
-from eventctx.importers.formats.codex_base import HistoryBase, base_of
-from eventctx.importers.formats.codex_events import SPOKEN, EventMessages
-from eventctx.importers.formats.codex_turns import Turns
+from eventctx.importers.formats.codex_events import SPOKEN, EventMessages, Turns
+from eventctx.importers.formats.codex_rows import (
+    EVENTS,
+    NOT_SENT,
+    TYPES,
+    HistoryBase,
+    RolloutRow,
+    base_of,
+    by_harness,
+    continued_name,
+    decode_kind,
+    decode_row,
+    envelope_of,
+    origin_of,
+    replacement_of,
+    value_and_encoding,
+    value_of,
+)
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -45,82 +58,13 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
-from eventctx.importers.source.values import BROKEN, decode, encode, read_and_encode
+from eventctx.importers.source.values import BROKEN
 from eventctx.log.usage import CODEX, Usage, read_usage
 from eventctx.messages.facts_reader import read_facts
 
-NAME: Final = "codex"
-
-TYPES: Final = frozenset(
-    (
-        *("session_meta", "response_item", "event_msg", "turn_context", "compacted"),
-        *("world_state", "token_usage_record", "inter_agent_communication_metadata"),
-    )
-)
-
-# Events for the user interface; response items repeat them, or they concern no item.
-_EVENTS: Final = frozenset(
-    (
-        "agent_message",
-        "agent_reasoning",
-        "agent_reasoning_raw_content",
-        "agent_reasoning_section_break",
-        "apply_patch_approval_request",
-        "background_event",
-        "context_compacted",
-        "entered_review_mode",
-        "error",
-        "exec_approval_request",
-        "exec_command_begin",
-        "exec_command_end",
-        "exec_command_output_delta",
-        "exited_review_mode",
-        "item_completed",
-        "mcp_tool_call_begin",
-        "mcp_tool_call_end",
-        "patch_apply_begin",
-        "patch_apply_end",
-        "plan_update",
-        "stream_error",
-        "sub_agent_activity",
-        "task_complete",
-        "task_started",
-        "thread_rolled_back",
-        "thread_goal_updated",
-        "thread_settings_applied",
-        "token_count",
-        "turn_aborted",
-        "turn_diff",
-        "user_message",
-        "view_image_tool_call",
-        "warning",
-        "web_search_begin",
-        "web_search_end",
-    )
-)
-# Written beside the conversation and never sent.
-_NOT_SENT: Final = frozenset(("ghost_snapshot",))
-
-
-class RolloutRow(msgspec.Struct):
-    """One line."""
-
-    type: str = ""
-    timestamp: Any = None
-    ordinal: Any = None
-    payload: msgspec.Raw = msgspec.Raw()
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-decode_row = msgspec.json.Decoder(RolloutRow).decode
-_decode_kind = msgspec.json.Decoder(_Kind).decode
-
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one rollout. ``name`` stands in for a session id that no line gives."""
+    """The items of one rollout. ``name`` is used where no line gives a session id."""
     rollout = _Rollout(name)
     items = parse_rows(lines, decode_row, rollout.row, rollout.end(ended))
     return map(rollout.turns.see, items)
@@ -153,15 +97,15 @@ class _Rollout:
         self, line: int, time: int | None, session: str, about: dict[str, Any] | None = None
     ) -> Session:
         self.begun = True
-        parent, link, agent = _origin(about or {})
+        parent, link, agent = origin_of(about or {})
         if self.base is not None and parent is None:
             parent, link = self.base.thread, "branch"
             if parent == session:
-                session = _continued(session, self.name, self.base)
+                session = continued_name(session, self.name, self.base)
         return Session(line, time, session, agent, parent, link)
 
     def _without_base(self, line: int, row: RolloutRow) -> Iterator[Item]:
-        """Say what is missing, if the line behind the head is not one of its base."""
+        """Say what is missing, if the line after the head is not one of its base."""
         base, self.base = self.base, None
         found = base is not None and type(row.ordinal) is int and row.ordinal < base.end
         if base is not None and not found:
@@ -169,7 +113,7 @@ class _Rollout:
             yield Warned(line, f"{missing} of thread {base.thread}, which is not with this one")
 
     def _meta(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterator[Item]:
-        payload, repaired = _value(row.payload)
+        payload, repaired = value_of(row.payload)
         if not isinstance(payload, dict):
             yield Raw(line, "session_meta", data, understood=False)
             return
@@ -186,7 +130,7 @@ class _Rollout:
             yield Raw(line, "session_meta", data)
             return
         rest = {**payload, "base_instructions": {**(base or {}), "text": None}}
-        yield Raw(line, "session_meta", data if repaired else _envelope(data, rest))
+        yield Raw(line, "session_meta", data if repaired else envelope_of(data, rest))
         yield MessageItem(line, time, {"role": "system", "content": text})
 
     def _items(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterable[Item]:
@@ -195,9 +139,9 @@ class _Rollout:
         if row.type == "event_msg":
             return self._event(line, time, data, row)
         if row.type == "compacted":
-            return self._compacted(line, time, data, row)
+            return self._compaction(line, time, data, row)
         if row.type == "turn_context":
-            payload, _ = _value(row.payload)
+            payload, _ = value_of(row.payload)
             model = text_or_none(object_or_empty(payload).get("model"))
             self.model = self.model if model is None else model
         return (Raw(line, row.type or "untyped", data, row.type in TYPES),)
@@ -205,10 +149,10 @@ class _Rollout:
     def _response_item(
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
-        payload, encoded, repaired = _encoded(row.payload)
+        payload, encoded, repaired = value_and_encoding(row.payload)
         item = text_or_none(object_or_empty(payload).get("type"))
         kind = f"response_item/{item}"
-        if item in _NOT_SENT:
+        if item in NOT_SENT:
             yield Raw(line, kind, data)
             return
         facts = item_facts_or_none(payload)
@@ -219,29 +163,29 @@ class _Rollout:
             yield Raw(line, f"{kind}.repaired", data)
             yield Warned(line, repaired)
         else:
-            yield Raw(line, "response_item.envelope", _envelope(data, None))
-        by_harness = _by_harness(payload)
-        spoken = item == "message" and facts.human and not by_harness
+            yield Raw(line, "response_item.envelope", envelope_of(data, None))
+        harness = by_harness(payload)
+        spoken = item == "message" and facts.human and not harness
         if spoken or (item == "message" and facts.role == "assistant"):
             self.events.item(payload)
         if item != "reasoning":
-            yield from self._unrepeated(line)
+            yield from self._flush_events(line)
         if facts.kind == "assistant":
             yield from self._call(line)
         else:
             yield from self._close(line, time)
             if spoken:
                 yield TurnBegan(line, time)
-        yield MessageItem(line, time, payload, by_harness=by_harness, facts=facts, data=encoded)
+        yield MessageItem(line, time, payload, by_harness=harness, facts=facts, data=encoded)
 
     def _call(self, line: int) -> Iterator[Item]:
         if not self.calling:
             self.calling = True
             yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
 
-    def _unrepeated(self, line: int) -> Iterator[Item]:
+    def _flush_events(self, line: int) -> Iterator[Item]:
         """The messages that only events have, now that their items cannot follow."""
-        for one in self.events.taken():
+        for one in self.events.take():
             if one.role == "assistant":
                 yield from self._call(line)
             else:
@@ -258,33 +202,33 @@ class _Rollout:
     def _event(self, line: int, time: int | None, data: bytes, row: RolloutRow) -> Iterator[Item]:
         sliced = bytes(row.payload)
         try:
-            event = _decode_kind(sliced).type
+            event = decode_kind(sliced).type
         except BROKEN:
             event = ""
-        yield Raw(line, f"event_msg/{event}", data, event in _EVENTS)
+        yield Raw(line, f"event_msg/{event}", data, event in EVENTS)
         if event in SPOKEN:
-            payload, _ = _value(row.payload)
+            payload, _ = value_of(row.payload)
             self.events.event(line, time, event, payload)
         elif event == "token_count":
-            payload, _ = _value(row.payload)
+            payload, _ = value_of(row.payload)
             usage = self._count(object_or_empty(payload).get("info"))
             if usage is not None:
                 if self.events.answered:
-                    yield from self._unrepeated(line)
+                    yield from self._flush_events(line)
                 yield from self._close(line, time, usage)
         elif event == "thread_rolled_back":
-            yield from self._unrepeated(line)
+            yield from self._flush_events(line)
             self.events.end_turn()
             yield from self._close(line, time)
-            payload, _ = _value(row.payload)
+            payload, _ = value_of(row.payload)
             number = count(object_or_empty(payload).get("num_turns"))
             yield from self.turns.take_back(line, time, number)
         elif event == "task_started":
             self.turns.begin()
-            payload, _ = _value(row.payload)
+            payload, _ = value_of(row.payload)
             self.window = count(object_or_empty(payload).get("model_context_window")) or self.window
         elif event in ("task_complete", "turn_aborted"):
-            yield from self._unrepeated(line)
+            yield from self._flush_events(line)
             self.events.end_turn()
             self.turns.end()
             yield from self._close(line, time)
@@ -297,21 +241,21 @@ class _Rollout:
         self.window = count(info.get("model_context_window")) or self.window
         return read_usage(info.get("last_token_usage"), CODEX)
 
-    def _compacted(
+    def _compaction(
         self, line: int, time: int | None, data: bytes, row: RolloutRow
     ) -> Iterator[Item]:
-        yield from self._unrepeated(line)
+        yield from self._flush_events(line)
         yield from self._close(line, None)  # an answer ended before the compaction began
-        payload, repaired = _value(row.payload)
+        payload, repaired = value_of(row.payload)
         history = object_or_empty(payload).get("replacement_history")
-        messages = _replacement(history, payload)
+        messages = replacement_of(history, payload)
         if not messages:
             problem = "compacted line without a history that can be read"
             yield from not_understood(line, "compacted", data, problem)
             return
         rest = without(payload, "replacement_history")
         whole = repaired or not isinstance(history, list) or len(history) != len(messages)
-        yield Raw(line, "compacted", data if whole else _envelope(data, rest))
+        yield Raw(line, "compacted", data if whole else envelope_of(data, rest))
         yield CompactionItem(line, time, None, tuple(messages))
 
     def end(self, ended: Ended) -> Iterator[Item]:
@@ -320,72 +264,6 @@ class _Rollout:
         if not self.begun:
             yield Waiting(1, "no line names the session yet")
         elif ended():
-            yield from self._unrepeated(self.line)
+            yield from self._flush_events(self.line)
         elif first is not None:
             yield Waiting(first.line, "an item with the same words may follow")
-
-
-def _origin(
-    about: dict[str, Any],
-) -> tuple[str | None, Literal["subagent", "branch"], str | None]:
-    """The thread that this one comes from, what it is to that one, and the agent's role."""
-    subagent = object_or_empty(object_or_empty(about.get("source")).get("subagent"))
-    spawn = object_or_empty(subagent.get("thread_spawn"))
-    parent = text_or_none(spawn.get("parent_thread_id"))
-    if parent:
-        return parent, "subagent", text_or_none(spawn.get("agent_role"))
-    return text_or_none(about.get("forked_from_id")) or None, "branch", None
-
-
-def _continued(thread: str, name: str, base: HistoryBase) -> str:
-    """The name of a thread's further file: what the file's own name has from the thread's id on."""
-    own = name[name.index(thread) :] if thread in name else thread
-    return own if own != thread else f"{thread}_{base.end}"
-
-
-def _value(raw: msgspec.Raw) -> tuple[Any, str]:
-    value, _, repaired = _encoded(raw)
-    return value, repaired
-
-
-def _encoded(raw: msgspec.Raw) -> tuple[Any, bytes | None, str]:
-    try:
-        return read_and_encode(bytes(raw))
-    except ValueError:
-        return None, None, ""
-
-
-def _envelope(data: bytes, payload: object) -> bytes:
-    """The line with another payload and its own keys in their order; whole if that says less."""
-    try:
-        value = decode(data)
-    except BROKEN:
-        return data
-    return encode({**value, "payload": payload})
-
-
-def _by_harness(payload: dict[str, Any]) -> bool:
-    """Whether an item says that Codex wrote all its contents, as items of later releases do."""
-    about = object_or_empty(payload.get("internal_chat_message_metadata_passthrough"))
-    kinds, content = about.get("content_item_kinds"), payload.get("content")
-    if payload.get("role") != "user" or not isinstance(kinds, list) or not kinds:
-        return False
-    whole = isinstance(content, list) and len(content) == len(kinds)
-    return whole and not any(isinstance(kind, str) and _is_persons(kind) for kind in kinds)
-
-
-def _is_persons(kind: str) -> bool:
-    """Whether contents of this kind count as a person's; what replaces an image does, too."""
-    beside = ("", "unknown", "images.preparation_error", "images.unsupported", "audio.unsupported")
-    return kind.startswith("user.") or kind in beside
-
-
-def _replacement(history: object, payload: Any) -> list[dict[str, Any]]:
-    """The messages in place of all earlier ones: the list, or in older releases the summary."""
-    if isinstance(history, list):
-        return [item for item in history if item_facts_or_none(item) is not None]
-    summary = text_or_none(object_or_empty(payload).get("message"))
-    if summary is None or not summary.strip():
-        return []
-    text = {"type": "input_text", "text": summary}
-    return [{"type": "message", "role": "user", "content": [text]}]

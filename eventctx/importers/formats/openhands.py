@@ -1,7 +1,7 @@
 """OpenHands' events (version 1 of its SDK; each names its ``kind``), in three wrappings.
 
 The wrappings are a folder with a file per event, a JSON list (also as ``history`` of an object),
-and JSONL. The part of an event that is not in its message is kept beside it; an event that becomes
+and JSONL. The part of an event that is not in its message is kept, too; an event that becomes
 no message is kept whole. The calls of one answer are consecutive events with one
 ``llm_response_id``. They are written one by one, so the last answer waits for the next event.
 """
@@ -13,12 +13,12 @@ from itertools import chain
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.formats import openhands_messages as made
-from eventctx.importers.formats.openhands_messages import Made
-from eventctx.importers.formats.openhands_view import View
+from eventctx.importers.formats import openhands_messages as build
+from eventctx.importers.formats.openhands_messages import BuiltMessage, summary_of
 from eventctx.importers.source.document import document_or_rows, envelope, first_record, stem
 from eventctx.importers.source.items import (
     CallEnded,
+    CompactionItem,
     Ended,
     FileLine,
     Item,
@@ -45,7 +45,7 @@ from eventctx.importers.source.lines import (
 from eventctx.importers.source.values import decode, encode
 from eventctx.messages.facts_reader import read_facts
 
-NAME: Final = "openhands"
+_LOOKED_AT: Final = 50
 
 _KNOWN: Final = frozenset(
     (
@@ -60,19 +60,27 @@ _KNOWN: Final = frozenset(
         "TokenEvent",
     )
 )
-_MESSAGES: Final[dict[str, Callable[[dict[str, Any]], Made | None]]] = {
-    "SystemPromptEvent": made.system_prompt,
-    "MessageEvent": made.spoken,
-    "ActionEvent": made.action,
-    "ObservationEvent": made.observation,
-    "AgentErrorEvent": made.failure,
-    "UserRejectObservation": made.failure,
+_MESSAGES: Final[dict[str, Callable[[dict[str, Any]], BuiltMessage | None]]] = {
+    "SystemPromptEvent": build.system_prompt,
+    "MessageEvent": build.spoken,
+    "ActionEvent": build.action,
+    "ObservationEvent": build.observation,
+    "AgentErrorEvent": build.failure,
+    "UserRejectObservation": build.failure,
 }
 
 
 def is_event(value: object) -> bool:
     """Whether a value is an event of the SDK."""
     return isinstance(value, dict) and all(key in value for key in ("kind", "source", "timestamp"))
+
+
+def is_document(value: object) -> bool:
+    """Whether a value is a list of events, as it is or under ``history``; or one event."""
+    rows = value.get("history") if isinstance(value, dict) else value
+    if is_event(value):
+        return True
+    return isinstance(rows, list) and any(map(is_event, rows[:_LOOKED_AT]))
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
@@ -230,7 +238,7 @@ class _Conversation:
         self, line: int, time: int | None, response: object, message: dict[str, Any]
     ) -> Iterator[Item]:
         if self.open is not None and response is not None and self.open.response == response:
-            self.open.message = made.joined(self.open.message, message)
+            self.open.message = build.join(self.open.message, message)
             self.open.time = time if self.open.time is None else max(self.open.time, time or 0)
             return
         yield from self._close()
@@ -260,3 +268,84 @@ class _Conversation:
             yield from self._close()
         else:
             yield Waiting(self.open.line, "the last answer may still get more calls")
+
+
+class View:
+    """Ids of the events that the model is shown, in order, and how a condensation changes them.
+
+    A condensation names events: ``forgotten_event_ids``, and an offset at which a summary is
+    inserted into the list of the remaining events. Here these become places of messages. Several
+    events can be one message, which is forgotten when all of them are. A summary that no message
+    follows is put before the next message to come.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[str, int] = {}
+        self._summaries: dict[str, int] = {}
+        self._known: set[str] = set()
+        self._condensations = 0
+
+    def known(self, event_id: str) -> bool:
+        """Whether there was an event of this id."""
+        return event_id in self._known
+
+    def add(self, event_id: str) -> None:
+        """Add an event that may or may not be shown to the model."""
+        self._known.add(event_id)
+
+    def show(self, event_id: str, place: int) -> None:
+        """Note that an event became the message in this place, or a part of it."""
+        self._shown[event_id] = place
+
+    def condense(
+        self,
+        line: int,
+        time: int | None,
+        event: dict[str, Any],
+        trigger: str | None,
+        next_place: int,
+    ) -> CompactionItem | None:
+        """The compaction of a condensation; None if it does not name the events that it forgets.
+
+        ``next_place`` is that of the next message.
+        """
+        ids = event.get("forgotten_event_ids")
+        if not isinstance(ids, list):
+            return None
+        forgotten = {one for one in ids if isinstance(one, str)}
+        if forgotten - self._known:
+            # Older releases gave summaries a new id on every read: an unknown id is a summary.
+            forgotten |= self._summaries.keys()
+        left = {one: place for one, place in self._shown.items() if one not in forgotten}
+        standing = [number for one, number in self._summaries.items() if one in left]
+        messages = {place for one, place in self._shown.items() if one not in self._summaries}
+        stay = {place for one, place in left.items() if one not in self._summaries}
+        summary, offset = text_or_none(event.get("summary")), event.get("summary_offset")
+        before: int | None = None
+        summaries: tuple[dict[str, Any], ...] = ()
+        if summary is not None and isinstance(offset, int) and offset >= 0:
+            behind = list(left)[offset:]
+            places = (left[one] for one in behind if one not in self._summaries)
+            before = next(places, next_place)
+            summaries = (summary_of(summary),)
+            summary_id = f"{event.get('id')}-summary"
+            left = _with(left, offset, summary_id)
+            self._summaries[summary_id] = self._condensations
+            self._known.add(summary_id)
+        self._shown = left
+        self._condensations += 1
+        return CompactionItem(
+            line,
+            time,
+            trigger,
+            summaries,
+            forgotten=frozenset(messages - stay),
+            before=before,
+            standing=tuple(standing),
+        )
+
+
+def _with(shown: dict[str, int], offset: int, summary_id: str) -> dict[str, int]:
+    entries = list(shown.items())
+    entries.insert(min(offset, len(entries)), (summary_id, -1))
+    return dict(entries)

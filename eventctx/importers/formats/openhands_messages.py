@@ -1,7 +1,7 @@
 """OpenHands' events as messages in OpenAI's chat dialect, as its SDK converts them.
 
 Each function takes an event and returns its message and the keys of the event that are in it; the
-rest of the event is kept beside the message. An event without the necessary keys gives None.
+rest of the event is kept, too. An event without the necessary keys gives None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _THINKING: Final = (
 _CALL: Final = ("id", "name", "arguments")
 
 
-class Made(NamedTuple):
+class BuiltMessage(NamedTuple):
     """A message, and the keys of the event that are in it; ``rest`` replaces some of them."""
 
     message: dict[str, Any]
@@ -30,7 +30,7 @@ class Made(NamedTuple):
     failed: bool = False
 
 
-def system_prompt(event: dict[str, Any]) -> Made | None:
+def system_prompt(event: dict[str, Any]) -> BuiltMessage | None:
     """The prompt, followed by the text for this conversation only. The tools are left out."""
     used = tuple(key for key in ("system_prompt", "dynamic_context") if event.get(key))
     if "system_prompt" not in used:
@@ -38,10 +38,10 @@ def system_prompt(event: dict[str, Any]) -> Made | None:
     content = [
         text_block(event[key]) if isinstance(event[key], str) else event[key] for key in used
     ]
-    return Made({"role": "system", "content": content}, used, {})
+    return BuiltMessage({"role": "system", "content": content}, used, {})
 
 
-def spoken(event: dict[str, Any]) -> Made | None:
+def spoken(event: dict[str, Any]) -> BuiltMessage | None:
     """A message of a person, the agent or the environment, with the texts that skills added."""
     message = event.get("llm_message")
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
@@ -55,10 +55,10 @@ def spoken(event: dict[str, Any]) -> Made | None:
     if isinstance(message.get("tool_calls"), list):
         made["tool_calls"] = [_call(call) for call in message["tool_calls"]]
     used = ("llm_message", "extended_content") if extended else ("llm_message",)
-    return Made(made, used, {})
+    return BuiltMessage(made, used, {})
 
 
-def action(event: dict[str, Any]) -> Made | None:
+def action(event: dict[str, Any]) -> BuiltMessage | None:
     """One call of the model's answer, with its thoughts."""
     call = object_or_empty(event.get("tool_call"))
     call_id = text_or_none(call.get("id")) or text_or_none(event.get("tool_call_id"))
@@ -79,10 +79,10 @@ def action(event: dict[str, Any]) -> Made | None:
     # An id or a name of another type is in the event alone.
     said = [key for key in _CALL if key == "arguments" or call.get(key) == function[key]]
     rest = {"tool_call": without(call, *said)} if call else {}
-    return Made(message, (*used, *thinking), rest)
+    return BuiltMessage(message, (*used, *thinking), rest)
 
 
-def joined(first: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def join(first: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Two actions of one answer as one message; a thought repeated in both appears once."""
     message = dict(first)
     for key, value in more.items():
@@ -98,7 +98,7 @@ def joined(first: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-def observation(event: dict[str, Any]) -> Made | None:
+def observation(event: dict[str, Any]) -> BuiltMessage | None:
     """A tool's result as the model is shown it, with the texts that rules for its file added."""
     call_id, seen = text_or_none(event.get("tool_call_id")), event.get("observation")
     if call_id is None:
@@ -108,10 +108,10 @@ def observation(event: dict[str, Any]) -> Made | None:
     extended = list_or_empty(event.get("extended_content"))
     content = [*result.blocks, *with_pictures(extended)]
     used = ("observation", "extended_content") if extended else ("observation",)
-    return Made(_result(event, call_id, content), used, rest, result.failed)
+    return BuiltMessage(_result(event, call_id, content), used, rest, result.failed)
 
 
-def failure(event: dict[str, Any]) -> Made | None:
+def failure(event: dict[str, Any]) -> BuiltMessage | None:
     """The result of a call that could not be made, or that a person refused."""
     call_id, error = text_or_none(event.get("tool_call_id")), text_or_none(event.get("error"))
     reason = text_or_none(event.get("rejection_reason"))
@@ -119,7 +119,7 @@ def failure(event: dict[str, Any]) -> Made | None:
     if call_id is None or text is None:
         return None
     used = ("error",) if reason is None else ("rejection_reason",)
-    return Made(_result(event, call_id, text), used, {}, failed=True)
+    return BuiltMessage(_result(event, call_id, text), used, {}, failed=True)
 
 
 def summary_of(text: str) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def _result(event: dict[str, Any], call_id: str, content: str | list[Any]) -> di
     return message if name is None else {**message, "name": name}
 
 
-def _shown(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else encode(value).decode()
 
 
@@ -141,5 +141,5 @@ def _call(call: Any) -> Any:
     """A call in OpenAI's form, from the SDK's flat one."""
     if not isinstance(call, dict) or "function" in call or "name" not in call:
         return call
-    function = {"name": call["name"], "arguments": _shown(call.get("arguments"))}
+    function = {"name": call["name"], "arguments": _as_text(call.get("arguments"))}
     return {"id": call.get("id"), "type": "function", "function": function}

@@ -84,11 +84,11 @@ def _of_content(kind: str, seen: dict[str, Any]) -> _Made:
     if kind in _TOMS:
         return [text_block(_TOMS[kind](seen))], ()
     if kind in _COMMANDS:
-        whole = _command(_joined(given), seen)
+        whole = _command(_join(given), seen)
         text = _clipped(whole, _COMMAND_LIMIT, seen, "terminal")
         return [*heading, text_block(text)], _used(given, whole=text == whole, texts=True)
     if kind == "BrowserObservation":
-        whole = _joined(given)
+        whole = _join(given)
         text = _clipped(whole, _LIMIT, seen, "browser")
         pictured = ("screenshot_data",) if seen.get("screenshot_data") else ()
         blocks = [*heading, *([text_block(text)] if text else []), *_picture(seen)]
@@ -96,7 +96,7 @@ def _of_content(kind: str, seen: dict[str, Any]) -> _Made:
     if kind == "TaskObservation":
         facts = (("Task ID", "task_id"), ("Subagent", "subagent"), ("Status", "status"))
         heading = [text_block("\n".join(f"{n}: {seen.get(key)}" for n, key in facts)), *heading]
-    if kind == "MCPToolObservation" and not _joined(given[:1]).startswith("[Tool '"):
+    if kind == "MCPToolObservation" and not _join(given[:1]).startswith("[Tool '"):
         # Before 1.0 the heading was no part of the content.
         error = _FAILED if heading else ""
         heading = [text_block(f"[Tool '{seen.get('tool_name')}' executed.]\n{error}")]
@@ -165,7 +165,7 @@ def _of_fields(kind: str, seen: dict[str, Any]) -> _Made:
     if error:
         plain = kind == "FileEditorObservation"
         return [text_block(error if plain else f"Error: {error}")], ("error",)
-    found = _found(kind, seen)
+    found = _find(kind, seen)
     if found is not None:
         return [text_block(found)], ()
     if output is not None:
@@ -177,7 +177,7 @@ def _of_fields(kind: str, seen: dict[str, Any]) -> _Made:
     return [text_block(_as_text(without(seen, "kind")))], ()
 
 
-def _found(kind: str, seen: dict[str, Any]) -> str | None:
+def _find(kind: str, seen: dict[str, Any]) -> str | None:
     """The text of a search for files by name, or by content."""
     key = {"GlobObservation": "files", "GrepObservation": "matches"}.get(kind)
     if key is None or not isinstance(seen.get(key), list):
@@ -257,7 +257,7 @@ def _used(given: Blocks, *, whole: bool = True, texts: bool = False) -> tuple[st
     return ("content",) if plain and whole else ()
 
 
-def _joined(blocks: Blocks) -> str:
+def _join(blocks: Blocks) -> str:
     texts = (object_or_empty(block).get("text") for block in blocks)
     return "".join(text for text in texts if isinstance(text, str))
 

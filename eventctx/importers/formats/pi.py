@@ -1,9 +1,9 @@
 """pi's session JSONL: entries in a row (version 1) or in a tree (``id`` and ``parentId``).
 
-The content of a line's message becomes our message (``pi_messages.py``); the rest of the line is
-kept beside it. A compaction names the first entry that it keeps, by its index in the file or, in a
+The content of a line's message becomes our message (``pi_entries.py``); the rest of the line is
+kept next to it. A compaction names the first entry that it keeps, by its index in the file or, in a
 tree, by its id. Where an entry's parent is not the previous entry, the conversation went back to
-that parent (``pi_tree.py``).
+that parent (``pi_entries.py``).
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.formats import pi_messages
-from eventctx.importers.formats.pi_tree import Tree, TreeEntry
+from eventctx.importers.formats import pi_entries
+from eventctx.importers.formats.pi_entries import Tree, TreeEntry
 from eventctx.importers.source.document import stem
 from eventctx.importers.source.items import (
     Branched,
@@ -42,9 +42,8 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.naming import session_name
 from eventctx.importers.source.values import decode, encode
+from eventctx.log.usage import PI, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
-
-NAME: Final = "pi"
 
 _KNOWN: Final = frozenset(
     ("session", "model_change", "thinking_level_change", "custom", "label", "session_info")
@@ -53,8 +52,21 @@ TYPES: Final = _KNOWN | {"message", "compaction", "branch_summary", "custom_mess
 """Every known ``type`` of an entry."""
 
 
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is an entry of a session."""
+    kind = value.get("type")
+    if kind == "session":
+        return "cwd" in value
+    if kind in ("custom", "label", "session_info"):
+        return "parentId" in value
+    if kind == "message":
+        # Other programs write this type, too, with the role in the line itself.
+        return "timestamp" in value and isinstance(value.get("message"), dict)
+    return text_or_none(kind) in TYPES and "timestamp" in value
+
+
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of one session file. ``name`` stands in for a session id that no line gives."""
+    """The items of one session file. ``name`` is used where no line gives a session id."""
     conversation = _Conversation(name)
     try:
         yield from parse_rows(lines, decode, conversation.row, conversation.end())
@@ -83,17 +95,17 @@ class _Conversation:
         if kind == "session":
             yield Raw(line, kind, data)
             return
-        yield from self._placed(line, row)
+        yield from self._place(line, row)
         time = nanoseconds(row.get("timestamp"))
         if kind == "message":
             yield from self._message(line, time, data, row)
         elif kind == "compaction":
             yield from self._compaction(line, time, data, row)
         elif kind in ("custom_message", "branch_summary"):
-            yield from self._inserted(line, time, data, row)
+            yield from self._insert(line, time, data, row)
         else:
             yield Raw(line, kind, data, kind in _KNOWN)
-            self._entered(row)
+            self._enter(row)
 
     def _begin(self, line: int, header: dict[str, Any]) -> Iterator[Item]:
         if self.begun:
@@ -111,7 +123,7 @@ class _Conversation:
 
     # -- the tree --------------------------------------------------------------------------------
 
-    def _placed(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
+    def _place(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
         """Go to the entry's parent, if the conversation is not already there."""
         entry, parent = row.get("id"), row.get("parentId")
         if not isinstance(entry, str) or "parentId" not in row or parent == self.tree.leaf:
@@ -126,7 +138,7 @@ class _Conversation:
         self.places += sum(not isinstance(one, int) for one in order)
         yield Branched(line, nanoseconds(row.get("timestamp")), tuple(order), harness)
 
-    def _entered(
+    def _enter(
         self,
         row: dict[str, Any],
         message: dict[str, Any] | None = None,
@@ -155,22 +167,22 @@ class _Conversation:
     ) -> Iterator[Item]:
         source = object_or_empty(row.get("message"))
         kind = f"message/{source.get('role')}"
-        message = pi_messages.convert(source)
+        message = pi_entries.convert(source)
         if message is None:
-            known = pi_messages.not_sent(source)
+            known = pi_entries.not_sent(source)
             yield Raw(line, kind, data, known)
             if not known:
                 yield Warned(line, "a message of a role or a shape that is not known")
             elif source.get("role") == "assistant":
                 yield from self._answer(line, time, source, None)
-            self._entered(row)
+            self._enter(row)
             return
         if source.get("role") == "bashExecution":
             yield Raw(line, kind, data)
         else:
             rest = {**row, "message": without(source, "content")}
             yield Raw(line, f"{kind}.envelope", encode(rest))
-        by_harness = pi_messages.by_harness(source)
+        by_harness = pi_entries.by_harness(source)
         if source.get("role") == "assistant":
             yield from self._answer(line, time, source, message)
         else:
@@ -180,7 +192,7 @@ class _Conversation:
                 yield TurnBegan(line, time)
             yield MessageItem(line, time, message, by_harness=by_harness, facts=facts)
         self.places += 1
-        self._entered(row, message, by_harness)
+        self._enter(row, message, by_harness)
 
     def _answer(
         self, line: int, time: int | None, source: dict[str, Any], message: dict[str, Any] | None
@@ -191,8 +203,8 @@ class _Conversation:
             None,
             model=text_or_none(source.get("model")),
             provider=text_or_none(source.get("provider")),
-            usage=pi_messages.usage_of(source),
-            output_exact=text_or_none(source.get("stopReason")) not in pi_messages.BROKEN_OFF,
+            usage=with_prompt(read_usage(source.get("usage"), PI)),
+            output_exact=text_or_none(source.get("stopReason")) not in pi_entries.BROKEN_OFF,
             finish_reason=reason,
             response_id=text_or_none(source.get("responseId")),
         )
@@ -211,27 +223,27 @@ class _Conversation:
             yield TurnEnded(line, time, "error", self.broke_off)
             self.broke_off = None
 
-    def _inserted(
+    def _insert(
         self, line: int, time: int | None, data: bytes, row: dict[str, Any]
     ) -> Iterator[Item]:
         """A message that an extension or a change of branch inserted."""
         kind, field = row["type"], "content"
         if kind == "custom_message":
-            message = pi_messages.convert({"role": "custom", "content": row.get("content")})
+            message = pi_entries.convert({"role": "custom", "content": row.get("content")})
         else:
             field, summary = "summary", text_or_none(row.get("summary"))
-            message = pi_messages.branch_summary_of(summary) if summary else None
+            message = pi_entries.branch_summary_of(summary) if summary else None
         if message is None:
             empty = row.get(field) == ""
             yield Raw(line, kind, data, understood=empty)
             if not empty:
                 yield Warned(line, f"a {kind} without {field}")
-            self._entered(row)
+            self._enter(row)
             return
         yield Raw(line, f"{kind}.envelope", encode(without(row, field)))
         yield MessageItem(line, time, message, by_harness=True)
         self.places += 1
-        self._entered(row, message, by_harness=True)
+        self._enter(row, message, by_harness=True)
 
     def _compaction(
         self, line: int, time: int | None, data: bytes, row: dict[str, Any]
@@ -240,12 +252,12 @@ class _Conversation:
         if summary is None:
             problem = "a compaction without its summary"
             yield from not_understood(line, "compaction", data, problem)
-            self._entered(row)
+            self._enter(row)
             return
         kept_from = self._kept_from(row)
         if kept_from is None:
             yield Warned(line, "the first message that the compaction keeps is not in the file")
-        message = pi_messages.summary_of(summary)
+        message = pi_entries.summary_of(summary)
         yield Raw(line, "compaction.envelope", encode(without(row, "summary")))
         trigger = "extension" if row.get("fromHook") is True else None
         before = count(row.get("tokensBefore")) or None

@@ -1,8 +1,8 @@
-"""Which messages of a transcript a sent message carries, and what the client put beside them.
+"""Which messages of a transcript a sent message carries, and what the client injected.
 
-A client sends more than the transcript holds: reminders before a person's words, a note behind a
+A client sends more than the transcript holds: reminders before a person's words, a note after a
 tool's result. It joins several messages in one, too. So texts are compared, not messages: a text of
-the transcript is *carried* where it stands whole in a text of the sent message, and for a tool's
+the transcript is *carried* where it is whole in a text of the sent message, and for a tool's
 result in the result of the same call. All else in the sent texts was *injected*.
 """
 
@@ -39,7 +39,7 @@ class _Text(NamedTuple):
     text: str
 
 
-def carried(sent: dict[str, Any], messages: Sequence[dict[str, Any]]) -> Carried:
+def find_carried(sent: dict[str, Any], messages: Sequence[dict[str, Any]]) -> Carried:
     """Find ``messages``, which are in transcript order, in the sent one. Every text is found once.
 
     A text is found where it is the whole of a sent text, or else some whole lines of it. A message
@@ -118,7 +118,7 @@ def _in_order(span: TextSpan) -> tuple[tuple[tuple[int, str], ...], int]:
 
 
 def _nearest(one: _Text, end: int, waiting: list[tuple[int, _Text]]) -> tuple[int, int] | None:
-    """Where in ``one``, from ``end`` on, the first of the waiting texts begins, and its place."""
+    """The start in ``one``, from ``end`` on, of the first of the waiting texts, and its place."""
     best: tuple[int, int] | None = None
     for place, (_, piece) in enumerate(waiting):
         if piece.answers == one.answers:
@@ -129,7 +129,7 @@ def _nearest(one: _Text, end: int, waiting: list[tuple[int, _Text]]) -> tuple[in
 
 
 def _lines_at(piece: str, text: str, end: int) -> int | None:
-    """Where ``piece`` stands as whole lines in ``text``, from ``end`` on.
+    """The place of ``piece``, as whole lines, in ``text`` from ``end`` on.
 
     The word "ok" of a person is in many reminders; a line of its own it is in few.
     """

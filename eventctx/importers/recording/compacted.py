@@ -7,10 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
-from eventctx.importers.recording.contents import Stored
-from eventctx.importers.recording.places import Places
+from eventctx.importers.recording.contents import Stored, TranscriptSlots
+from eventctx.importers.recording.spilled import PutIn
 from eventctx.importers.recording.track import Content
-from eventctx.importers.recording.undone import PutIn
 from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
 from eventctx.log import events
 from eventctx.log.plan import (
@@ -27,7 +26,7 @@ from eventctx.log.plan import (
 )
 from eventctx.log.record import Body, Record
 from eventctx.messages import calibration
-from eventctx.messages.ordered_diff import runs_of_numbers
+from eventctx.messages.overlap import runs_of_numbers
 from eventctx.projections.view import planned
 from eventctx.projections.view.refs import MessageRef
 from eventctx.projections.view.request_view import ViewState
@@ -103,12 +102,12 @@ class Compacted:
         )
 
 
-def compacted(
+def plan_compaction(
     view: ViewState,
     item: CompactionItem,
     stored: Sequence[Stored],
     source_format: str,
-    places: Places,
+    places: TranscriptSlots,
     earlier: Sequence[int],
 ) -> Compacted:
     """A compaction whose messages, as far as they can be stored, are ``stored``.
@@ -126,17 +125,17 @@ def compacted(
         view,
         Plan(view.next_number - 1, tuple(runs), (), tuple(insertions)),
         [one.content for one in stored],
-        _named(source_format, item.trigger),
+        _requester(source_format, item.trigger),
         recorded=item.tokens_before,
         took=item.took or 0,
     )
 
 
-def taken_back(
+def plan_undoing(
     view: ViewState,
     item: Undone,
     source_format: str,
-    places: Places,
+    places: TranscriptSlots,
     undone: Collection[int] = (),
     again: PutIn = PutIn(),  # noqa: B008 - it is frozen
 ) -> Compacted | None:
@@ -155,12 +154,12 @@ def taken_back(
     return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 
 
-def cleared(
+def plan_clearing(
     view: ViewState,
     item: ResultsCleared,
     stored: Sequence[Stored],
     source_format: str,
-    places: Places,
+    places: TranscriptSlots,
 ) -> Compacted:
     """A step that sends shorter messages, ``stored``, in the places of others."""
     numbers = [places.number(place) for place in item.places]
@@ -173,7 +172,7 @@ def cleared(
         view,
         plan,
         [one.content for one in stored],
-        _named(source_format, item.trigger),
+        _requester(source_format, item.trigger),
         recorded=item.tokens_before,
     )
 
@@ -208,12 +207,12 @@ def _edited(
     )
 
 
-def _named(source_format: str, trigger: str | None) -> str:
+def _requester(source_format: str, trigger: str | None) -> str:
     return f"{source_format}:{trigger}" if trigger else source_format
 
 
 def _put_in(
-    item: CompactionItem, places: Places, gone: list[tuple[int, int]], stored: int
+    item: CompactionItem, places: TranscriptSlots, gone: list[tuple[int, int]], stored: int
 ) -> list[Insertion]:
     """The insertions of the messages that could be stored, which are ``stored`` of them."""
     parts = item.parts
@@ -230,7 +229,7 @@ def _put_in(
 
 
 def _dropped_beside(runs: list[Run], stood_for: set[int]) -> list[Run]:
-    """The runs; what went and has nothing that stands for it was dropped."""
+    """The runs; a message that went and is in no summary was dropped."""
     found: list[Run] = []
     for run in runs:
         if run.disposition != "summarised":
@@ -262,7 +261,7 @@ def _standing(view: ViewState, positions: set[int], left: set[int]) -> list[Inse
 
 
 def _stays(
-    item: CompactionItem, places: Places, replaced: set[str]
+    item: CompactionItem, places: TranscriptSlots, replaced: set[str]
 ) -> Callable[[MessageRef], str | None]:
     """Make a function that gives the reason why a message stays, None where it goes.
 

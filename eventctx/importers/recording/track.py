@@ -2,7 +2,7 @@
 
 An import is deterministic, so a second import of a file makes the same records again. As long as
 the stream holds records, each new record must equal the stored one at that position, by id and by
-the bytes of its bodies; records behind the last stored one are appended. The stored stream is read
+the bytes of its bodies; records after the last stored one are appended. The stored stream is read
 in step with the import, so memory stays flat.
 """
 
@@ -15,11 +15,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import SessionWasDeleted, SessionWasTakenOver, SourceChanged
-from eventctx.importers.recording.packing import raw_of
-from eventctx.log.codec import decode_event, encode_event
+from eventctx.importers.source.naming import event_id
+from eventctx.log.codec import (
+    decode_event,
+    encode_event,
+    harness_bodies,
+    raw_of,
+    stored_harness_bodies,
+)
 from eventctx.log.events import Event, ImportRaw
-from eventctx.log.ids import RecordIds
-from eventctx.log.origins import origins, stored_origins
+from eventctx.log.ids import RecordIds, derive_span_id
 from eventctx.log.record import Draft, Record, make_body, place
 from eventctx.log.store import NO_STREAM, Appended, EventStore
 
@@ -64,7 +69,7 @@ class Track:
     def __init__(
         self, store: EventStore, stream: str, salt: Callable[[int], bytes], now: int
     ) -> None:
-        """``now`` stands in for the times of a file that has none, in UTC nanoseconds."""
+        """``now`` (UTC nanoseconds) is used for the times of a file that has none."""
         self.stream = stream
         self.added = 0
         self.time: int | None = None
@@ -161,7 +166,10 @@ class Track:
                 f"({where}); import the file as another session with --session NEW"
             )
         # An earlier release knew no observations, but that a harness wrote them.
-        if origins(event).harness != stored_origins(stored.type, stored.payload).harness:
+        if (
+            harness_bodies(event).harness
+            != stored_harness_bodies(stored.type, stored.payload).harness
+        ):
             raise SourceChanged(
                 f"line {line}: expected a message of the speaker that was imported before, found "
                 f"another ({where}): an earlier release read this format in another way; import "
@@ -178,7 +186,7 @@ class Track:
     def _dated(self, time: int) -> None:
         """Take the time of a record that the file dates.
 
-        The first one behind the header dates what came before it: a header without a time, or one
+        The first one after the header dates what came before it: a header without a time, or one
         that was written after the messages, as in a session that was branched from another one.
         """
         if self._before_first and self._position >= 0:
@@ -216,7 +224,7 @@ class Track:
         stored = self._next
         if stored is not None:
             self._match(stored, event_id, event, line, data)
-            self.observe(stored)  # before what stands aside behind it
+            self.observe(stored)  # before what is set aside after it
             await self._advance()
             return stored
         kind, version, payload = encode_event(event)
@@ -235,7 +243,7 @@ class Track:
     async def written(self) -> AsyncIterator[Record]:
         """The records so far of a stream that was empty, those that wait to be appended, too."""
         waiting, first = list(self._pending), self._position + 1 - len(self._pending)
-        await self._settled(0)
+        await self._settle(0)
         if first > 0:
             async for record in self._store.read(self.stream):
                 yield record
@@ -250,9 +258,9 @@ class Track:
             expected = before if before >= 0 else NO_STREAM
             self._in_flight.append(self._store.append(self.stream, drafts, expected))
             self.added += len(drafts)
-        await self._settled(in_flight)
+        await self._settle(in_flight)
 
-    async def _settled(self, in_flight: int) -> None:
+    async def _settle(self, in_flight: int) -> None:
         while len(self._in_flight) > in_flight:
             await self._in_flight.popleft()
 
@@ -262,3 +270,54 @@ async def check_not_taken_over(store: EventStore, stream: str, start: int = 0) -
     async for record in store.read(stream, start=start, bodies=False):
         if record.type == _TAKEN_OVER:
             raise SessionWasTakenOver(stream, record.time)
+
+
+class LineIds:
+    """Makes ids from the source, the line, the type of the event and the ordinal in that line.
+
+    ``line`` is the line that is being read; -1 before the first one.
+    """
+
+    def __init__(self, key: str, stream: str) -> None:
+        """``key`` names the source, ``stream`` is the session."""
+        self.line = -1
+        self._key = key
+        self._stream = stream
+        self._counted = -1
+        self._ordinals: dict[str, int] = {}
+        self._opening: dict[str, bytes] = {}
+
+    def return_to_last(self) -> None:
+        """Go on from the last line that became a record, for what the file's end adds."""
+        self.line = self._counted
+
+    def at_end(self, event: type[Event]) -> bytes | None:
+        """The id that a record of this type had if the file had ended before the present line.
+
+        None where the present line has become a record already.
+        """
+        if self.line == self._counted:
+            return None
+        kind = str(event.__struct_config__.tag)
+        return event_id(self._key, self._counted, kind, self._ordinals.get(kind, 0))
+
+    def of(self, event: type[Event]) -> bytes:
+        """The id of the next record of this type from the present line."""
+        if self.line != self._counted:
+            self._counted = self.line
+            self._ordinals.clear()
+        kind = str(event.__struct_config__.tag)
+        ordinal = self._ordinals.get(kind, 0)
+        self._ordinals[kind] = ordinal + 1
+        return event_id(self._key, self.line, kind, ordinal)
+
+    def new_span(self, event: type[Event]) -> str:
+        """A span's id, derived from the id of the record of this type that will begin it."""
+        new_id = self.of(event)
+        span_id = derive_span_id(self._stream, new_id)
+        self._opening[span_id] = new_id
+        return span_id
+
+    def for_record(self, event: type[Event], ids: RecordIds) -> bytes:
+        """The id of a record in the span of ``ids``: the one that the span's own id was made of."""
+        return self._opening.pop(ids.span_id or "", None) or self.of(event)

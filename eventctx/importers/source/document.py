@@ -20,7 +20,7 @@ from eventctx.importers.source.values import TooDeep, encode, may_begin, read_va
 
 _LOOKED_AT: Final = 50
 _OPENS: Final = (b"[", b"{", b",", b":")
-"""How the first line of a document of many lines ends; half a record hardly ever does."""
+"""The ends of the first line of a document of many lines; half a record hardly ever has them."""
 
 
 class JsonDocument(NamedTuple):

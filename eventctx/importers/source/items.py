@@ -69,7 +69,7 @@ class TurnEnded(msgspec.Struct, frozen=True):
 
 
 class TurnMeasured(msgspec.Struct, frozen=True):
-    """What the file's program measured for the turn so far, in nanoseconds."""
+    """The duration of the turn so far, as the file's program measured it, in nanoseconds."""
 
     line: int
     time: int | None
@@ -80,7 +80,7 @@ class MessageItem(msgspec.Struct, frozen=True):
     """A message as it was sent to the model or came from it, in its own dialect.
 
     ``failed`` marks the result of a failed tool in a dialect that has no field for that.
-    ``by_harness`` is set where the file says beside the message that a harness wrote it,
+    ``by_harness`` is set where the file says outside the message that a harness wrote it,
     ``observation`` where it is the result of the action in the model's text before it. The recorder
     tells observations by their form, too. ``facts`` are those that ``read_facts`` finds in the
     message alone, ``data`` the encoding of one that was decoded from JSON, if the parser made them.
@@ -118,7 +118,7 @@ class ModelCall(msgspec.Struct, frozen=True):
 class RecordedContent(msgspec.Struct, frozen=True):
     """A content of requests as they were sent, which the file holds once under the name ``key``.
 
-    ``digest`` is that of ``messages/canonical.py``; the parser has compared it with the file's own.
+    ``digest`` is that of ``messages/encoding.py``; the parser has compared it with the file's own.
     """
 
     line: int
@@ -169,9 +169,9 @@ class CompactionItem(msgspec.Struct, frozen=True):
     ``kept_from``, the message in that place and all later ones stay. With ``forgotten``, the
     messages in these places go and all others stay. With neither, everything goes. ``messages`` go
     before the place ``before``; None is the start of the conversation. ``parts`` says for each of
-    them where it goes instead, and the places of the messages that it stands for; None are all
+    them where it goes instead, and the places of the messages that it replaces; None are all
     others that went. ``standing`` names earlier compactions of the file, counted from 0, whose
-    ``messages`` stay. ``resent`` is a guess at the tokens that the program sends beside
+    ``messages`` stay. ``resent`` is a guess at the tokens that the program sends with
     ``messages`` and that are not in the file. ``took`` is what the program measured, in
     nanoseconds.
     """

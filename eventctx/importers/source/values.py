@@ -23,7 +23,7 @@ BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 REPLACED: Final = "text that JSON or UTF-8 cannot hold was replaced"
 """The warning about a repaired row."""
 
-REPEATED: Final = "a key stands in it twice; the last one counts, and the text is kept"
+REPEATED: Final = "a key is in it twice; the last one counts, and the text is kept"
 """The warning about a row with two values for one key."""
 
 _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
@@ -84,7 +84,7 @@ def read_value(data: bytes) -> tuple[Any, str]:
         raise TooDeep from error
     if _is_deep(value, data):
         raise TooDeep
-    repaired = _repaired(value)
+    repaired = _repair(value)
     return repaired, REPEATED if repaired == value and _is_utf8(data) else REPLACED
 
 
@@ -122,7 +122,7 @@ def _is_deep(value: object, data: bytes) -> bool:
 def _repeats(data: bytes, encoded: bytes) -> bool:
     """Whether ``data`` has a key twice. ``encoded`` is the encoding of its value.
 
-    A quotation mark stands in JSON text around a string, or escaped in one. So a text has as many
+    In JSON text a quotation mark is around a string, or escaped in one. So a text has as many
     as its value's encoding, unless a key was dropped with its value, or it has them as ``\\u0022``.
     """
     if data == encoded or (data.count(b'"') == encoded.count(b'"') and b"\\u0022" not in data):
@@ -153,17 +153,17 @@ def json_values(value: Any) -> Any:
     if isinstance(value, list | tuple | set):
         return [json_values(inner) for inner in value]
     if value is None or isinstance(value, str | bool | int | float):
-        return _repaired(value)
+        return _repair(value)
     return value if isinstance(value, bytes) else str(value)
 
 
-def _repaired(value: Any) -> Any:
+def _repair(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_repaired(item) for item in value]
+        return [_repair(item) for item in value]
     if isinstance(value, dict):
-        return {_repaired(key): _repaired(item) for key, item in value.items()}
+        return {_repair(key): _repair(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, int) and not _INT_MIN <= value <= _INT_MAX:

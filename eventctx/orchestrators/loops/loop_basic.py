@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eventctx.orchestrators.loops.basic import BasicOrchestrator
+from eventctx.orchestrators.loops.kinds import BasicOrchestrator
 from eventctx.orchestrators.loops.mounting import mount_of
 
 __amplifier_module_type__ = "orchestrator"

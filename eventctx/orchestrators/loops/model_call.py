@@ -14,8 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
 from eventctx.errors import EventctxError, InvalidSetting, ProviderFailed
-from eventctx.orchestrators.host.hooks import HookAnswers
-from eventctx.orchestrators.limits import within
+from eventctx.orchestrators.host.hooks import HookAnswers, within
 from eventctx.orchestrators.loops.recording import ids_of, prepared, record_additions
 from eventctx.orchestrators.loops.run import Denied, TurnRun
 from eventctx.orchestrators.loops.settings import Sleep
@@ -72,7 +71,7 @@ class Outlet(Protocol):
 
     @property
     def began(self) -> bool:
-        """Whether there was a piece of the answer; then nobody can ask for it again."""
+        """Whether there was a piece of the answer, which then cannot be asked for again."""
         ...
 
     @property

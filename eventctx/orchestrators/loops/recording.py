@@ -28,7 +28,7 @@ class Unrecorded:
         return new_span_id(random_bytes)
 
     async def begin_turn(self, scope: Scope, agent: str | None, trace_id: str | None) -> int:
-        """Always 1, because nobody counts the turns."""
+        """Always 1, because the turns are not counted."""
         return 1
 
     def prepared_in(self, scope: Scope) -> int | None:

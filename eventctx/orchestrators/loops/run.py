@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from eventctx.aio import finish
 from eventctx.errors import InvalidSetting, TurnError
-from eventctx.log.outcomes import described, status_of
+from eventctx.log.turn_recorder import described, status_of
 from eventctx.orchestrators.host.forwarding import Forwarding
-from eventctx.orchestrators.host.hooks import Host
-from eventctx.orchestrators.limits import Stop, Stopped
+from eventctx.orchestrators.host.hooks import Host, Stop, Stopped
 from eventctx.orchestrators.loops.recording import ids_of, turn_of
 from eventctx.orchestrators.loops.settings import OrchestratorSettings, settings_from
 from eventctx.orchestrators.protocol import (
@@ -31,7 +30,6 @@ from eventctx.orchestrators.protocol import (
     ToolDefinition,
     Usage,
 )
-from eventctx.orchestrators.providers.choice import Chosen, choose
 from eventctx.orchestrators.tools.functions import as_tools, check_name, definition_of
 from eventctx.session.turns import Turn
 
@@ -190,7 +188,7 @@ async def run_turn(run: TurnRun, prompt: str, turn_id: str | None, body: Body) -
         async with turn:
             ended = await _run_reported(run, turn, prompt, body)
     except Stopped:
-        # It broke off what was running, which is recorded as cancelled; nobody cancelled this task.
+        # The running steps were broken off, and recorded as cancelled; this task was not cancelled.
         pass
     return Response(run.text, turn.turn_id, ended, run.iterations, run.usage)
 
@@ -305,3 +303,54 @@ def _checked_tools(tools: Any) -> dict[str, Any]:
         else:
             found |= as_tools({name: one})
     return found
+
+
+PRIORITY = 100
+"""The default rank of a provider; lower ranks come first, as in Amplifier's loops."""
+
+
+class Chosen(NamedTuple):
+    """The provider under its host's name; ``given`` is the host's own object, for the budget."""
+
+    name: str
+    provider: Provider
+    given: Any
+
+
+def choose(providers: Any, wanted: str | None) -> Chosen:
+    """The provider ``wanted``, else the first by its ``priority``.
+
+    An Amplifier provider (``complete(ChatRequest)``) is wrapped. Raises InvalidSetting.
+    """
+    if not isinstance(providers, Mapping) or not providers:
+        raise InvalidSetting(
+            f"providers: expected a mapping of names to at least one provider, found {providers!r}"
+        )
+    if wanted is not None and wanted not in providers:
+        raise InvalidSetting(
+            f"provider: expected one of {sorted(map(str, providers))}, found {wanted!r}"
+        )
+    names = [wanted] if wanted is not None else sorted(providers, key=lambda n: _rank(providers[n]))
+    given = providers[names[0]]
+    for method in ("complete", *(("definitions",) if hasattr(given, "result_message") else ())):
+        if isinstance(given, type) or not callable(getattr(given, method, None)):
+            raise InvalidSetting(
+                f"provider {names[0]!r}: expected an object with a {method}() method, "
+                f"found {given!r}"
+            )
+    model = getattr(given, "model", None)
+    if callable(getattr(given, "result_message", None)):
+        if model is not None and not isinstance(model, str):
+            raise InvalidSetting(f"provider {names[0]!r}: expected a model's name, found {model!r}")
+        return Chosen(str(names[0]), given, given)
+    from eventctx.orchestrators.providers.amplifier import AmplifierProvider
+
+    return Chosen(str(names[0]), AmplifierProvider(given, str(names[0])), given)
+
+
+def _rank(provider: Any) -> float:
+    priority = getattr(provider, "priority", None)
+    config = getattr(provider, "config", None)
+    if priority is None and isinstance(config, Mapping):
+        priority = config.get("priority")
+    return priority if isinstance(priority, int | float) else PRIORITY

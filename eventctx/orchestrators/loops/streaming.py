@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any, Final
 
 import msgspec
 
 from eventctx.aio import finish
+from eventctx.errors import EventctxError
 from eventctx.orchestrators.host.hooks import Host
 from eventctx.orchestrators.loops.rounds import take_rounds
 from eventctx.orchestrators.loops.run import Orchestrator, TurnRun, run_turn
@@ -66,7 +67,7 @@ class StreamingOrchestrator(Orchestrator):
             response = await task
         finally:
             outlet.close()
-            # A reader that stops for whatever reason leaves behind a turn that has ended.
+            # A reader that stops for whatever reason leaves a turn that has ended.
             if not task.done():
                 task.cancel()
                 await finish(asyncio.wait({task}))
@@ -168,3 +169,61 @@ class Pieces:
 
 def _place(chunk: Chunk) -> dict[str, Any]:
     return {"block_type": chunk.kind, "block_index": chunk.block}
+
+
+HEADERS: Final = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",
+}
+"""The headers of a host's answer; the last one keeps nginx from collecting the pieces."""
+
+
+async def server_sent_events(
+    pieces: AsyncIterator[Chunk | Response],
+) -> AsyncGenerator[bytes, None]:
+    """The events of ``StreamingOrchestrator.stream(...)``, each with an id that counts from 0.
+
+    The events ``text`` and ``thinking`` carry ``{"text", "block"}``, ``response`` the whole
+    ``Response``. The last event is ``message.end`` with ``{"turn_id", "finish"}``, or an ``error``
+    with ``{"type", "message"}``. A program error is raised as it is, after an ``error`` event
+    without details. Closing this closes ``pieces``.
+    """
+    number = 0
+    try:
+        async for piece in pieces:
+            for name, data in _events(piece):
+                yield _event(number, name, data)
+                number += 1
+    except EventctxError as error:
+        yield _event(number, "error", {"type": type(error).__name__, "message": str(error)})
+    except Exception:
+        # The text of a server's own error belongs in its log, not in a stream that anyone reads.
+        payload = {"type": "InternalError", "message": "the turn could not be finished"}
+        yield _event(number, "error", payload)
+        raise
+    finally:
+        close = getattr(pieces, "aclose", None)
+        if callable(close):
+            await close()
+
+
+def _events(piece: Chunk | Response) -> list[tuple[str, Any]]:
+    if isinstance(piece, Chunk):
+        return [(piece.kind, {"text": piece.text, "block": piece.block})]
+    end = {"turn_id": piece.turn_id, "finish": piece.finish}
+    return [("response", msgspec.to_builtins(piece)), ("message.end", end)]
+
+
+def _event(number: int, name: str, data: Any) -> bytes:
+    encoded = msgspec.json.encode(_sound(data))
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, name.encode(), encoded)
+
+
+def _sound(data: Any) -> Any:
+    """The data with lone surrogates replaced: a model may write them, UTF-8 cannot hold them."""
+    if isinstance(data, str):
+        return data.encode("utf-8", "replace").decode()
+    if isinstance(data, dict):
+        return {name: _sound(value) for name, value in data.items()}
+    return data

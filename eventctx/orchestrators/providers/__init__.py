@@ -1,1 +1,1 @@
-"""Models behind APIs: Anthropic, OpenAI, and Amplifier's provider modules."""
+"""Models of APIs: Anthropic, OpenAI, and Amplifier's provider modules."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from eventctx.log.turn_recorder import read_transformed
 from eventctx.log.usage import ANTHROPIC, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
+    Chunk,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
 )
-from eventctx.orchestrators.providers import sdk_failing
-from eventctx.orchestrators.providers.anthropic_stream import StreamedMessage
-from eventctx.orchestrators.providers.arguments import read_arguments
-from eventctx.orchestrators.providers.sdk_calling import client_of, window
+from eventctx.orchestrators.providers import failures
+from eventctx.orchestrators.providers.sdk_calling import client_of, read_arguments, window
 from eventctx.orchestrators.providers.sdk_provider import SdkProvider
 
 LOWEST: Final = "0.47"
@@ -34,7 +33,7 @@ class AnthropicProvider(SdkProvider):
     the model. Everything in ``options`` goes into each request (``thinking``, ``timeout``,
     ``extra_headers``, ``extra_body`` for what the SDK does not name, …); the context is told
     ``thinking``, so that it keeps what this model asks for; ``system`` comes before
-    the context's system messages, ``tools`` (a server's own) behind those of a request. With
+    the context's system messages, ``tools`` (a server's own) after those of a request. With
     ``propagate`` a request carries its span as the W3C header ``traceparent``. Raises
     InvalidSetting.
     """
@@ -96,7 +95,7 @@ class AnthropicProvider(SdkProvider):
     def _answer(self, body: dict[str, Any], problems: Mapping[str, str]) -> Answer:
         content = body.get("content")
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            raise sdk_failing.unusable(self.name, "a message with content blocks", body)
+            raise failures.unusable(self.name, "a message with content blocks", body)
         # The API refuses the SDK's nulls, such as "citations": null, in a block that is sent back.
         blocks = [{k: v for k, v in block.items() if v is not None} for block in content]
         return Answer(
@@ -163,3 +162,64 @@ def _call(block: dict[str, Any], problems: Mapping[str, str]) -> ToolRequest:
     call_id = str(block.get("id"))
     arguments, problem = read_arguments(block.get("input"))
     return ToolRequest(call_id, str(block.get("name")), arguments, problems.get(call_id, problem))
+
+
+class StreamedMessage:
+    """Takes the events of one message in order (``sdk_provider.AnswerCollector``)."""
+
+    def __init__(self) -> None:
+        self.body: dict[str, Any] = {}
+        self.problems: dict[str, str] = {}
+        self.whole = False
+        self._inputs: dict[int, list[str]] = {}
+
+    def take(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """Add an event, and yield the chunks to show."""
+        match event.get("type"):
+            case "message_start":
+                self.body = {**event["message"], "content": []}
+            case "content_block_start":
+                self.body["content"].append(dict(event["content_block"]))
+                yield from self._shown(event["index"], event["content_block"])
+            case "content_block_delta":
+                yield from self._grow(event["index"], event["delta"])
+            case "content_block_stop":
+                self._close(event["index"])
+            case "message_delta":
+                self.body.update(event["delta"])
+                counted = {k: v for k, v in event.get("usage", {}).items() if v is not None}
+                self.body["usage"] = {**self.body.get("usage", {}), **counted}
+                if "input_transformations" in event:
+                    self.body["input_transformations"] = event["input_transformations"]
+            case "message_stop":
+                self.whole = True
+
+    def _grow(self, index: int, delta: dict[str, Any]) -> Iterator[Chunk]:
+        block = self.body["content"][index]
+        match delta["type"]:
+            case "input_json_delta":
+                self._inputs.setdefault(index, []).append(delta["partial_json"])
+                return
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+                return
+        # Other deltas, and those of later releases, continue the texts of the same names.
+        for name, more in delta.items():
+            if name != "type" and isinstance(more, str):
+                block[name] = (block.get(name) or "") + more
+        yield from self._shown(index, delta)
+
+    def _shown(self, index: int, part: dict[str, Any]) -> Iterator[Chunk]:
+        if text := part.get("text"):
+            yield Chunk("text", text, index)
+        elif thinking := part.get("thinking"):
+            yield Chunk("thinking", thinking, index)
+
+    def _close(self, index: int) -> None:
+        pieces = self._inputs.pop(index, None)
+        if pieces is None:
+            return
+        block = self.body["content"][index]
+        block["input"], problem = read_arguments("".join(pieces))
+        if problem is not None:
+            self.problems[block["id"]] = problem

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
 
 from eventctx.log.usage import OPENAI_CHAT, read_usage
 from eventctx.orchestrators.protocol import (
     Answer,
+    Chunk,
     ToolDefinition,
     ToolOutcome,
     ToolRequest,
 )
-from eventctx.orchestrators.providers import sdk_failing
-from eventctx.orchestrators.providers.arguments import read_arguments
-from eventctx.orchestrators.providers.openai_chat_stream import StreamedCompletion
-from eventctx.orchestrators.providers.openai_client import usable
-from eventctx.orchestrators.providers.sdk_calling import window
+from eventctx.orchestrators.providers import failures
+from eventctx.orchestrators.providers.sdk_calling import Client, client_of, read_arguments, window
 from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_host_keys
 
 
@@ -28,7 +26,7 @@ class OpenAIChatProvider(SdkProvider):
     from the environment. ``context_window`` and ``max_output_tokens``, in tokens, let the context
     fit its requests to the model; the latter is by default the option ``max_completion_tokens`` or
     ``max_tokens``. Everything in ``options`` goes into each request; ``tools`` (a server's own)
-    behind those of a request. With ``propagate`` a request carries its span as the W3C header
+    after those of a request. With ``propagate`` a request carries its span as the W3C header
     ``traceparent``. Raises InvalidSetting.
     """
 
@@ -77,7 +75,7 @@ class OpenAIChatProvider(SdkProvider):
             or not isinstance(received, dict)
             or not _has_calls(received)
         ):
-            raise sdk_failing.unusable(self.name, "a completion with a choice", body)
+            raise failures.unusable(self.name, "a completion with a choice", body)
         message = _stored(received)
         calls = message.get("tool_calls", ())
         return Answer(
@@ -122,3 +120,109 @@ def _call(call: dict[str, Any]) -> ToolRequest:
     function = call["function"]
     arguments, problem = read_arguments(function.get("arguments"))
     return ToolRequest(str(call.get("id")), str(function.get("name")), arguments, problem)
+
+
+_SHOWN: Final[dict[str, Literal["text", "thinking"]]] = {
+    "reasoning_content": "thinking",
+    "reasoning": "thinking",
+    "content": "text",
+    "refusal": "text",
+}
+
+
+class StreamedCompletion:
+    """Takes the parts of one completion in order (``sdk_provider.AnswerCollector``).
+
+    Arguments stay texts here, so there are no ``problems`` yet.
+    """
+
+    problems: Final[Mapping[str, str]] = {}
+
+    def __init__(self) -> None:
+        self._head: dict[str, Any] = {}
+        self._message: dict[str, Any] = {}
+        self._calls: dict[object, dict[str, Any]] = {}
+        self._finish: str | None = None
+        self._usage: dict[str, Any] | None = None
+        self._block = -1
+        self._kind: str | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a part gave a reason to finish, which only the last part of a choice does."""
+        return self._finish is not None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The completion, as far as it came."""
+        message = dict(self._message)
+        if self._calls:
+            message["tool_calls"] = list(self._calls.values())
+        choice = {"message": message, "finish_reason": self._finish}
+        return {**self._head, "choices": [choice], "usage": self._usage}
+
+    def take(self, part: dict[str, Any]) -> list[Chunk]:
+        """Add a part, and return the chunks to show."""
+        for key in ("id", "model"):
+            if part.get(key):
+                self._head.setdefault(key, part[key])
+        if part.get("usage"):
+            self._usage = part["usage"]
+        shown: list[Chunk] = []
+        for choice in part.get("choices") or ():
+            # A part may name its choice; only one choice is requested.
+            if choice.get("index", 0) == 0:
+                shown += self._grow(choice.get("delta") or {})
+                self._finish = choice.get("finish_reason") or self._finish
+        return shown
+
+    def _grow(self, delta: dict[str, Any]) -> Iterator[Chunk]:
+        for key, value in delta.items():
+            if key == "tool_calls":
+                for call in value or ():
+                    self._grow_call(call)
+            elif isinstance(value, str) and key != "role":
+                self._message[key] = (self._message.get(key) or "") + value
+            elif isinstance(value, list):
+                self._message[key] = [*self._message.get(key, ()), *value]
+            elif value is not None or key not in self._message:
+                self._message[key] = value
+            if key in _SHOWN and value:
+                yield self._chunk(_SHOWN[key], value)
+
+    def _chunk(self, kind: Literal["text", "thinking"], text: str) -> Chunk:
+        if kind != self._kind:
+            self._kind = kind
+            self._block += 1
+        return Chunk(kind, text, self._block)
+
+    def _grow_call(self, part: dict[str, Any]) -> None:
+        """Add a part of a call.
+
+        Only arguments come in pieces; some servers repeat name and id with each piece. A server
+        that leaves ``index`` out sends whole calls.
+        """
+        place = part.get("index")
+        call = self._calls.setdefault(part.get("id") if place is None else place, {})
+        for key, value in part.items():
+            if key == "function":
+                function = call.setdefault("function", {"name": "", "arguments": ""})
+                function["arguments"] += value.get("arguments") or ""
+                function.update({k: v for k, v in value.items() if v and k != "arguments"})
+            elif value is not None and key != "index":
+                call[key] = value
+
+
+LOWEST: Final = "1.98"
+"""The oldest release that passes on the errors inside a stream of the Responses API."""
+
+
+def usable(client: Any) -> Client:
+    """The client, or one from the environment, without its retries. Raises InvalidSetting."""
+    return client_of(client, "openai", LOWEST, _classes)
+
+
+def _classes() -> tuple[str, type, type, type[Exception]]:
+    import openai
+
+    return openai.__version__, openai.AsyncOpenAI, openai.OpenAI, openai.OpenAIError

@@ -13,10 +13,9 @@ from eventctx.orchestrators.protocol import (
     ToolOutcome,
     ToolRequest,
 )
-from eventctx.orchestrators.providers import sdk_failing
-from eventctx.orchestrators.providers.arguments import read_arguments
-from eventctx.orchestrators.providers.openai_client import usable
-from eventctx.orchestrators.providers.sdk_calling import window
+from eventctx.orchestrators.providers import failures
+from eventctx.orchestrators.providers.openai_chat import usable
+from eventctx.orchestrators.providers.sdk_calling import read_arguments, window
 from eventctx.orchestrators.providers.sdk_provider import SdkProvider, without_host_keys
 
 _DELTAS: Final[dict[str, Literal["text", "thinking"]]] = {
@@ -38,7 +37,7 @@ class OpenAIResponsesProvider(SdkProvider):
     request for it. ``max_output_tokens`` is the largest answer, reasoning included;
     ``context_window``, in tokens, lets the context fit its requests to the model. Everything in
     ``options`` goes into each request (``instructions``, ``reasoning``, …); ``tools`` (a server's
-    own) behind those of a request. With ``propagate`` a request carries its span as the W3C header
+    own) after those of a request. With ``propagate`` a request carries its span as the W3C header
     ``traceparent``. Raises InvalidSetting.
     """
 
@@ -90,12 +89,12 @@ class OpenAIResponsesProvider(SdkProvider):
 
     def _answer(self, body: dict[str, Any], problems: Mapping[str, str]) -> Answer:
         if isinstance(body.get("error"), dict):
-            raise sdk_failing.reported(self.name, body)
+            raise failures.reported(self.name, body)
         output, status = body.get("output"), body.get("status")
         if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
-            raise sdk_failing.unusable(self.name, "a response with output items", body)
+            raise failures.unusable(self.name, "a response with output items", body)
         if status not in ("completed", "incomplete"):
-            raise sdk_failing.unusable(self.name, "a response that is completed", status)
+            raise failures.unusable(self.name, "a response that is completed", status)
         # The API refuses nulls, such as "status": null of reasoning, in an item that is sent back.
         items = [{k: v for k, v in item.items() if v is not None} for item in output]
         if not items:
@@ -129,7 +128,7 @@ class StreamedResponse:
         """Take an event, and yield the chunks to show. Raises ProviderFailed for an error."""
         kind = event.get("type")
         if kind == "error":
-            raise sdk_failing.reported(self._provider, event)
+            raise failures.reported(self._provider, event)
         if kind in _DELTAS and event.get("delta"):
             yield Chunk(_DELTAS[kind], event["delta"], event.get("output_index", 0))
         elif kind in _ENDS:

@@ -13,9 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages.encoding import decode_json
+from eventctx.log.arguments import shown
+from eventctx.messages.encoding import MAX_DEPTH, decode_json, is_deeper
 from eventctx.orchestrators.protocol import Ids
-from eventctx.orchestrators.providers import sdk_failing
+from eventctx.orchestrators.providers import failures
+from eventctx.text import clip
 
 _OURS: Final = frozenset(("messages", "input", "model", "stream"))
 _OF_TOOLS: Final = frozenset(("tool_choice", "parallel_tool_calls"))
@@ -50,8 +52,8 @@ class Connection:
         try:
             body = decode_json(content)
         except ValueError as error:
-            found = content[: sdk_failing.PROBLEM_CHARACTERS].decode(errors="replace")
-            raise sdk_failing.garbage(self._provider, found) from error
+            found = content[: failures.PROBLEM_CHARACTERS].decode(errors="replace")
+            raise failures.garbage(self._provider, found) from error
         return self._checked(body)
 
     async def listen(
@@ -83,9 +85,9 @@ class Connection:
 
     def _checked(self, body: Any) -> dict[str, Any]:
         if not isinstance(body, dict):
-            raise sdk_failing.unusable(self._provider, "an object", body)
+            raise failures.unusable(self._provider, "an object", body)
         if isinstance(body.get("error"), dict | str):
-            raise sdk_failing.reported(self._provider, body)
+            raise failures.reported(self._provider, body)
         return body
 
     @contextmanager
@@ -107,7 +109,7 @@ class Connection:
         except Exception as error:
             if opening and isinstance(error, TypeError | ValueError):
                 raise
-            failed = sdk_failing.failure(self._provider, error)
+            failed = failures.failure(self._provider, error)
             if failed is None:
                 raise
             raise failed from error
@@ -188,3 +190,26 @@ def window(context_window: int | None, max_output_tokens: int | None) -> dict[st
         if type(value) is not int or value < 1:
             raise InvalidSetting(f"{name}: expected a positive int, found {value!r}")
     return {name: value for name, value in info.items() if value is not None}
+
+
+_SHOWN: Final = 200
+_MOST_LEVELS: Final = MAX_DEPTH - 8
+"""Levels of nesting of arguments; the others are for the message around them."""
+
+
+def read_arguments(written: object) -> tuple[dict[str, Any], str | None]:
+    """The arguments, and the reason why they cannot be used; an empty text means no arguments.
+
+    ``written`` is a JSON text, or an object, which Anthropic and some servers send.
+    """
+    value = written
+    if isinstance(written, str):
+        try:
+            value = decode_json(written, _MOST_LEVELS) if written.strip() else {}
+        except ValueError as error:
+            return {}, f"the arguments are no JSON ({error}): {clip(written, _SHOWN + 1)}"
+    if value is not None and not isinstance(value, dict):
+        return {}, f"the arguments are no JSON object: {shown(written, _SHOWN)}"
+    if is_deeper(value, _MOST_LEVELS):
+        return {}, f"the arguments are nested deeper than {_MOST_LEVELS} levels"
+    return value or {}, None

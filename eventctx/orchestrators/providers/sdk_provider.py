@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 from eventctx.orchestrators.protocol import Answer, Chunk, Request, ToolDefinition
-from eventctx.orchestrators.providers import sdk_failing
+from eventctx.orchestrators.providers import failures
 from eventctx.orchestrators.providers.sdk_calling import Client, Connection
 from eventctx.projections.view.sendable.sending import sendable
 
@@ -98,13 +98,13 @@ class SdkProvider:
                 try:
                     chunks = list(answer.take(event))
                 except (KeyError, IndexError, TypeError, AttributeError) as error:
-                    raise sdk_failing.unusable(
+                    raise failures.unusable(
                         self.name, "an event of a streamed answer", event
                     ) from error
                 for chunk in chunks:
                     yield chunk
         if not answer.whole:
-            raise sdk_failing.cut(self.name)
+            raise failures.cut(self.name)
         yield self._answer(answer.body, answer.problems)
 
     def definitions(self, tools: Sequence[ToolDefinition]) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ class SdkProvider:
         return [self._definition(one) for one in tools]
 
     def _arguments(self, request: Request) -> dict[str, Any]:
-        """The arguments of a request; ``options`` go into it besides."""
+        """The arguments of a request, with further ``options``."""
         arguments: dict[str, Any] = {
             "model": self.model,
             **self._conversation(sendable(request.messages)),

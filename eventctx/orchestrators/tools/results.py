@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.log.outcomes import fit_for_log
+from eventctx.log.turn_recorder import fit_for_log
 from eventctx.messages.tool_results import TOOL_RESULT, ToolFailure, failure_of
 
 MAX_KIND: Final = 200

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from eventctx.log import notebook
+from eventctx.projections.presence import Presence
+from eventctx.projections.silent_loss import SuspectedLoss
+from eventctx.text import counted, html_table, summary_line
 
 ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 """- ``instruction``: a sentence of a person: the first one of a message, or one with a demand;
@@ -15,22 +17,17 @@ ItemKind = Literal["instruction", "file", "command", "decision", "result"]
 - ``decision``: a sentence in which the model states what it will do instead of something else;
 - ``result``: a tool result that holds names or lines which the model used again later."""
 
-ItemState = Literal["whole", "shortened", "summary", "gone"]
-"""- ``whole``: a message with it is in view as it was added;
-- ``shortened``: its message is in view cut, and the item itself is still in what is left;
-- ``summary``: no message in view has it, but the text of a summary in view mentions it;
-- ``gone``: neither."""
-
 LeftBy = Literal["compaction", "taken_back", "set", "clear", "replaced", "erased", "unanswered"]
 """``taken_back``: the imported file says that it was undone. ``replaced``: the host's own system
 prompt takes its place. ``unanswered``: it holds results of calls that are not in view."""
 
 KINDS: tuple[ItemKind, ...] = ("instruction", "file", "command", "decision", "result")
-STATES: tuple[ItemState, ...] = ("gone", "summary", "shortened", "whole")
+STATES: Final = (Presence.GONE, Presence.SUMMARY, Presence.SHORTENED, Presence.WHOLE)
+"""The presences of an item, the worst first."""
 
 
 class Left(msgspec.Struct, frozen=True):
-    """What took a message out of the view, and the position of its record (``at``: ``@48``).
+    """The cause that took a message out of the view, at the ``position`` (``at``: ``@48``).
 
     ``compaction`` is the number of the compaction among the applied ones, from 1; None where
     another record did it.
@@ -77,7 +74,7 @@ class ViewItem(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: ItemKind
-    state: ItemState
+    state: Presence
     text: str
     name: str
     number: int
@@ -120,18 +117,21 @@ class StateCounts(msgspec.Struct, frozen=True):
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What is no longer in a view.
+    """The report of what is no longer in a view.
 
-    ``about`` is ``now`` (the view as it stands), ``compaction`` or ``turn`` (the last request of
+    ``about`` is ``now`` (the present view), ``compaction`` or ``turn`` (the last request of
     a turn). ``compaction`` is its number from 1, of ``compactions`` applied ones up to there;
     ``turn`` is that of the compaction or the request; ``position`` (``at``: ``@48``) is that of its
     record, for ``now`` the last of the log.
 
     ``messages`` counts, for a compaction, those that were in view before it; else all that were
-    ever added. ``summaries`` are the texts in view that stand for others; ``sealed`` of them are
+    ever added. ``summaries`` are the texts in view in the place of others; ``sealed`` of them are
     encrypted, so that nothing can be found in them. ``items`` are sorted: instructions first, in a
     kind those that are gone first, then by how often they were used again. For a compaction, items
     that were gone before it are left out.
+
+    ``suspected`` is inferred, not known: requests up to there whose prompt was smaller than the log
+    says, while no record tells why. No other field counts them.
     """
 
     session: str
@@ -146,18 +146,18 @@ class Lost(msgspec.Struct, frozen=True):
     sealed: int
     counts: tuple[StateCounts, ...]
     items: tuple[ViewItem, ...]
+    suspected: tuple[SuspectedLoss, ...] = ()
 
     def __repr__(self) -> str:
         about = "now" if self.about == "now" else f"{self.about} {self.compaction or self.turn}"
-        gone = [one for one in self.items if one.state == "gone"]
-        return notebook.line(
+        gone = [one for one in self.items if one.state is Presence.GONE]
+        return summary_line(
             f"Lost {self.session} {about}:",
-            f"{self.messages.left:,} of {notebook.counted(self.messages.total, 'message')} out of "
-            "view",
-            f"{len(gone):,} of {notebook.counted(len(self.items), 'item')} gone",
+            f"{self.messages.left:,} of {counted(self.messages.total, 'message')} out of view",
+            f"{len(gone):,} of {counted(len(self.items), 'item')} gone",
         )
 
     def _repr_html_(self) -> str:
         heads = ("what", "state", "text", "message", "used again")
         rows = [(one.kind, one.state, one.text, one.name, one.used_again) for one in self.items]
-        return notebook.table(repr(self)[1:-1], heads, rows)
+        return html_table(repr(self)[1:-1], heads, rows)

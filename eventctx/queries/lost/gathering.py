@@ -5,14 +5,17 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, Literal
 
-from eventctx.messages.notable.names import names_in
-from eventctx.messages.notable.outcomes import CallOutcome
-from eventctx.messages.notable.shell import How
+from eventctx.messages.call_effects import How
+from eventctx.messages.extracts import CallExtract, MessageExtracts, names_in
+from eventctx.messages.mentions import Mentions
 from eventctx.messages.overlap import normal
-from eventctx.queries.lost.answers import ItemKind
-from eventctx.queries.lost.extracts import CallExtract, Extract
+from eventctx.messages.recall_text import is_sealed, text_of_summary
+from eventctx.messages.tool_results import CallOutcome
+
+GatheredKind = Literal["instruction", "file", "command", "decision"]
+"""Kinds of extracts of which a session has one item for many occurrences."""
 
 NO_MATCH: Final = ("grep ", "egrep ", "rg ", "diff ", "git diff ", "git grep ")
 """Commands that exit with 1 where they find no match or a difference, which is no failure."""
@@ -49,12 +52,12 @@ def _order(one: Occurrence) -> tuple[int, int]:
 
 
 class GatheredItem:
-    """An item and its occurrences; of the last message with it, the first one stands last.
+    """An item and its occurrences; of the last message with it, the first one is last.
 
     ``rank`` is the place of items that are alike in all else: the latest first.
     """
 
-    def __init__(self, kind: ItemKind, occurrences: Iterable[Occurrence] = ()) -> None:
+    def __init__(self, kind: GatheredKind, occurrences: Iterable[Occurrence] = ()) -> None:
         self.kind = kind
         self.occurrences = sorted(occurrences, key=_order)
 
@@ -146,7 +149,7 @@ class _Call:
 class Gathering:
     """The items of all messages. ``read`` takes these in their order.
 
-    A call answers to the first result behind it with its id. Until that comes, its command counts
+    A call's result is the first one after it with its id. Until that comes, its command counts
     as one whose outcome is not known.
     """
 
@@ -156,18 +159,19 @@ class Gathering:
         self._sources: dict[int, list[tuple[int, int, str]]] = {}
         self._open: dict[str, _Call] = {}
 
-    def read(self, number: int, extract: Extract) -> None:
+    def read(self, extracts: MessageExtracts) -> None:
         """Take in one message, which is newer than all before."""
-        for place, sentence in enumerate(extract.decisions):
+        number = extracts.number
+        for place, sentence in enumerate(extracts.decisions):
             self._put("decision", normal(sentence), Occurrence(number, place, sentence))
-        for place, sentence in enumerate(extract.instructions):
+        for place, sentence in enumerate(extracts.instructions):
             self._put("instruction", normal(sentence), Occurrence(number, place, sentence))
-        after = len(extract.calls)
-        for place, call in enumerate(extract.calls):
+        after = len(extracts.calls)
+        for place, call in enumerate(extracts.calls):
             made = _Call(call, number, place, (after - place) << 16)
             self._put_call(made)
             self._open.update(dict.fromkeys(call.ids, made))
-        for call_id, outcome in extract.outcomes.items():
+        for call_id, outcome in extracts.outcomes.items():
             answered = self._open.pop(call_id, None)
             if answered is not None:
                 self._answer(answered, answered.call.ids.index(call_id), number, outcome)
@@ -197,7 +201,7 @@ class Gathering:
             made.occurrences.append(ran)
 
     def _put_call(self, made: _Call) -> None:
-        for place, (path, how) in enumerate(made.call.files):
+        for place, (path, how) in enumerate(dict.fromkeys(made.call.files)):
             one = Occurrence(made.number, made.base + place, path, None, how)
             made.occurrences.append(self._put("file", path, one))
         if made.call.command is not None:
@@ -222,7 +226,7 @@ class Gathering:
         if not item.occurrences:
             del self.items[_key(item.kind, one.text, one.outcome)]
 
-    def _put(self, kind: ItemKind, plain: str, one: Occurrence) -> Occurrence:
+    def _put(self, kind: GatheredKind, plain: str, one: Occurrence) -> Occurrence:
         key = _key(kind, plain, one.outcome)
         item = self.items.get(key)
         if item is None:
@@ -234,12 +238,12 @@ class Gathering:
         return one
 
 
-def _key(kind: ItemKind, plain: str, outcome: CallOutcome | None) -> tuple[str, str, str]:
+def _key(kind: GatheredKind, plain: str, outcome: CallOutcome | None) -> tuple[str, str, str]:
     failed = outcome is not None and outcome.failed
     return kind, plain, f"failed {outcome.error}" if outcome is not None and failed else ""
 
 
-def united(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
+def unite_files(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
     """Relative and absolute paths that are one file, each with the item for both."""
     paths = {item.text: item for item in items if item.kind == "file"}
     absolute: dict[str, list[str]] = {}
@@ -259,3 +263,31 @@ def united(items: Iterable[GatheredItem]) -> dict[GatheredItem, GatheredItem]:
         file = UnitedFile(paths[path], others)
         found.update(dict.fromkeys((paths[path], *others), file))
     return found
+
+
+class SummaryMentions:
+    """The summaries of a view; ``sealed`` of them are encrypted."""
+
+    def __init__(self, messages: Iterable[dict[str, Any]]) -> None:
+        given = list(messages)
+        self.sealed = sum(map(is_sealed, given))
+        self._texts = [text_of_summary(one) for one in given]
+        self.empty = not any(self._texts)
+
+    @cached_property
+    def _mentions(self) -> Mentions:
+        return Mentions(self._texts)
+
+    def item(self, item: GatheredItem, *, alone: bool) -> bool:
+        """Whether an item is mentioned; ``alone``: no other file has its name."""
+        if self.empty:
+            return False
+        outcome = item.outcome
+        if item.kind == "command" and outcome is not None and outcome.failed:
+            return self._mentions.holds("failure", outcome.error)
+        kind = "file_alone" if item.kind == "file" and alone else item.kind
+        return self._mentions.holds(kind, item.text)
+
+    def needle(self, text: str) -> bool:
+        """Whether a name or line is mentioned."""
+        return not self.empty and self._mentions.holds("line" if " " in text else "name", text)

@@ -1,13 +1,13 @@
-"""What the model used again of earlier results: names and lines that came from them.
+"""Names and lines of earlier results that the model used again.
 
-A *needle* is a name (``messages.notable.names``) or a line of at least 31 characters. It counts if
+A *needle* is a name (``messages.extracts``) or a line of at least 31 characters. It counts if
 a message of the model uses it after the result that holds it left the view; if it did not come
 from the model itself, which may know it unaided; if no system message holds it; and if it is rare:
 at most 3 messages hold it, or a tenth of all (``evidence recall``).
 
 Of what tools returned no text is kept: only *marks*, the 64 bits by which Python tells texts apart,
 with a key that every process draws anew. Two of ten million texts share one with a chance of one in
-a hundred thousand. A text stands here only once the model wrote it.
+a hundred thousand. A text is here only once the model wrote it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from eventctx.messages.notable.names import is_name, names_in, words_in
+from eventctx.messages.extracts import is_name, long_lines, words_in
 from eventctx.messages.overlap import LEAST_SHARED, normal
-from eventctx.patterns import pattern
 
-_NUMBERED: Final = pattern(r"^\s*\d+\s*[→|:\t]\s?")
 LEAST_CARRIERS: Final = 3
 RARE: Final = 10
 """A needle is rare if one message in so many, or fewer, holds it."""
@@ -53,7 +51,7 @@ class Needle:
         return len(self.users) + bisect_left(self.holders, self.users[-1])
 
     def used_behind(self, position: int) -> array[int]:
-        """The positions behind ``position`` at which the model used it."""
+        """The positions after ``position`` at which the model used it."""
         return self.used[bisect_right(self.used, position) :]
 
 
@@ -121,10 +119,10 @@ class Needles:
         self._looked_through = len(self._others)
         self._fresh = set()
 
-    def by_result(self, beside: Collection[str]) -> HeldNeedles:
+    def by_result(self, files: Collection[str]) -> HeldNeedles:
         """The needles that may count, if the results that hold them left before they were used.
 
-        ``beside`` are names of files, lower case: those are items of their own.
+        ``files`` are their names, lower case: those are items of their own.
         """
         most = max(LEAST_CARRIERS, self._messages // RARE)
         results = self._results
@@ -134,7 +132,7 @@ class Needles:
             holders = needle.holders
             if not holders or holders[0] > needle.users[0] or needle.count() > most:
                 continue
-            if key in self._of_system or key.rsplit("/", 1)[-1].casefold() in beside:
+            if key in self._of_system or key.rsplit("/", 1)[-1].casefold() in files:
                 continue
             last, end = needle.used[-1], needle.users[-1]
             for number in holders:
@@ -146,30 +144,12 @@ class Needles:
         return HeldNeedles(found, last_used)
 
 
-def needles_in(text: str) -> dict[str, str]:
-    """The names and the long lines of a text, as they are compared, and as they stand there."""
-    found = {name: name for name in names_in(text)}
-    for line in _long_lines(text):
-        shown = " ".join(line.split())
-        letters = sum(map(str.isalnum, shown))
-        if len(shown) >= LEAST_SHARED and " " in shown and 2 * letters >= len(shown):
-            found[normal(shown)] = shown
-    return found
-
-
 def marks_in(text: str) -> array[int]:
     """The marks of all that may be a needle in a text."""
     found = {hash(word) for word in words_in(text) if is_name(word)}
-    for line in _long_lines(text):
+    for line in long_lines(text):
         plain = normal(line)
         # Folding the case of a text may make it longer, never shorter.
         if len(plain) >= LEAST_SHARED and " " in plain:
             found.add(hash(plain))
     return array("q", found)
-
-
-def _long_lines(text: str) -> Iterator[str]:
-    """The lines that may be needles, without the number that a tool writes before them."""
-    for line in text.splitlines():
-        if len(line) >= LEAST_SHARED:
-            yield _NUMBERED.sub("", line) if line.lstrip()[:1].isdigit() else line

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import msgspec
+
 from eventctx.log.store import Address, EventStore
+from eventctx.messages.demands import demands_in
+from eventctx.messages.extracts import instructions, words_of_person
 from eventctx.messages.overlap import normal
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import ChangesState
+from eventctx.projections.silent_loss import SuspectedLoss
+from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.bodies import address_of, sound_messages
-from eventctx.queries.explain.selectors import NOW, RequestSelector
+from eventctx.queries.explaining import NOW, RequestSelector
+from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.queries.lost.answers import Lost
-from eventctx.queries.lost.extracts import taken_back_in
-from eventctx.queries.lost.gathering import GatheredItem, Occurrence
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.report import Report, Scene, WithdrawnSentences
 from eventctx.queries.lost.session_index import MOST_SHORTENED, MOST_SUMMARIES, SessionIndex
-from eventctx.queries.lost.summary_mentions import SummaryMentions
-from eventctx.queries.lost.views import ViewContents, asked
-from eventctx.queries.timelines.key_frames import key_frames
+from eventctx.queries.lost.views import ViewContents, find_states
+from eventctx.queries.requests import address_of, sound_messages
 
 BATCH: Final = 256
 """Bodies in memory at a time."""
@@ -32,12 +36,12 @@ async def what_left(
     compaction: int | None = None,
     selector: RequestSelector = NOW,
 ) -> Lost:
-    """What is no longer in the view after a compaction, of a request, or now.
+    """Report what is no longer in the view after a compaction, of a request, or now.
 
     Raises StreamNotFound, InvalidSetting, and LogCorrupted for a body that was damaged.
     """
     while True:
-        about = await asked(store, stream, compaction=compaction, selector=selector)
+        about = await find_states(store, stream, compaction=compaction, selector=selector)
         index = key_frames(store).beside(stream, about.now, SessionIndex)
         reader = _Reader(store, stream, index)
         await reader.follow(about.now)
@@ -46,7 +50,17 @@ async def what_left(
         taken_back = await reader.taken_back(about.after)
         # Another question may have read messages meanwhile that came after this one was asked.
         if index.count == len(about.now.origins):
-            return Report(about, after, before, index, taken_back).make(stream)
+            found = Report(about, after, before, index, taken_back).make(stream)
+            return msgspec.structs.replace(found, suspected=await _suspected(store, found))
+
+
+async def _suspected(store: EventStore, found: Lost) -> tuple[SuspectedLoss, ...]:
+    state = await timeline_at(store, found.session)
+    return tuple(
+        one
+        for one in suspected_losses(state)
+        if one.kind == "prompt" and (found.position is None or one.position <= found.position)
+    )
 
 
 class _Reader:
@@ -98,7 +112,7 @@ class _Reader:
         return found
 
     async def taken_back(self, state: ChangesState) -> WithdrawnSentences:
-        """The sentences that held no longer, as somebody had said by then."""
+        """The sentences that a person had taken back by then."""
         places: dict[int, set[int]] = {}
         for number, place in state.view.spoken.withdrawn:
             places.setdefault(number, set()).add(place)
@@ -107,7 +121,7 @@ class _Reader:
         refs = [state.origins[number].ref for number in places]
         gone: dict[Occurrence, None] = {}
         for number, message in zip(places, await self._messages(refs), strict=True):
-            named = [] if message is None else taken_back_in(message, places[number])
+            named = [] if message is None else _taken_back_in(message, places[number])
             for one in self._index.gathering.by_message.get(number, ()):
                 if one.item.kind == "instruction" and one.text in named:
                     gone[one] = None
@@ -121,3 +135,14 @@ class _Reader:
         self, refs: Sequence[MessageRef | InsertionRef]
     ) -> list[dict[str, Any] | None]:
         return await sound_messages(self._store, self._stream, [address_of(ref) for ref in refs])
+
+
+def _taken_back_in(message: dict[str, Any], places: set[int]) -> list[str]:
+    """The sentences of a person that are no item once the demands at ``places`` hold no longer.
+
+    Places are from 1.
+    """
+    words, demands = words_of_person(message), demands_in(message)
+    named = [one for place, one in enumerate(demands, 1) if place in places]
+    left = set(instructions(words, demands, named))
+    return [one for one in instructions(words, demands) if one not in left]

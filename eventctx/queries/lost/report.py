@@ -1,4 +1,4 @@
-"""The report: the state of every item in a view, from the session's index and the view's texts."""
+"""The report: the presence of each item in a view, from the session index and the view's texts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Final, NamedTuple
 
 from eventctx.log.naming import message_name, position_name
 from eventctx.messages.overlap import normal
+from eventctx.projections.presence import Presence
 from eventctx.queries.lost.answers import (
     KINDS,
     STATES,
     CommandUse,
     FileUse,
     ItemKind,
-    ItemState,
     Lost,
     MessageCounts,
     StateCounts,
     ViewItem,
 )
-from eventctx.queries.lost.gathering import GatheredItem, Occurrence
+from eventctx.queries.lost.gathering import GatheredItem, Occurrence, SummaryMentions
 from eventctx.queries.lost.needles import Needle
 from eventctx.queries.lost.session_index import SessionIndex, file_name
-from eventctx.queries.lost.summary_mentions import SummaryMentions
 from eventctx.queries.lost.views import Asked, ViewContents
 
 MOST_QUOTED: Final = 10
@@ -37,7 +36,7 @@ class Scene(NamedTuple):
     shortened: Mapping[int, str]
     summaries: SummaryMentions
 
-    def holds(self, item: GatheredItem, one: Occurrence) -> ItemState | None:
+    def holds(self, item: GatheredItem, one: Occurrence) -> Presence | None:
         """Whether the messages of one occurrence are in view; None where they are not."""
         ref = self.view.shown.get(one.number)
         if ref is None:
@@ -45,13 +44,14 @@ class Scene(NamedTuple):
         result = None if one.result is None else self.view.shown.get(one.result)
         cut = result is not None and result.shortened
         if not ref.shortened and not cut:
-            return "whole" if one.result is None or result is not None else "shortened"
+            answered = one.result is None or result is not None
+            return Presence.WHOLE if answered else Presence.SHORTENED
         if ref.shortened and normal(item.text) not in self.shortened.get(one.number, ""):
             return None
         error = "" if item.outcome is None else normal(item.outcome.error)
         if cut and one.result is not None and error not in self.shortened.get(one.result, ""):
             return None
-        return "shortened"
+        return Presence.SHORTENED
 
 
 class WithdrawnSentences(NamedTuple):
@@ -65,9 +65,9 @@ class WithdrawnSentences(NamedTuple):
 
 
 class _InView(NamedTuple):
-    """How a view shows an item: the state of the best one, and the messages in view with it."""
+    """How a view shows an item: the best presence, and the messages in view with it."""
 
-    state: ItemState
+    presence: Presence
     numbers: set[int]
 
 
@@ -158,16 +158,16 @@ class Report:
                     continue
                 item: GatheredItem | None = united.get(one.item, one.item)
                 item = None if item is None else taken_back.changed.get(item, item)
-                state = None if item is None else scene.holds(item, one)
-                if item is None or state is None:
+                presence = None if item is None else scene.holds(item, one)
+                if item is None or presence is None:
                     continue
                 known = found.get(item)
                 if known is None:
-                    found[item] = _InView(state, {number})
+                    found[item] = _InView(presence, {number})
                     continue
                 known.numbers.add(number)
-                if state == "whole" != known.state:
-                    found[item] = known._replace(state=state)
+                if presence is Presence.WHOLE and known.presence is not Presence.WHOLE:
+                    found[item] = known._replace(presence=presence)
         return found
 
     def _item(self, item: GatheredItem) -> Iterator[ViewItem]:
@@ -179,7 +179,7 @@ class Report:
         if not count:
             return
         before = self._before
-        if before is not None and self._state(before, self._shown_before, item) == "gone":
+        if before is not None and self._presence(before, self._shown_before, item) is Presence.GONE:
             return
         last = item.occurrences[count - 1].number
         shown = self._shown_after.get(item)
@@ -188,7 +188,7 @@ class Report:
         left = None if shown is not None else view.left(last) or view.cut(last)
         yield ViewItem(
             kind=item.kind,
-            state=self._state(self._after, self._shown_after, item),
+            state=self._presence(self._after, self._shown_after, item),
             text=item.text,
             name=message_name(last),
             number=last,
@@ -201,14 +201,14 @@ class Report:
             command=_command_use(item, count) if item.kind == "command" else None,
         )
 
-    def _state(
+    def _presence(
         self, scene: Scene, shown: Mapping[GatheredItem, _InView], item: GatheredItem
-    ) -> ItemState:
+    ) -> Presence:
         found = shown.get(item)
         if found is not None:
-            return found.state
+            return found.presence
         alone = file_name(item.text) in self._all.alone
-        return "summary" if scene.summaries.item(item, alone=alone) else "gone"
+        return Presence.SUMMARY if scene.summaries.item(item, alone=alone) else Presence.GONE
 
     def _used_again(self, item: GatheredItem, count: int) -> int:
         """How many later messages have the item, or for a sentence a name in it."""
@@ -249,7 +249,7 @@ class Report:
         shown = self._after.view.shown
         found = [self._result(number, needles) for number, needles in self._used_results()]
         # Of a result that left, nothing is lost if all that was used again is in view elsewhere.
-        return [one for one in found if one.state != "whole" or one.number in shown]
+        return [one for one in found if one.state is not Presence.WHOLE or one.number in shown]
 
     def _used_results(self) -> list[tuple[int, list[Needle]]]:
         """The results that left before the model used something of them, each with what it used.
@@ -280,10 +280,10 @@ class Report:
         return self._after.view.left_at(number) if self._before is None else self._asked.position
 
     def _result(self, number: int, needles: list[Needle]) -> ViewItem:
-        states = {one: self._state_of_needle(one, number) for one in needles}
+        states = {one: self._presence_of(one, number) for one in needles}
         state = next(one for one in STATES if one in states.values())
         since = self._result_since(number)
-        assert since is not None  # noqa: S101 - it was used behind that
+        assert since is not None  # noqa: S101 - it was used after that
         used = {one: one.used_behind(since) for one, its in states.items() if its == state}
         best = sorted(used, key=lambda one: (-len(used[one]), -len(one.key), one.key))
         sources = self._index.gathering.sources(number)
@@ -301,17 +301,17 @@ class Report:
             quoted=tuple([one.text for one in best[:MOST_QUOTED]]),
         )
 
-    def _state_of_needle(self, needle: Needle, number: int) -> ItemState:
+    def _presence_of(self, needle: Needle, number: int) -> Presence:
         shown = self._after.view.shown
         for one in needle.carriers():
             carrier = shown.get(one)
             if carrier is not None and not carrier.shortened:
-                return "whole"
+                return Presence.WHOLE
         ref = shown.get(number)
         cut = "" if ref is None or not ref.shortened else self._after.shortened[number]
         if normal(needle.key) in cut:
-            return "shortened"
-        return "summary" if self._after.summaries.needle(needle.key) else "gone"
+            return Presence.SHORTENED
+        return Presence.SUMMARY if self._after.summaries.needle(needle.key) else Presence.GONE
 
 
 def _order(item: ViewItem) -> tuple[int, int, int, bool, int]:

@@ -1,34 +1,144 @@
-"""What reports take from all messages of a session, whatever the view: it grows with the log.
+"""The index of a session's messages, which all reports share: it grows with the log.
 
 It holds texts of the session: sentences, paths, commands, and what the model wrote that may have
-come from a result. It lies in memory only, beside the session's key frames, and goes with them: an
+come from a result. It is in memory only, with the session's key frames, and goes with them: an
 erasure, a deletion, or another log under the same name leaves nothing of it.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from eventctx.log.plan import TAKEN_BACK
 from eventctx.log.store import Address
+from eventctx.messages.extracts import ExtractKind, extract, needles_in
 from eventctx.messages.facts import Facts
-from eventctx.projections.explain.changes import ChangesState, Origin
-from eventctx.queries.lost.causes import LeavingCauses
-from eventctx.queries.lost.extracts import extract
-from eventctx.queries.lost.gathering import GatheredItem, Gathering, united
-from eventctx.queries.lost.needles import HeldNeedles, Needles
-from eventctx.queries.lost.summary_mentions import SummaryMentions
+from eventctx.messages.recall_text import text_of
+from eventctx.projections.explain.changes import Change, ChangesState, Origin
+from eventctx.queries.lost.answers import LeftBy
+from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, unite_files
+from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
 
+_LEFT_BY: Final[dict[str, LeftBy]] = {
+    **dict.fromkeys(("summarised", "dropped", "merged"), "compaction"),
+    "set": "set",
+    "cleared": "clear",
+    "replaced": "replaced",
+    "erased": "erased",
+}
+_CAUSES: Final[tuple[LeftBy, ...]] = (
+    *("compaction", "set", "clear", "replaced", "erased"),
+    "taken_back",
+)
+
+
+class LeavingCauses:
+    """The causes of all changes that took messages out, in their order.
+
+    A moment is a number of changes (``made``): those of a session that had been made by then. The
+    last cause counts; an erasure only where there is no other one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._places = array("q")
+        self._positions = array("q")
+        self._kinds = bytearray()
+        self._numbers = array("q")
+        self._left: dict[int, array[int]] = {}
+        self._erased: dict[int, int] = {}
+        self._now: dict[int, LeftBy] = {}
+        self._ends = array("q")
+        self._totals: list[dict[LeftBy, int]] = []
+        self._counted: Counter[LeftBy] = Counter()
+
+    def read(self, changes: Iterable[Change]) -> None:
+        """Take in the changes that came; records are never cut in two."""
+        for number, what, cause, reason, _ in changes:
+            by = "taken_back" if reason == TAKEN_BACK else _LEFT_BY.get(what)
+            if by is not None:
+                self._add(number, by, cause.position)
+            self.count += 1
+
+    def _add(self, number: int, by: LeftBy, position: int) -> None:
+        if self._positions and self._positions[-1] != position:
+            self._ends.append(self._places[-1] + 1)
+            self._totals.append(dict(self._counted))
+        place = len(self._places)
+        self._places.append(self.count)
+        self._positions.append(position)
+        self._kinds.append(_CAUSES.index(by))
+        self._numbers.append(number)
+        if by == "erased":
+            self._erased.setdefault(number, place)
+            if number in self._now:
+                return
+        else:
+            self._left.setdefault(number, array("q")).append(place)
+        before = self._now.get(number)
+        if before is not None:
+            self._counted[before] -= 1
+        self._counted[by] += 1
+        self._now[number] = by
+
+    def first(self, number: int) -> int | None:
+        """The position at which a message first left; None if it never did by a change."""
+        places = [*self._left.get(number, ())[:1]]
+        if number in self._erased:
+            places.append(self._erased[number])
+        return self._positions[min(places)] if places else None
+
+    def is_erased(self, number: int, made: int) -> bool:
+        """Whether a message had been erased."""
+        place = self._erased.get(number)
+        return place is not None and self._places[place] < made
+
+    def at(self, number: int, made: int) -> tuple[LeftBy, int] | None:
+        """The cause that took a message out, and its position; None if nothing did."""
+        place = self._place(number, made)
+        return None if place is None else (_CAUSES[self._kinds[place]], self._positions[place])
+
+    def totals(self, made: int) -> dict[LeftBy, int]:
+        """How many messages have a cause, by the cause."""
+        at = bisect_right(self._ends, made)
+        if self._places and made > self._places[-1]:
+            return dict(self._counted)
+        return self._totals[at - 1] if at else {}
+
+    def still_holds(self, position: int, by: LeftBy, made: int, shown: Container[int]) -> bool:
+        """Whether a record of this kind is the cause of a message that is not ``shown``."""
+        at = bisect_left(self._positions, position)
+        if at == len(self._positions) or _CAUSES[self._kinds[at]] != by:
+            return False
+        while at < len(self._positions) and self._positions[at] == position:
+            number = self._numbers[at]
+            if number not in shown and self._place(number, made) == at:
+                return True
+            at += 1
+        return False
+
+    def _place(self, number: int, made: int) -> int | None:
+        places = self._left.get(number)
+        if places is not None:
+            for place in reversed(places):
+                if self._places[place] < made:
+                    return place
+        erased = self._erased.get(number)
+        return erased if erased is not None and self._places[erased] < made else None
+
+
+_KINDS: Final[tuple[ExtractKind, ...]] = ("decision", "file", "command", "outcome")
 _WRITERS: Final = ("person", "model", "tool", "other")
 MOST_SHORTENED: Final = 4_096
 MOST_SUMMARIES: Final = 16
 
 
 class Overview(NamedTuple):
-    """What follows from all messages: it holds until the next one comes.
+    """Conclusions from all messages, which hold until the next one comes.
 
     ``united`` has the items that are one file with another; ``items`` has those instead of their
     parts. ``files`` are names of files, lower case; only one file has a name that is ``alone``.
@@ -75,15 +185,16 @@ class SessionIndex:
             if message is None:
                 self.erased.append(number)
                 continue
-            found = extract(ref.facts, message)
-            if found.kind == "system":
-                self.needles.system(found.used)
+            facts, text = ref.facts, text_of(message)
+            if facts.kind == "system":
+                self.needles.system(needles_in(text))
                 continue
-            if found.kind == "model":
-                self.needles.used_by_model(number, ref.position, found.used)
+            if facts.kind == "assistant":
+                self.needles.used_by_model(number, ref.position, needles_in(text))
             else:
-                self.needles.held(number, found.held, is_result=bool(ref.facts.answers))
-            self.gathering.read(number, found)
+                self.needles.held(number, marks_in(text), is_result=bool(facts.answers))
+            wanted = (*_KINDS, "instruction") if facts.human else _KINDS
+            self.gathering.read(extract(message, wanted, number=number, kind=facts.kind))
 
     def follow(self, state: ChangesState) -> None:
         """Take in the changes and turns that came, up to ``state``."""
@@ -95,7 +206,7 @@ class SessionIndex:
         self._began = max(self._began, len(state.time.began))
 
     def overview(self) -> Overview:
-        """What follows from all messages by now."""
+        """The conclusions from all messages by now."""
         if self._overview is None:
             self._overview = self._made_overview()
         return self._overview
@@ -103,7 +214,7 @@ class SessionIndex:
     def _made_overview(self) -> Overview:
         self.needles.look_through()
         given = self.gathering.items.values()
-        one_file = united(given)
+        one_file = unite_files(given)
         items = list(dict.fromkeys([one_file.get(item, item) for item in given]))
         names = Counter(file_name(item.text) for item in items if item.kind == "file")
         needles = self.needles.by_result(names.keys())
@@ -121,7 +232,7 @@ class SessionIndex:
         return None if turn_id is None else self._turns.get(turn_id)
 
     def writer(self, number: int) -> str:
-        """Who wrote a message: ``person``, ``model``, ``tool`` or ``other``."""
+        """The writer of a message: ``person``, ``model``, ``tool`` or ``other``."""
         return _WRITERS[self._writers[number]]
 
     def writers_before(self, known: int) -> dict[str, int]:

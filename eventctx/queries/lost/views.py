@@ -13,10 +13,10 @@ from eventctx.log.naming import position_name
 from eventctx.log.store import EventStore
 from eventctx.projections.explain.changes import ChangesState
 from eventctx.projections.view.refs import InsertionRef, MessageRef
-from eventctx.queries.explain.selectors import NOW, RequestSelector, states_at
+from eventctx.queries.explaining import NOW, RequestSelector, states_at
+from eventctx.queries.key_frames import timeline_at
 from eventctx.queries.lost.answers import Left, LeftBy
 from eventctx.queries.lost.session_index import SessionIndex
-from eventctx.queries.timelines.key_frames import timeline_at
 
 K = TypeVar("K")
 
@@ -24,7 +24,7 @@ _STANDS_FOR_OTHERS: Final = ("summary", "notice", "memory")
 
 
 class ViewContents:
-    """What the view of a state shows, and what took the other messages out of it.
+    """The messages that the view of a state shows, and the causes that took the others out of it.
 
     ``shown`` are the messages in it by number. ``summaries`` are the insertions and messages that
     stand for others. ``known`` is the number of messages added so far.
@@ -68,7 +68,7 @@ class ViewContents:
         return Left("compaction", position_name(at), at, bisect_left(self._compacted, at) + 1)
 
     def left(self, number: int) -> Left | None:
-        """What took a message out; None if it is in view or not yet added."""
+        """The cause that took a message out; None if it is in view or not yet added."""
         if number in self.shown or number >= self.known:
             return None
         cause = self._causes.at(number, self._made)
@@ -138,7 +138,7 @@ class Asked(NamedTuple):
     position: int | None
 
 
-async def asked(
+async def find_states(
     store: EventStore,
     stream: str,
     *,

@@ -1,15 +1,19 @@
-"""What was erased or deleted leaves the servers' files, on every replica.
+"""Removes the bytes of erased and deleted messages from the files of every server.
 
-A shard's ``x`` messages say what must go; they are written together with the erasure, so whatever
-ends in the middle is taken up by the next process that opens the store. Three things hold bytes:
+A shard's ``x`` messages are the orders: they name the messages to destroy, and are stored in one
+batch with the erasure. So an erasure that a process did not finish is finished by the next process
+that opens the store. Two places hold the bytes:
 
 - The messages. They are deleted one by one, with the option that overwrites their bytes.
-- The ledger of a shard must have counted them before, see ``verifying``.
-- The Raft logs of the replicas: they hold what was written since their last snapshot. A server
-  takes one when its log has grown by 8 MiB, or after minutes. So the log is filled up, and every
-  server's monitoring is asked whether its log begins behind what was deleted.
+- The Raft logs of the replicas: they hold everything since their last snapshot. A server takes one
+  when its log has grown by 8 MiB, or after minutes. So the log is filled up, and every server's
+  monitoring is asked whether its log begins after the deleted messages.
 
-Only then the ``x`` message goes, and the store counts as scrubbed.
+Only then the ``x`` message is deleted, and the store counts as scrubbed.
+
+Invariant: the ledger of a shard (``d``) counts a deletion in the batch that orders it, before the
+first message is deleted. A reader takes every gap above that count for a loss (``verifying``); a
+count that is too high for a while only hides a loss, while one too low would accuse a sound server.
 """
 
 from __future__ import annotations
@@ -21,16 +25,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from eventctx.errors import EventctxError, StoreUnavailable
-from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
-from eventctx.stores.jetstream.reads.asking import Asking
-from eventctx.stores.jetstream.requirements import Servers
-from eventctx.stores.jetstream.wire.connection import (
+from eventctx.stores.jetstream.connection import (
     DOUBTS,
+    EXPECTED,
     ApiError,
+    Outgoing,
     ServerLink,
     Tries,
+    outgoing,
+    send,
 )
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.layout import (
     DeletionLedger,
     ToDestroy,
     decode_ledger,
@@ -38,6 +43,8 @@ from eventctx.stores.jetstream.wire.layout import (
     encode,
     token,
 )
+from eventctx.stores.jetstream.requirements import Servers
+from eventctx.stores.jetstream.retrying_reads import RetryingReads
 
 _log = logging.getLogger("eventctx.stores")
 
@@ -58,7 +65,7 @@ _LOOK_SECONDS: Final = 0.05
 
 
 DropSnapshots = Callable[[Sequence[str]], Awaitable[int]]
-"""Destroys the snapshots of these sessions and their forks; how many there were."""
+"""Destroys the snapshots of these sessions and their forks, and returns their number."""
 
 
 class Count(NamedTuple):
@@ -69,31 +76,36 @@ class Count(NamedTuple):
 
 
 class Destroyer:
-    """Writes what must go, and sees that it goes; in the store's loop."""
+    """Writes orders of destruction and carries them out; for the store's loop."""
 
     def __init__(
-        self, link: ServerLink, asking: Asking, servers: Servers, drop_snapshots: DropSnapshots
+        self,
+        link: ServerLink,
+        reads: RetryingReads,
+        servers: Servers,
+        drop_snapshots: DropSnapshots,
     ) -> None:
         self._link = link
         self._names = link.names
-        self._asking = asking
+        self._reads = reads
         self._servers = servers
         self._drop_snapshots = drop_snapshots
         self._lock = asyncio.Lock()
         self._later: asyncio.Task[Any] | None = None
 
     async def count(self, shard: int) -> Count:
-        """The ledger of a shard, from its leader."""
-        last = await self._asking.last(shard, self._names.of_shard("d", shard))
+        """Read the ledger of a shard from its leader."""
+        last = await self._reads.last(shard, self._names.of_shard("d", shard))
         return Count(0, 0) if last is None else Count(decode_ledger(last.data).total, last.sequence)
 
     def orders(
         self, shard: int, count: Count, orders: Sequence[ToDestroy], messages: int
     ) -> list[Outgoing]:
-        """The messages that order a destruction of ``messages`` messages, and count them.
+        """The messages that order and count the destruction of ``messages`` messages.
 
-        The batch that takes them fails when the ledger is another by then.
+        A batch with them fails when the ledger has changed since ``count`` was read.
         """
+        # The orders are deleted at the end, too, so they count as well.
         total = count.total + messages + len(orders)
         ledger = outgoing(
             self._names.of_shard("d", shard),
@@ -104,7 +116,7 @@ class Destroyer:
         return [*(outgoing(subject, {}, encode(order)) for order in orders), ledger]
 
     async def waste(self, session: str, sequences: list[int]) -> None:
-        """Destroy messages that no unit names."""
+        """Destroy messages of a session that no unit names."""
         if not sequences:
             return
         shard = self._names.shard(session)
@@ -122,14 +134,14 @@ class Destroyer:
                 await tries.after(error)  # an order that is stored twice does no harm
             except ApiError as error:
                 if not error.conflict and not error.passing:
-                    raise self._link.translated(error, "destroying") from error
+                    raise self._link.translate(error, "destroying") from error
                 await tries.after(error)
 
     async def carry_out(self, shard: int) -> bool:
-        """Do what a shard's orders say; whether nothing is left to do.
+        """Carry out a shard's orders; true if none is left.
 
-        Goes on in the background if it takes long; what cannot be done now, as a server is down,
-        is tried again later. If the store is closed meanwhile, who opens it next does the rest.
+        Continues in the background if it takes long; what fails now, because a server is down, is
+        tried again later. If the store is closed before, the next process to open it does the rest.
         """
         working = self._link.keep(self._attempt(shard))
         await asyncio.wait({working}, timeout=WAIT_SECONDS)
@@ -138,7 +150,7 @@ class Destroyer:
     async def _attempt(self, shard: int) -> bool:
         async with self._lock:
             try:
-                done = await self._carried_out(shard)
+                done = await self._carry_out_orders(shard)
             except EventctxError as error:
                 _log.warning("%s: what was erased is not gone from every server's files yet: %s",
                              self._link.address.place, error)  # fmt: skip
@@ -154,20 +166,20 @@ class Destroyer:
             async with self._lock:
                 try:
                     shards = range(self._names.shards)
-                    left = not all([await self._carried_out(shard) for shard in shards])
+                    left = not all([await self._carry_out_orders(shard) for shard in shards])
                 except EventctxError:
                     continue
 
     async def open_orders(self, shard: int) -> list[tuple[int, ToDestroy]]:
-        """The orders of a shard that are not carried out, with their sequences."""
+        """The open orders of a shard, with their sequences."""
         found = []
         subject, sequence = self._names.of_shard("x", shard), 1
-        while (message := await self._asking.next(shard, subject, sequence)) is not None:
+        while (message := await self._reads.next(shard, subject, sequence)) is not None:
             found.append((message.sequence, decode_to_destroy(message.data)))
             sequence = message.sequence + 1
         return found
 
-    async def _carried_out(self, shard: int) -> bool:
+    async def _carry_out_orders(self, shard: int) -> bool:
         orders = await self.open_orders(shard)
         if not orders:
             return True
@@ -178,16 +190,16 @@ class Destroyer:
                 await self._delete_session(shard, order.session, sequence)
         snapshots = sorted({name for _, order in orders for name in order.snapshots})
         dropped = await self._drop_snapshots(snapshots) if snapshots else 0
-        if not await self._compacted(shard):
+        if not await self._compact_shard(shard):
             return False
-        if dropped and not await self._caches_compacted():
+        if dropped and not await self._compact_caches():
             return False
         for sequence, _ in orders:
             await self._delete(stream, (sequence,))
         return True
 
     async def _delete(self, stream: str, sequences: Iterable[int]) -> None:
-        """Overwrite and delete messages, some at a time; one that is gone already is no error."""
+        """Overwrite and delete messages, some at a time; a message that is gone is no error."""
         some = asyncio.Semaphore(_DELETES)
 
         async def delete(sequence: int) -> None:
@@ -197,33 +209,33 @@ class Destroyer:
         await asyncio.gather(*(delete(sequence) for sequence in sequences))
 
     async def _delete_session(self, shard: int, session: str, before: int) -> None:
-        """Delete the messages of a session that are older than ``before``."""
+        """Delete the messages of a session with a sequence below ``before``."""
         stream = self._names.stream(shard)
         for kind in "rbpe":
             subject = f"{self._names.prefix}.{shard}.{kind}.{token(session)}"
             while True:
-                page = await self._asking.page(shard, subject, 1)
+                page = await self._reads.page(shard, subject, 1)
                 found = [one.sequence for one in page.messages if one.sequence < before]
                 if not found:
-                    # A replica may be behind; the leader is not.
-                    left = await self._asking.next(shard, subject, 1)
+                    # A replica may lag; the leader does not.
+                    left = await self._reads.next(shard, subject, 1)
                     if left is None or left.sequence >= before:
                         break
                     found = [left.sequence]
                 await self._delete(stream, found)
 
-    async def _compacted(self, shard: int) -> bool:
-        """Make every replica drop what its Raft log holds of the shard; whether all did."""
+    async def _compact_shard(self, shard: int) -> bool:
+        """Make every replica drop its Raft log of the shard; true if all did."""
         stream, subject = self._names.stream(shard), self._names.of_shard("t", shard)
 
         async def fill() -> None:
             size, fillers = self._fillers()
-            await self._store(shard, (), fillers)  # each is deleted again
+            await self._store(shard, (), fillers)  # counted first: each is deleted again
             await self._fill(stream, subject, size, fillers)
 
         return await self._compact(stream, fill)
 
-    async def _caches_compacted(self) -> bool:
+    async def _compact_caches(self) -> bool:
         subject = f"{self._names.prefix}.kv.t"
 
         async def fill() -> None:
@@ -237,18 +249,19 @@ class Destroyer:
         return size, -(-_FILL_BYTES // size)
 
     async def _fill(self, stream: str, subject: str, size: int, fillers: int) -> None:
-        # Each is deleted at once. No roll-up does that: where one is allowed, whoever may append
-        # could take a whole session away with it.
+        # Each is deleted at once. A roll-up would do that too, but where it is allowed, every
+        # client that may append could remove a session with it.
         for _ in range(fillers):
             try:
-                # Random, since a server may compress.
+                # Random bytes, since a server may compress.
                 stored = await self._link.request(subject, os.urandom(size))
                 await self._link.destroy(stream, stored["seq"])
             except ApiError as error:
-                raise self._link.translated(error, "compacting") from error
+                raise self._link.translate(error, "compacting") from error
 
     async def _compact(self, stream: str, fill: Callable[[], Awaitable[None]]) -> bool:
-        """Whether the Raft log of each replica of a stream begins behind what it held before."""
+        """Fill the Raft logs of a stream until each begins after its former end; true if all do."""
+        # Marked before the filling, so nothing that a log held until now is left at the end.
         marks = await self._logs(stream)
         for _ in range(_ROUNDS):
             await fill()
@@ -264,7 +277,7 @@ class Destroyer:
         return False
 
     async def _logs(self, stream: str) -> dict[str, tuple[int, int, int]]:
-        """First, last and number of entries of each replica's Raft log of a stream.
+        """First, last and number of entries of every replica's Raft log of a stream.
 
         Raises StoreUnavailable when one of them cannot be seen.
         """
@@ -289,16 +302,15 @@ class Destroyer:
         return found
 
     async def scrubbed(self) -> bool:
-        """Whether no order is left in any shard."""
+        """Whether every shard has carried out its orders."""
         for shard in range(self._names.shards):
             subject = self._names.of_shard("x", shard)
-            if await self._asking.last(shard, subject) is not None:
+            if await self._reads.last(shard, subject) is not None:
                 return False
         return True
 
 
 def orders_of(sequences: Sequence[int]) -> list[ToDestroy]:
-    """The orders to destroy these messages."""
     return [
         ToDestroy(tuple(sequences[start : start + SEQUENCES]))
         for start in range(0, len(sequences), SEQUENCES)

@@ -1,8 +1,8 @@
-"""Erasures: from the moment at which one is stored, nobody reads those bodies any more.
+"""Erasures: once an erasure is stored, no reader returns its bodies.
 
-The erasures, the records that tell of them, and the order to destroy the messages are one batch.
-Of a store with several shards it is one batch for each shard, the erasures first; a retry of the
-call finishes what it had begun.
+The erasures, the records that report them, and the orders to destroy the messages are one batch. A
+store with several shards takes one batch a shard, those with erasures first; a retry of the call
+finishes what was begun.
 """
 
 from __future__ import annotations
@@ -16,19 +16,28 @@ from eventctx.log.record import Draft, Record
 from eventctx.log.store import ANY, Address, Erasure
 from eventctx.stores.jetstream.append import (
     AppendLog,
+    Packed,
     QueuedAppend,
     Try,
+    UnitAppend,
     appending,
     made_before,
     maybe_made_before,
+    pack,
+    records_of,
 )
-from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, outgoing, send
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
+    EXPECTED,
+    ApiError,
+    Outgoing,
+    ServerLink,
+    Tries,
+    outgoing,
+    send,
+)
 from eventctx.stores.jetstream.destroying import Destroyer, orders_of
-from eventctx.stores.jetstream.packing import Packed, UnitAppend, pack, records_of
-from eventctx.stores.jetstream.reads.owners import Owned, existing
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.layout import (
     BATCH_MESSAGES,
     BodyPlace,
     ErasedBody,
@@ -36,6 +45,8 @@ from eventctx.stores.jetstream.wire.layout import (
     encode,
     places,
 )
+from eventctx.stores.jetstream.owners import Owned, existing
+from eventctx.stores.jetstream.reading import SessionReader
 from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import sizes
 
@@ -45,12 +56,12 @@ _ERASED_BODIES: Final = 1000
 
 @dataclass(slots=True)
 class _Plan:
-    """What an erasure does in one shard."""
+    """The part of an erasure in one shard."""
 
     erased: dict[str, list[ErasedBody]] = field(default_factory=dict)
     sequences: list[int] = field(default_factory=list)
     records: list[tuple[QueuedAppend, UnitAppend, Packed, int]] = field(default_factory=list)
-    """With the sequence of the end of the session behind which each goes."""
+    """Each with the sequence of the session's end that it follows."""
 
     @property
     def bodies(self) -> int:
@@ -79,8 +90,7 @@ class Eraser:
     async def erase(
         self, bodies: Mapping[str, Mapping[Address, bytes]], records: Mapping[str, Draft]
     ) -> Erasure:
-        """See ``EventStore.erase``."""
-        async with self._writer.holding(records) as forget:
+        async with self._writer.exclusive(records) as forget:
             notes = {
                 name: QueuedAppend(name, (draft,), ANY, sizes((draft,)))
                 for name, draft in records.items()
@@ -88,7 +98,7 @@ class Eraser:
             made: dict[str, Record] = {}
             shards: set[int] = set()
             try:
-                count = await self._stored(bodies, notes, made, shards)
+                count = await self._store(bodies, notes, made, shards)
             finally:
                 for name in records:
                     forget(name)
@@ -96,7 +106,7 @@ class Eraser:
             await self._destroyer.carry_out(shard)
         return Erasure(count, tuple([made[name] for name in records]))
 
-    async def _stored(
+    async def _store(
         self,
         bodies: Mapping[str, Mapping[Address, bytes]],
         notes: Mapping[str, QueuedAppend],
@@ -110,13 +120,13 @@ class Eraser:
             shards |= {shard for shard, plan in plans.items() if plan.erased}
             most = max(most, sum(plan.bodies for plan in plans.values()))
             try:
-                # What is erased first, so that no record tells of what is not so.
+                # Shards with erasures first, so that no record reports one that was not made.
                 for shard, plan in sorted(plans.items(), key=lambda one: not one[1].erased):
                     await self._send(shard, plan, made)
                 return most
             except ApiError as error:
                 if not error.conflict and not error.passing:
-                    raise self._link.translated(error, "erasing") from error
+                    raise self._link.translate(error, "erasing") from error
                 await tries.after(error)
             except DOUBTS as error:
                 for plan in plans.values():
@@ -158,7 +168,7 @@ class Eraser:
         plans: dict[int, _Plan],
         met: set[tuple[str, int, int]],
     ) -> None:
-        """Add the bodies at these addresses to the plans, but those that are erased already."""
+        """Add the bodies at these addresses to the plans, without those that are erased already."""
         head = await existing(self._reader.heads, name)
         found = await self._reader.bodies(name, list(addresses))
         lineage = await self._reader.owners.lineage(name, head)
@@ -189,12 +199,12 @@ class Eraser:
         return found
 
     async def _waste(self, owner: str) -> list[int]:
-        """The messages that an append left which a process did not live to finish."""
+        """Early bodies of appends that a process began and did not finish."""
         shard, subject = self._names.shard(owner), self._names.of_session("p", owner)
         left: list[int] = []
         sequence = 1
-        asking = self._reader.asking
-        while (message := await asking.next(shard, subject, sequence)) is not None:
+        reads = self._reader.reads
+        while (message := await reads.next(shard, subject, sequence)) is not None:
             left.append(message.sequence)
             sequence = message.sequence + 1
         if not left:
@@ -233,11 +243,11 @@ class Eraser:
             (made[place.session],) = records_of(self._names, place, packed.units, first + offset)
 
     async def _orders(self, shard: int, plan: _Plan) -> list[Outgoing]:
-        """The erasures of a shard, and the orders to destroy what they name."""
+        """The erasures of a shard, and the orders to destroy the messages of their bodies."""
         messages: list[Outgoing] = []
         for owner, erased in plan.erased.items():
             subject = self._names.of_session("e", owner)
-            last = await self._reader.asking.last(shard, subject)
+            last = await self._reader.reads.last(shard, subject)
             parts = [
                 outgoing(subject, {}, encode(tuple(erased[start : start + _ERASED_BODIES])))
                 for start in range(0, len(erased), _ERASED_BODIES)

@@ -1,8 +1,8 @@
-"""Forks and deletions. A session's family tells of both, so that one of two at once is refused.
+"""Forks and deletions. Both write the session's family, so that of two at once one is refused.
 
-A fork in the shard of its parent is one batch. In another shard its parent's family is told first;
-an entry without a fork, of a process that ended in between, keeps the parent from being deleted
-until a fork of that name is made again.
+A fork in the shard of its parent is one batch. For a fork in another shard the entry in the
+parent's family is stored first; an entry without a fork, of a process that ended in between, keeps
+the parent from being deleted until a fork of that name is made again.
 """
 
 from __future__ import annotations
@@ -13,20 +13,28 @@ from typing import Final, Protocol
 from eventctx.errors import InvalidSetting, StreamExists
 from eventctx.log.record import Draft, Record
 from eventctx.log.store import Appended, StreamInfo
-from eventctx.stores.jetstream.append import appended
-from eventctx.stores.jetstream.batch import (
+from eventctx.stores.jetstream.append import (
+    UnitAppend,
+    append_result,
+    pack,
+    records_of,
+    registry_entry,
+)
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
     EXPECTED,
     EXPECTED_SUBJECT,
+    ApiError,
     Outgoing,
+    ServerLink,
+    Tries,
     outgoing,
     send,
 )
 from eventctx.stores.jetstream.destroying import Destroyer
-from eventctx.stores.jetstream.packing import UnitAppend, pack, records_of, registered
-from eventctx.stores.jetstream.reads.owners import existing
-from eventctx.stores.jetstream.reads.reading import SessionReader, Verified
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink, Tries
-from eventctx.stores.jetstream.wire.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.layout import Relative, SessionOrigin, ToDestroy, encode, token
+from eventctx.stores.jetstream.owners import existing
+from eventctx.stores.jetstream.reading import SessionReader, Verified
 from eventctx.stores.jetstream.writer import JetStreamWriter
 from eventctx.stores.rules import chain, conflict, has_forks
 
@@ -35,15 +43,15 @@ _KINDS: Final = "rbpe"
 
 
 class Forks(Protocol):
-    """Who knows the forks of a session."""
+    """Lists the forks of a session."""
 
     async def forks(self, session: str) -> list[str]:
-        """Those made of the session itself, without deleted ones."""
+        """The forks of the session itself, without deleted ones."""
         ...
 
 
 class Families:
-    """Forks and deletes sessions; in the store's loop."""
+    """Forks and deletes sessions; for the store's loop."""
 
     def __init__(
         self,
@@ -61,8 +69,7 @@ class Families:
         self._forks = forks
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
-        async with self._writer.holding((stream, new)) as forget:
+        async with self._writer.exclusive((stream, new)) as forget:
             tries = Tries(self._link, f"fork of {stream!r}")
             try:
                 while True:
@@ -99,7 +106,7 @@ class Families:
             )
         packed.messages[0].headers[EXPECTED] = "0"
         messages = packed.messages
-        messages.append(registered(self._names, new, place.origin or SessionOrigin(first.time)))
+        messages.append(registry_entry(self._names, new, place.origin or SessionOrigin(first.time)))
         relative = self._relative(stream, Relative(new, at), family)
         try:
             if self._names.shard(stream) == self._names.shard(new):
@@ -109,7 +116,7 @@ class Families:
             begins = await send(self._link, messages)
         except (ApiError, *DOUBTS) as error:
             return None, self._passing(error, f"fork of {stream!r}")
-        return appended(new, records_of(self._names, place, packed.units, begins)), Exception()
+        return append_result(new, records_of(self._names, place, packed.units, begins)), Exception()
 
     async def _made_before(
         self, stream: str, at: int, new: str, first: Draft, made: Verified
@@ -118,12 +125,11 @@ class Families:
         if (made.origin.parent, made.origin.forked_at) == (stream, at):
             found = await self._reader.records(new, at + 1, at + 1)
             if [record.id for record in found] == [first.id]:
-                return appended(new, tuple(found))
+                return append_result(new, tuple(found))
         raise StreamExists(new)
 
     async def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
-        async with self._writer.holding((stream,)) as forget:
+        async with self._writer.exclusive((stream,)) as forget:
             tries = Tries(self._link, f"deletion of {stream!r}")
             try:
                 while True:
@@ -165,10 +171,11 @@ class Families:
             order,
             *packed.messages,
             *ledger,
-            registered(self._names, stream, origin, deleted=True, records=own),
+            registry_entry(self._names, stream, origin, deleted=True, records=own),
             self._relative(stream, Relative(None), family),
         ]
-        # Nobody may add an erasure, or bodies in advance, that were not counted.
+        # The batch fails if somebody adds an erasure or early bodies meanwhile: they would be
+        # destroyed without being counted in the ledger, and look like a loss.
         await self._guard(order, shard, stream, "e")
         await self._guard(messages[-2], shard, stream, "p")
         if count != await self._count(shard, stream):
@@ -182,8 +189,7 @@ class Families:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
-        async with self._writer.holding((info.stream,)) as forget:
+        async with self._writer.exclusive((info.stream,)) as forget:
             tries = Tries(self._link, f"mark of the deletion of {info.stream!r}")
             try:
                 while True:
@@ -210,8 +216,8 @@ class Families:
         packed.messages[0].headers[EXPECTED] = "0"
         messages = [
             *packed.messages,
-            registered(self._names, info.stream, origin),
-            registered(self._names, info.stream, origin, deleted=True, records=records),
+            registry_entry(self._names, info.stream, origin),
+            registry_entry(self._names, info.stream, origin, deleted=True, records=records),
         ]
         try:
             begins = await send(self._link, messages)
@@ -237,14 +243,14 @@ class Families:
 
     async def _guard(self, message: Outgoing, shard: int, stream: str, kind: str) -> None:
         subject = self._names.of_session(kind, stream)
-        last = await self._reader.asking.last(shard, subject)
+        last = await self._reader.reads.last(shard, subject)
         message.headers[EXPECTED] = str(0 if last is None else last.sequence)
         message.headers[EXPECTED_SUBJECT] = subject
 
     async def _family(self, stream: str) -> int:
         """The sequence of the last entry of a session's family."""
         subject = self._names.of_session("f", stream)
-        last = await self._reader.asking.last(self._names.shard(stream), subject)
+        last = await self._reader.reads.last(self._names.shard(stream), subject)
         return 0 if last is None else last.sequence
 
     def _relative(self, stream: str, entry: Relative, family: int) -> Outgoing:
@@ -254,5 +260,5 @@ class Families:
     def _passing(self, error: Exception, what: str) -> Exception:
         """The error, if it may be another at the next try; else it is raised as one of ours."""
         if isinstance(error, ApiError) and not (error.passing or error.conflict):
-            raise self._link.translated(error, what) from error
+            raise self._link.translate(error, what) from error
         return error

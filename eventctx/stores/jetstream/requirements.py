@@ -1,9 +1,9 @@
-"""What the servers must be so that no acknowledged append is lost, and how that is found out.
+"""Requirements of the servers, so that no acknowledged append is lost, and their check.
 
 A client cannot see ``sync_interval``, and with its default of two minutes a power cut of all
 machines took every append since the last sync, and a stream created meanwhile. So each server's
-monitoring is asked, by HTTP or, with credentials of the system account, over NATS itself. What
-cannot be checked is refused. A server that is down is checked when it is back.
+monitoring is asked, by HTTP or, with credentials of the system account, over NATS itself. A
+server that cannot be checked is refused; one that is down is checked when it is back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from nats.aio.client import Client
 
 from eventctx.errors import InvalidSetting, StoreUnsafe
-from eventctx.stores.jetstream.wire.connection import ServerLink
+from eventctx.stores.jetstream.connection import ServerLink
 
 OLDEST: Final = (2, 15)
 REPLICAS: Final = 3
@@ -28,7 +28,7 @@ _ASK_SECONDS: Final = 3.0
 _SILENCE_SECONDS: Final = 0.5
 _ELECTION_SECONDS: Final = 15.0
 _ASK_AGAIN_SECONDS: Final = 0.2
-_direct = build_opener(ProxyHandler({}))  # servers of one's own stand behind no proxy
+_direct = build_opener(ProxyHandler({}))  # no proxy: the servers are the user's own
 _HOW: Final = (
     "give the address of every server's monitoring (?monitor=http://a:8222,http://b:8222,…), or "
     "credentials of the system account (?system=USER:PASSWORD or ?system=FILE.creds)"
@@ -129,7 +129,7 @@ class Servers:
         if not seen or not known:
             raise StoreUnsafe(
                 f"{place}: expected a cluster of {REPLICAS} or more servers whose monitoring "
-                f"answers, found {_found(seen, list(clusters.values()))}: {_HOW}"
+                f"answers, found {_describe_found(seen, list(clusters.values()))}: {_HOW}"
             )
         servers = tuple(_server(name, seen[name]) for name in sorted(seen))
         for server in servers:
@@ -150,7 +150,7 @@ class Servers:
         return servers
 
     async def changed(self) -> StoreUnsafe | None:
-        """The error for a server that was restarted with other settings, or is back with them."""
+        """The error for a server that now runs with unsafe settings; None if there is none."""
         for name, seen in (await self.ask("varz")).items():
             try:
                 _check(self._link.address.place, _server(name, seen))
@@ -173,7 +173,7 @@ class Servers:
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def _silent(self) -> int:
-        """How many of the monitors never told a name: their servers are down."""
+        """How many monitors never answered with a name: their servers are down."""
         return sum(one not in self._names for one in self._link.address.monitors)
 
 
@@ -231,7 +231,7 @@ def _check(place: str, server: Server) -> None:
         )
 
 
-def _found(seen: Mapping[str, Any], clusters: list[Any]) -> str:
+def _describe_found(seen: Mapping[str, Any], clusters: list[Any]) -> str:
     if not seen:
         return "no answer"
     return "a cluster without a leader" if any(clusters) else "a server that stands alone"

@@ -28,10 +28,10 @@ from eventctx.log.store import (
     StreamInfo,
 )
 from eventctx.stores.ack import Ack
-from eventctx.stores.jetstream.assembly import StoreParts, assemble
-from eventctx.stores.jetstream.reads.inspection import inspect
-from eventctx.stores.jetstream.wire.address import parse
-from eventctx.stores.jetstream.wire.connection import ServerLink
+from eventctx.stores.jetstream.address import parse
+from eventctx.stores.jetstream.connection import ServerLink
+from eventctx.stores.jetstream.creating import StoreParts, assemble
+from eventctx.stores.jetstream.registry import inspect
 from eventctx.stores.location import cache_base
 
 _log = logging.getLogger("eventctx.stores")
@@ -56,7 +56,7 @@ class JetStreamStore:
         self._parts = parts
         self.read_only = read_only
         self._closed = False
-        self._beside = cache_base("jetstream", parts.meta.store_id)
+        self._cache_path = cache_base("jetstream", parts.meta.store_id)
         _open.add(self)
 
     @classmethod
@@ -70,7 +70,7 @@ class JetStreamStore:
     ) -> JetStreamStore:
         """Open the store at ``url``, and make it unless ``create`` is false.
 
-        ``patience`` is for how many seconds a lost server or a missing leader is waited for, before
+        ``patience`` is the longest wait, in seconds, for a lost server or a missing leader before
         StoreUnavailable is raised. See ``docs/reference/storage.md`` for the URL.
 
         Raises StoreUnsafe for servers that could lose an acknowledged append or cannot be checked,
@@ -85,9 +85,9 @@ class JetStreamStore:
             raise
 
     @property
-    def beside(self) -> Path:
-        """See ``EventStore.beside``: in the user's cache folder, by the store's own id."""
-        return self._beside
+    def cache_path(self) -> Path:
+        """See ``EventStore.cache_path``: in the user's cache folder, by the store's own id."""
+        return self._cache_path
 
     def append(
         self, stream: str, drafts: Sequence[Draft], expected: Expected
@@ -122,21 +122,18 @@ class JetStreamStore:
     async def read_all(
         self, *, after: int = -1, limit: int | None = None, bodies: bool = True
     ) -> AsyncIterator[Record]:
-        """See ``EventStore.read_all``."""
-        whole = self._parts.whole
-        scan = await self._run(whole.scan(after=after, limit=limit, bodies=bodies))
+        log = self._parts.global_scan
+        scan = await self._run(log.scan(after=after, limit=limit, bodies=bodies))
         while page := await self._run(scan.page()):
             for record in page:
                 yield record
 
     async def head(self, stream: str) -> StreamInfo | None:
-        """See ``EventStore.head``."""
         return await self._run(self._parts.reader.head(stream))
 
     async def streams(
         self, *, after: str | None = None, limit: int | None = None
     ) -> AsyncIterator[StreamInfo]:
-        """See ``EventStore.streams``."""
         left = limit
         while left is None or left > 0:
             page = await self._run(self._parts.registry.page(after, left))
@@ -148,11 +145,9 @@ class JetStreamStore:
             left = None if left is None else left - len(page)
 
     async def forks(self, stream: str) -> list[str]:
-        """See ``EventStore.forks``."""
         return await self._run(self._parts.registry.forks(stream))
 
     async def bodies(self, stream: str, addresses: Sequence[Address]) -> list[Body]:
-        """See ``EventStore.bodies``."""
         return await self._run(self._parts.reader.bodies(stream, addresses))
 
     async def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
@@ -185,24 +180,20 @@ class JetStreamStore:
     async def set_tombstone(
         self, info: StreamInfo, last: Draft, previous: bytes, records: int
     ) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         families = self._parts.families
         return await self._write(lambda: families.set_tombstone(info, last, previous, records))
 
     async def scrubbed(self) -> bool:
-        """See ``EventStore.scrubbed``. The files of all servers are meant, Raft logs too."""
+        """See ``EventStore.scrubbed``. This covers the files of all servers, Raft logs too."""
         return await self._run(self._parts.destroyer.scrubbed())
 
     async def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return await self._run(inspect(self._parts.reader))
 
     async def describe(self) -> StoreDescription:
-        """See ``EventStore.describe``."""
         return await self._run(self._parts.describe())
 
     async def load_snapshot(self, stream: str, name: str) -> Snapshot | None:
-        """See ``EventStore.load_snapshot``."""
         return await self._run(self._parts.caches.load_snapshot(stream, name))
 
     def save_snapshot(self, stream: str, name: str, snapshot: Snapshot) -> None:
@@ -211,15 +202,12 @@ class JetStreamStore:
             self._link.run(self._parts.caches.save_snapshot(stream, name, snapshot))
 
     async def load_checkpoint(self, name: str) -> int | None:
-        """See ``EventStore.load_checkpoint``."""
         return await self._run(self._parts.caches.load_checkpoint(name))
 
     async def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         await self._write(lambda: self._parts.caches.save_checkpoint(name, position))
 
     async def close(self) -> None:
-        """See ``EventStore.close``."""
         if self._closed:
             return
         self._closed = True

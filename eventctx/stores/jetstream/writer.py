@@ -1,10 +1,10 @@
-"""The appends of one process: those that wait share an atomic batch, each session in its order.
+"""The appends of one process: waiting ones share an atomic batch, each session in its order.
 
 There is no timer. A lone append is sent at once; while some batches are under way, appends queue
 up, and the next batch takes those of many sessions. A batch is stored as a whole or not at all, and
 expects of every session in it the end that this process knows. If one of them ended elsewhere, or
-no answer came, the appends of that batch are sent again one by one, each behind an end that is
-read anew; so one session cannot hold up another for long.
+no answer came, the appends of that batch are sent again one by one, each after an end that is
+read anew; so one session cannot delay another for long.
 
 Invariants: of one session one batch is under way at most. An ack is settled when the servers have
 said that its batch is stored, or when its records were found in the log.
@@ -25,31 +25,35 @@ from eventctx.log.record import Draft
 from eventctx.log.store import Appended, Expected
 from eventctx.stores.ack import Ack, Outcome, settle
 from eventctx.stores.jetstream.append import (
+    BATCH_BYTES,
     NOTHING,
     AppendLog,
+    EarlyBodies,
+    Packed,
     QueuedAppend,
     Tip,
     Try,
     Undecided,
-    appended,
+    UnitAppend,
+    append_result,
     appending,
-    behind,
     made_before,
     maybe_made_before,
-)
-from eventctx.stores.jetstream.batch import EXPECTED, Outgoing, send
-from eventctx.stores.jetstream.early_bodies import EarlyBodies
-from eventctx.stores.jetstream.packing import (
-    BATCH_BYTES,
-    Packed,
-    UnitAppend,
     pack,
     pack_without_bodies,
     records_of,
-    registered,
+    registry_entry,
+    tip_after,
 )
-from eventctx.stores.jetstream.wire.connection import DOUBTS, ApiError, ServerLink
-from eventctx.stores.jetstream.wire.layout import BATCH_MESSAGES
+from eventctx.stores.jetstream.connection import (
+    DOUBTS,
+    EXPECTED,
+    ApiError,
+    Outgoing,
+    ServerLink,
+    send,
+)
+from eventctx.stores.jetstream.layout import BATCH_MESSAGES
 from eventctx.stores.rules import sizes
 
 QUEUE_BYTES: Final = 64 * 2**20
@@ -63,7 +67,7 @@ _BATCH_SESSIONS: Final = 64
 _TIPS: Final = 50_000
 _PAUSE_SECONDS: Final = 0.05
 _SHORT_PAUSE_SECONDS: Final = 0.001
-"""What was in the way may be stored and not yet to be read."""
+"""The append that was in the way may be stored and not readable yet."""
 
 
 class Staged(NamedTuple):
@@ -75,21 +79,25 @@ class Staged(NamedTuple):
     offset: int
 
 
-class Hold:
-    """A place in a session's line for work that must be alone there, as its deletion."""
+class ExclusiveSlot:
+    """A place in a session's queue for work that needs exclusive access, as a deletion does."""
 
     def __init__(self) -> None:
         self.reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
-class Line:
-    """What waits to be done in one session, in order. ``busy``: its front is under way."""
+class SessionQueue:
+    """The appends and slots that wait in one session, in order.
+
+    ``busy``: the front is under way. ``alone``: the front append goes into no shared batch, because
+    the log must be read first or it is too large.
+    """
 
     __slots__ = ("alone", "busy", "session", "waiting")
 
     def __init__(self, session: str) -> None:
         self.session = session
-        self.waiting: deque[QueuedAppend | Hold] = deque()
+        self.waiting: deque[QueuedAppend | ExclusiveSlot] = deque()
         self.busy = False
         self.alone = False
 
@@ -102,9 +110,9 @@ class JetStreamWriter:
         self._log = log
         self._names = link.names
         self._early = early
-        self._lines: dict[str, Line] = {}
+        self._queues: dict[str, SessionQueue] = {}
         self._tips: OrderedDict[str, Tip] = OrderedDict()
-        self._ready: list[deque[Line]] = [deque() for _ in range(link.names.shards)]
+        self._ready: list[deque[SessionQueue]] = [deque() for _ in range(link.names.shards)]
         self._under_way = [0] * link.names.shards
         self._room = threading.Condition()
         self._bytes = 0
@@ -129,7 +137,7 @@ class JetStreamWriter:
         return pending.ack
 
     def _take(self) -> None:
-        """Put what arrived into the lines of its sessions, and send what can be."""
+        """Move the appends that arrived into the queues of their sessions, and send what can be."""
         with self._room:
             arrived = list(self._arrived)
             self._arrived.clear()
@@ -137,122 +145,127 @@ class JetStreamWriter:
             self._queue(pending.session, pending)
         self._pump()
 
-    def _queue(self, session: str, item: QueuedAppend | Hold) -> None:
-        line = self._lines.get(session)
-        if line is None:
-            line = self._lines[session] = Line(session)
+    def _queue(self, session: str, item: QueuedAppend | ExclusiveSlot) -> None:
+        queue = self._queues.get(session)
+        if queue is None:
+            queue = self._queues[session] = SessionQueue(session)
             self._idle.clear()
-        line.waiting.append(item)
-        if len(line.waiting) == 1:
-            self._ready[self._names.shard(session)].append(line)
+        queue.waiting.append(item)
+        if len(queue.waiting) == 1:
+            self._ready[self._names.shard(session)].append(queue)
 
     def _pump(self) -> None:
         """Begin as many batches as may be under way."""
         for shard, ready in enumerate(self._ready):
             while ready and self._under_way[shard] < BATCHES:
-                lines: list[Line] = []
+                queues: list[SessionQueue] = []
                 batch: list[Staged] = []
                 messages: list[Outgoing] = []
                 room = BATCH_BYTES
-                while ready and len(lines) < _BATCH_SESSIONS:
-                    line = ready[0]
-                    if not line.waiting:
+                while ready and len(queues) < _BATCH_SESSIONS:
+                    queue = ready[0]
+                    if not queue.waiting:
                         ready.popleft()
-                        self._drop(line)
+                        self._drop(queue)
                         continue
-                    if self._must_be_alone(line):
+                    if self._must_be_alone(queue):
                         if self._under_way[shard] >= BATCHES:
                             break
                         ready.popleft()
-                        self._begin_alone(shard, line)
+                        self._begin_alone(shard, queue)
                         continue
-                    staged = self._stage(line, messages, room)
+                    staged = self._stage(queue, messages, room)
                     if not staged:
-                        if line.waiting and not line.alone:
+                        if queue.waiting and not queue.alone:
                             break  # it comes first in the next batch
                         continue
                     ready.popleft()
-                    line.busy = True
-                    lines.append(line)
+                    queue.busy = True
+                    queues.append(queue)
                     batch += staged
                     room -= sum(one.packed.size for one in staged)
-                if lines:
+                if queues:
                     self._under_way[shard] += 1
-                    self._link.keep(self._send(shard, lines, batch, messages))
+                    self._link.keep(self._send(shard, queues, batch, messages))
 
-    def _must_be_alone(self, line: Line) -> bool:
-        front = line.waiting[0]
-        if line.alone or isinstance(front, Hold):
+    def _must_be_alone(self, queue: SessionQueue) -> bool:
+        front = queue.waiting[0]
+        if queue.alone or isinstance(front, ExclusiveSlot):
             return True
-        return line.session not in self._tips and not front.starts
+        return queue.session not in self._tips and not front.starts
 
-    def _stage(self, line: Line, messages: list[Outgoing], room: int) -> list[Staged]:
-        """Add the messages of a line's first appends, as many as fit and need no look at the log.
+    def _stage(self, queue: SessionQueue, messages: list[Outgoing], room: int) -> list[Staged]:
+        """Add the messages of a queue's first appends: those that fit and need no look at the log.
 
-        Empty if the line must wait for the next batch, or ``alone`` was set.
+        Empty if the queue must wait for the next batch, or ``alone`` was set.
         """
-        tip = self._tips.get(line.session, NOTHING)
+        tip = self._tips.get(queue.session, NOTHING)
         expected = str(tip.sequence)
         staged: list[Staged] = []
         failed: list[Outcome] = []
-        for pending in list(line.waiting):
-            if isinstance(pending, Hold):
+        for pending in list(queue.waiting):
+            if isinstance(pending, ExclusiveSlot):
                 break
             try:
                 if maybe_made_before(pending, tip):
-                    line.alone = not staged
+                    # The appends before it are sent first: the look would not see them yet.
+                    queue.alone = not staged
                     break
                 place = appending(pending, tip)
                 packed = pack(self._names, place, self._link.client.max_payload)
             except InvalidSetting as error:
                 if staged:
                     break  # it fails in its turn
-                line.waiting.popleft()
+                queue.waiting.popleft()
                 failed.append((pending.ack, None, error))
                 self._free(pending.size)
                 continue
             new = 1 if place.origin is not None else 0
             fits = len(messages) + len(packed.messages) + new <= BATCH_MESSAGES
             if not fits or packed.size > room:
-                line.alone = not packed.fits and not staged
+                queue.alone = not packed.fits and not staged
                 break
             if not staged:
+                # Only the first message of a session states the end that it expects: the batch is
+                # atomic, so the others follow it or are not stored either.
                 packed.messages[0].headers[EXPECTED] = expected
             staged.append(Staged(pending, place, packed, len(messages)))
             messages += packed.messages
             if place.origin is not None:
-                messages.append(registered(self._names, line.session, place.origin))
+                messages.append(registry_entry(self._names, queue.session, place.origin))
             room -= packed.size
-            tip = behind(place, 0)
+            tip = tip_after(place, 0)
         settle(failed)
         return staged
 
     async def _send(
-        self, shard: int, lines: list[Line], batch: list[Staged], messages: list[Outgoing]
+        self, shard: int, queues: list[SessionQueue], batch: list[Staged], messages: list[Outgoing]
     ) -> None:
         try:
             first = await send(self._link, messages)
         except (ApiError, *DOUBTS) as error:
-            # Whatever it was, each of them finds out for itself.
+            # Whatever the cause, each append finds out for itself. Only a conflict proves that the
+            # batch was not stored; after any other error it may still be stored a moment later, so
+            # the places where its records would lie are kept.
             definite = isinstance(error, ApiError) and error.conflict
             ends: dict[str, int] = {}
             for one in batch:
                 first = one.appending.first
-                behind = ends.setdefault(one.append.session, first - 1)
+                end = ends.setdefault(one.append.session, first - 1)
                 if not definite:
-                    one.append.tried.append(Try(behind, first))
-            for line in lines:
-                line.alone = True
-                self._tips.pop(line.session, None)
+                    one.append.tried.append(Try(end, first))
+            for queue in queues:
+                queue.alone = True
+                self._tips.pop(queue.session, None)
         except BaseException as error:
-            self._fail(lines, error)
+            self._fail(queues, error)
             raise
         else:
             self._settle(batch, first)
         finally:
             self._under_way[shard] -= 1
-            for line in lines:
-                self._next(shard, line)
+            for queue in queues:
+                self._next(shard, queue)
             self._pump()
 
     def _settle(self, batch: Sequence[Staged], first: int) -> None:
@@ -261,9 +274,9 @@ class JetStreamWriter:
         for pending, place, packed, offset in batch:
             begins = first + offset
             records = records_of(self._names, place, packed.units, begins)
-            outcomes.append((pending.ack, appended(place.session, records), None))
-            self._lines[place.session].waiting.popleft()
-            self.know(place.session, behind(place, begins + packed.units[-1].offset))
+            outcomes.append((pending.ack, append_result(place.session, records), None))
+            self._queues[place.session].waiting.popleft()
+            self.know(place.session, tip_after(place, begins + packed.units[-1].offset))
             freed += pending.size
         settle(outcomes)
         self._free(freed)
@@ -275,43 +288,43 @@ class JetStreamWriter:
         if len(self._tips) > _TIPS:
             self._tips.popitem(last=False)
 
-    def _begin_alone(self, shard: int, line: Line) -> None:
-        line.busy = True
-        front = line.waiting[0]
-        if isinstance(front, Hold):
-            if front.reached.done():  # whoever wanted it gave up
-                line.waiting.popleft()
-                self._next(shard, line)
+    def _begin_alone(self, shard: int, queue: SessionQueue) -> None:
+        queue.busy = True
+        front = queue.waiting[0]
+        if isinstance(front, ExclusiveSlot):
+            if front.reached.done():  # its caller was cancelled
+                queue.waiting.popleft()
+                self._next(shard, queue)
             else:
                 front.reached.set_result(None)
             return
         self._under_way[shard] += 1
-        self._link.keep(self._alone(shard, line, front))
+        self._link.keep(self._alone(shard, queue, front))
 
-    async def _alone(self, shard: int, line: Line, pending: QueuedAppend) -> None:
-        """Make one append behind an end that the leader tells, until its fate is known."""
-        line.alone = False
+    async def _alone(self, shard: int, queue: SessionQueue, pending: QueuedAppend) -> None:
+        """Make one append after the leader's end of the session, until its fate is known."""
+        queue.alone = False
         try:
-            done = await self._made(line.session, pending)
+            done = await self._append_alone(queue.session, pending)
             settle([(pending.ack, done, None)])
-            line.waiting.popleft()
+            queue.waiting.popleft()
             self._free(pending.size)
         except StoreUnavailable as error:
-            self._tips.pop(line.session, None)
-            self._fail([line], error)
+            self._tips.pop(queue.session, None)
+            self._fail([queue], error)
         except EventctxError as error:
             settle([(pending.ack, None, error)])
-            line.waiting.popleft()
+            queue.waiting.popleft()
             self._free(pending.size)
         except BaseException as error:
-            self._fail([line], error)
+            self._fail([queue], error)
             raise
         finally:
             self._under_way[shard] -= 1
-            self._next(shard, line)
+            self._next(shard, queue)
             self._pump()
 
-    async def _made(self, session: str, pending: QueuedAppend) -> Appended:
+    async def _append_alone(self, session: str, pending: QueuedAppend) -> Appended:
         until = pending.since + self._link.patience
         try:
             while True:
@@ -328,28 +341,29 @@ class JetStreamWriter:
                     if done is not None:
                         return done
                 place = appending(pending, tip)
-                packed = await self._packed(pending, place)
+                packed = await self._pack(pending, place)
                 try:
-                    return await self._sent(session, place, packed, tip)
+                    return await self._send_packed(session, place, packed, tip)
                 except ApiError as error:
                     if not (error.conflict or error.passing):
-                        raise self._link.translated(error, f"append to {session!r}") from error
+                        raise self._link.translate(error, f"append to {session!r}") from error
                     lost: Exception = error
                 except DOUBTS as error:
                     lost = error
                 if isinstance(lost, ApiError) and lost.conflict:
+                    # Certainly not stored, so this try leaves no place to look at.
                     await asyncio.sleep(_SHORT_PAUSE_SECONDS)
                     continue
                 pending.tried.append(Try(tip.position, place.first))
                 if time.monotonic() > until:
-                    raise self._link.translated(lost, f"append to {session!r}") from lost
+                    raise self._link.translate(lost, f"append to {session!r}") from lost
                 await asyncio.sleep(_PAUSE_SECONDS)
         except BaseException:
             if pending.written:
                 self._early.waste(session, pending.written)
             raise
 
-    async def _packed(self, pending: QueuedAppend, place: UnitAppend) -> Packed:
+    async def _pack(self, pending: QueuedAppend, place: UnitAppend) -> Packed:
         most = self._link.client.max_payload
         if pending.written is None:
             packed = pack(self._names, place, most)
@@ -358,39 +372,41 @@ class JetStreamWriter:
             pending.written = await self._early.write(place)
         return pack_without_bodies(self._names, place, most, pending.written)
 
-    async def _sent(self, session: str, place: UnitAppend, packed: Packed, tip: Tip) -> Appended:
+    async def _send_packed(
+        self, session: str, place: UnitAppend, packed: Packed, tip: Tip
+    ) -> Appended:
         messages = packed.messages
         messages[0].headers[EXPECTED] = str(tip.sequence)
         if place.origin is not None:
-            messages.append(registered(self._names, session, place.origin))
+            messages.append(registry_entry(self._names, session, place.origin))
         first = await send(self._link, messages)
-        self.know(session, behind(place, first + packed.units[-1].offset))
-        return appended(session, records_of(self._names, place, packed.units, first))
+        self.know(session, tip_after(place, first + packed.units[-1].offset))
+        return append_result(session, records_of(self._names, place, packed.units, first))
 
-    def _next(self, shard: int, line: Line) -> None:
-        """Let a line's next turn come, or drop it."""
-        line.busy = False
-        if line.waiting:
-            self._ready[shard].append(line)
+    def _next(self, shard: int, queue: SessionQueue) -> None:
+        """Make the next of a queue ready, or drop an empty queue."""
+        queue.busy = False
+        if queue.waiting:
+            self._ready[shard].append(queue)
         else:
-            self._drop(line)
+            self._drop(queue)
 
-    def _drop(self, line: Line) -> None:
-        if self._lines.get(line.session) is line:
-            del self._lines[line.session]
-        if not self._lines:
+    def _drop(self, queue: SessionQueue) -> None:
+        if self._queues.get(queue.session) is queue:
+            del self._queues[queue.session]
+        if not self._queues:
             self._idle.set()
 
-    def _fail(self, lines: Iterable[Line], error: BaseException) -> None:
-        """Fail all appends of these lines that lie before the next hold."""
+    def _fail(self, queues: Iterable[SessionQueue], error: BaseException) -> None:
+        """Fail all appends of these queues before their next slot."""
         known = error if isinstance(error, EventctxError) else self._link.gone()
-        for line in lines:
+        for queue in queues:
             failed: list[Outcome] = []
-            while line.waiting:
-                pending = line.waiting[0]
-                if isinstance(pending, Hold):
+            while queue.waiting:
+                pending = queue.waiting[0]
+                if isinstance(pending, ExclusiveSlot):
                     break
-                line.waiting.popleft()
+                queue.waiting.popleft()
                 failed.append((pending.ack, None, known))
                 self._free(pending.size)
             settle(failed)
@@ -401,32 +417,34 @@ class JetStreamWriter:
             self._room.notify_all()
 
     @asynccontextmanager
-    async def holding(self, sessions: Iterable[str]) -> AsyncIterator[Callable[[str], None]]:
-        """Have these sessions alone, behind all that was appended before.
+    async def exclusive(self, sessions: Iterable[str]) -> AsyncIterator[Callable[[str], None]]:
+        """Exclusive access to these sessions, after all queued appends.
 
-        Gives a function that forgets the end of one of them, as its last record is another now.
+        The value is a function that forgets the known end of a session: its last record is another
+        one afterwards.
         """
         async with AsyncExitStack() as held:
-            for session in sorted(set(sessions)):  # in one order, so that two never wait in a ring
-                await held.enter_async_context(self._hold(session))
+            # In one order for all callers, so that no two wait for each other.
+            for session in sorted(set(sessions)):
+                await held.enter_async_context(self._exclusive_in(session))
             yield self._forget
 
     @asynccontextmanager
-    async def _hold(self, session: str) -> AsyncIterator[None]:
+    async def _exclusive_in(self, session: str) -> AsyncIterator[None]:
         self._take()
-        hold = Hold()
-        self._queue(session, hold)
+        slot = ExclusiveSlot()
+        self._queue(session, slot)
         self._pump()
-        line = self._lines[session]
+        queue = self._queues[session]
         try:
-            await hold.reached
+            await slot.reached
             yield
         finally:
-            if hold.reached.done() and not hold.reached.cancelled():
-                line.waiting.popleft()
-                self._next(self._names.shard(session), line)
-            elif hold in line.waiting:
-                line.waiting.remove(hold)
+            if slot.reached.done() and not slot.reached.cancelled():
+                queue.waiting.popleft()
+                self._next(self._names.shard(session), queue)
+            elif slot in queue.waiting:
+                queue.waiting.remove(slot)
             self._pump()
 
     def _forget(self, session: str) -> None:

@@ -1,4 +1,4 @@
-"""Many appends in one call of the server: what is sent, and what the answer means for each.
+"""Many appends in one call of the server, and the outcome of each.
 
 The client computes the digests, so it must know each stream's head before it sends. It guesses from
 what it saw last. The server compares the guess with the head, and a guess that was wrong comes back
@@ -12,7 +12,7 @@ was made, and appends of one stream are decided in their order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventctx.errors import EventctxError, InvalidSetting, LogCorrupted
 from eventctx.log.record import Draft, Record, place
@@ -21,9 +21,72 @@ from eventctx.stores.ack import Ack, Outcome
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.batch import MOST_RECORDS, Batch, RunResult
 from eventctx.stores.postgres.connections import ServerConnection
-from eventctx.stores.postgres.heads import KnownHead, KnownHeads
 from eventctx.stores.postgres.queries import ServerQueries
 from eventctx.stores.rules import accepts, chain, conflict, retried_at, same_ids
+
+_MOST_CACHED: Final = 10_000
+
+_HEADS: Final = """
+SELECT s.name, s.id, r.position, r.digest, r.id FROM eventctx.streams s
+LEFT JOIN LATERAL (SELECT r.position, r.digest, r.id FROM eventctx.records r
+  WHERE r.stream = s.id ORDER BY r.position DESC LIMIT 1) r ON true
+WHERE s.name = ANY($1)
+"""
+
+
+class KnownHead(NamedTuple):
+    """A stream's row id and its last record's position, digest and event id."""
+
+    stream: int
+    position: int
+    digest: bytes
+    event: bytes
+
+
+class KnownHeads:
+    """The heads of streams, bounded; a stream that is known not to exist has None."""
+
+    def __init__(self) -> None:
+        self._heads: dict[str, KnownHead | None] = {}
+
+    def __contains__(self, stream: str) -> bool:
+        return stream in self._heads
+
+    def __getitem__(self, stream: str) -> KnownHead | None:
+        return self._heads[stream]
+
+    def remember(self, stream: str, head: KnownHead | None) -> None:
+        """Note a stream's head."""
+        if len(self._heads) >= _MOST_CACHED:
+            self._heads.clear()
+        self._heads[stream] = head
+
+    def forget(self, stream: str | None = None) -> None:
+        """Drop one stream's head, or all."""
+        if stream is None:
+            self._heads.clear()
+        else:
+            self._heads.pop(stream, None)
+
+    def fetch(self, connection: ServerConnection, streams: Iterable[str]) -> None:
+        """Read the heads of ``streams``. Raises LogCorrupted for one that lost all its records."""
+        for stream, head in read_heads(connection, streams).items():
+            self.remember(stream, head)
+
+
+def read_heads(connection: ServerConnection, streams: Iterable[str]) -> dict[str, KnownHead | None]:
+    """The heads of streams as they are now; None for one that does not exist."""
+    found: dict[str, KnownHead | None] = dict.fromkeys(streams)
+    names = encoding.blobs(encoding.TEXTS, [encoding.text(stream) for stream in found])
+    for name, stream, position, digest, event in connection.rows(
+        _HEADS, (encoding.TEXTS,), (names,)
+    ):
+        name = encoding.from_text(name)
+        if position is None:
+            raise LogCorrupted(name, 0, "all records of the session were removed")
+        found[name] = KnownHead(stream, position, digest, event)
+    return found
+
 
 MOST_BYTES: Final = 512 * 2**20
 """Most bytes of one append: the server takes no parameter above a gigabyte."""
@@ -50,13 +113,13 @@ class WaitingAppend:
 
 
 class _Run:
-    """What becomes of a stream's appends in one call: final if the server accepts what is sent."""
+    """The outcome of a stream's appends in one call: final if the server accepts them."""
 
     __slots__ = ("decided", "head", "left", "number", "sent")
 
     def __init__(self, head: KnownHead | None) -> None:
         self.head = head
-        """The stream's head behind what is sent."""
+        """The stream's head after the sent records."""
         self.number = 0
         """The run's number in the batch; 0 while nothing of it is sent."""
         self.sent: list[tuple[WaitingAppend, int, int, list[bytes]]] = []
@@ -110,7 +173,7 @@ class AppendRounds:
         self._fresh.clear()
 
     def round(self, waiting: Sequence[WaitingAppend]) -> tuple[list[Outcome], list[WaitingAppend]]:
-        """One call of the server: what it decided, and what has to be tried again.
+        """Make one call of the server; returns the decided outcomes, and the appends to try again.
 
         Raises ConnectionLost, when all may be stored, and Refused, when nothing is.
         """
@@ -170,7 +233,7 @@ class AppendRounds:
         accepted = accepts(one.expected, last, None if head is None else head.event)
         repeated = bool(head is not None and drafts and head.event == drafts[-1].id)
         if not accepted or repeated or one.tried:
-            # To be refused, or compared with what is stored, it needs a head that is confirmed.
+            # A refusal, or a comparison with stored records, needs a confirmed head.
             if run.sent or one.stream not in self._fresh:
                 if not run.sent:
                     self._heads.forget(one.stream)
@@ -220,7 +283,7 @@ class AppendRounds:
     def _settled(
         self, stream: str, run: _Run, first: int, found: RunResult | None, outcomes: list[Outcome]
     ) -> list[WaitingAppend]:
-        """Note what the server says of a run; returns the appends to try again."""
+        """Take the server's answer about a run; returns the appends to try again."""
         if found is not None and not found.accepted:
             self._heads.remember(stream, _head_of(stream, found))
             self._fresh.add(stream)
@@ -235,7 +298,7 @@ class AppendRounds:
                 place(draft, stream, position + n, first + ordinal + n, digest)
                 for n, (draft, digest) in enumerate(zip(one.drafts, digests, strict=True))
             ]
-            outcomes.append((one.ack, appended(records), None))
+            outcomes.append((one.ack, append_result(records), None))
         if run.sent and run.head is not None:
             made = run.head if found is None else run.head._replace(stream=found.stream)
             self._heads.remember(stream, made)
@@ -271,10 +334,9 @@ def stored(
         if not page or not same_ids([r.id for r in page], drafts[start - first :][: len(page)]):
             return None
         found += page
-    return appended(found)
+    return append_result(found)
 
 
-def appended(records: Sequence[Record]) -> Appended:
-    """The result of an append of ``records``."""
+def append_result(records: Sequence[Record]) -> Appended:
     last = records[-1]
     return Appended(tuple(records), Receipt(last.stream, last.position, last.digest))

@@ -38,7 +38,7 @@ _DEFAULTS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""Of libpq; what the URL says goes before. It would notice a lost network after two hours."""
+"""Defaults for libpq, below the URL's own: libpq's would notice a lost network after two hours."""
 
 _SETTINGS: Final = """
 SET search_path = pg_catalog, pg_temp;
@@ -69,7 +69,7 @@ def in_schema(sql: str, schema: str) -> str:
 
 
 class Destination(NamedTuple):
-    """What a URL names: libpq's connection string, the schema, and our other parameters."""
+    """The parts of a URL: libpq's connection string, the schema, and our other parameters."""
 
     conninfo: str
     schema: str
@@ -94,7 +94,7 @@ def parse_url(url: str) -> Destination:
             "or a password as %40 and %2F"
         )
     own = {n: v for n, v in parse_qsl(query, keep_blank_values=True) if n in _OWN}
-    # As it stands: to libpq a + in a password is a +, to a browser it would be a blank.
+    # Unchanged: to libpq a + in a password is a +, to a browser it would be a blank.
     rest = "&".join([one for one in query.split("&") if one.partition("=")[0] not in _OWN])
     schema = own.pop("schema", "eventctx")
     if not _SCHEMA.fullmatch(schema) or _SYSTEM_SCHEMA.match(schema):
@@ -106,7 +106,7 @@ def parse_url(url: str) -> Destination:
     try:
         given = conninfo_to_dict(f"{place}?{rest}" if rest else place)
     except psycopg.Error as error:
-        # The driver's message may quote the password, and it may stand anywhere in a broken URL.
+        # The driver's message may quote the password, and in a broken URL it may be anywhere.
         names = re.findall(r"(?:\A|&)([a-z_]+)=", query)
         raise InvalidSetting(
             "store: expected a URL postgresql://USER@HOST:PORT/DATABASE with libpq's parameters, "
@@ -148,7 +148,7 @@ class ServerConnection:
 
     @contextmanager
     def driver(self) -> Iterator[psycopg.Connection[Any]]:
-        """The driver's own connection, for what is no part of an append.
+        """The driver's own connection, for work outside of appends.
 
         Raises ConnectionLost and Refused in place of the driver's errors.
         """
@@ -162,7 +162,7 @@ class ServerConnection:
     def rows(self, sql: str, kinds: Kinds = (), params: Params = ()) -> Rows:
         """Run a statement, prepared, and return its rows. ``kinds`` are the parameters' types.
 
-        ``eventctx.`` in it stands for the schema. Raises ConnectionLost, Refused.
+        ``eventctx.`` in it means the schema. Raises ConnectionLost, Refused.
         """
         result = self._run(sql, kinds, params)
         if result.ntuples == 0:
@@ -180,7 +180,7 @@ class ServerConnection:
 
         ``sql`` names the schema itself. With ``seconds=None`` the answer may take any time.
         """
-        self._guarded(lambda: self._pq.send_query(sql.encode()), seconds)
+        self._send_guarded(lambda: self._pq.send_query(sql.encode()), seconds)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -235,17 +235,21 @@ class ServerConnection:
         if name is None:
             name = f"eventctx_{len(self._prepared)}".encode()
             text = in_schema(sql, self.schema).encode()
-            self._guarded(lambda: self._pq.send_prepare(name, text, kinds), self.wait_for_answers)
+            self._send_guarded(
+                lambda: self._pq.send_prepare(name, text, kinds), self.wait_for_answers
+            )
             self._prepared[sql] = name
         formats = [pq.Format.BINARY] * len(params)
-        found = self._guarded(
+        found = self._send_guarded(
             lambda: self._pq.send_query_prepared(name, [*params], formats, pq.Format.BINARY),
             self.wait_for_answers,
         )
         assert found is not None  # noqa: S101 - libpq gives a result for every query
         return found
 
-    def _guarded(self, send: Callable[[], None], seconds: float | None) -> pq.abc.PGresult | None:
+    def _send_guarded(
+        self, send: Callable[[], None], seconds: float | None
+    ) -> pq.abc.PGresult | None:
         """Send a query and return the last of its results. Raises ConnectionLost, Refused."""
         try:
             send()

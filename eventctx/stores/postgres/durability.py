@@ -1,4 +1,4 @@
-"""What an acknowledged append survives, as the server's settings and its standbys show it.
+"""Checks, by the server's settings and standbys, that an acknowledged append survives.
 
 A server may be told to acknowledge a commit before it is on disk, and a cluster to go on without
 its standbys. Neither shows in a commit's result. So a store looks at the settings when it connects,
@@ -26,11 +26,11 @@ from eventctx.errors import StoreUnsafe
 if TYPE_CHECKING:
     from psycopg import Connection, Cursor
 
-Wanted = Literal["local", "replicated"]
+CommitLevel = Literal["local", "replicated"]
 
 Survives = Literal["power cut", "loss of a machine"]
 
-SURVIVES: Final[Mapping[Wanted, Survives]] = {
+SURVIVES: Final[Mapping[CommitLevel, Survives]] = {
     "local": "power cut",
     "replicated": "loss of a machine",
 }
@@ -59,7 +59,7 @@ _UNLOGGED: Final = (
     " AND relkind = 'r' AND relpersistence <> 'p' ORDER BY relname"
 )
 
-# The function behind pg_stat_replication; the view joins it with users and activity.
+# The function of pg_stat_replication; the view joins it with users and activity.
 _REPLICATED: Final = (
     "SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),"
     " current_setting('fsync'), current_setting('full_page_writes'), log_end,"
@@ -105,7 +105,9 @@ class Durability:
     as many standbys, too, as ``synchronous_standby_names`` asks for, at least one.
     """
 
-    def __init__(self, wanted: Wanted, *, schema: str = "eventctx", patience: float = 60.0) -> None:
+    def __init__(
+        self, wanted: CommitLevel, *, schema: str = "eventctx", patience: float = 60.0
+    ) -> None:
         self.wanted: Final = wanted
         self._schema = schema
         self._patience = patience
@@ -149,18 +151,17 @@ class Durability:
             self.prepare(connection)
 
     def look(self, connection: Connection[Any]) -> Cursor[Any] | None:
-        """Ask for what `confirm` needs, without waiting for the answer in a pipeline.
+        """Send the question of `confirm`, without waiting for the answer in a pipeline.
 
-        Behind a COMMIT in the same pipeline it saves `confirm` a journey to the server. The
-        COMMIT must be a statement: what a pipeline commits by itself is committed at its end,
-        behind the look.
+        After a COMMIT in the same pipeline it saves `confirm` a round trip. The COMMIT must be a
+        statement: the implicit transaction of a pipeline commits at its end, after the look.
         """
         return None if self.wanted == "local" else connection.execute(_REPLICATED, (None,))
 
     def confirm(self, connection: Connection[Any], looked: Cursor[Any] | None = None) -> None:
-        """Return when what was committed on this connection survives what it has to.
+        """Return when the commits of this connection are as durable as requested.
 
-        To be called after a commit, outside of a transaction, before anybody is told of it.
+        To be called after a commit, outside of a transaction, before it is acknowledged.
         ``looked`` is the result of a `look` that followed the commit; without one it looks itself.
 
         Raises:

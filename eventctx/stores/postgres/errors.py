@@ -1,4 +1,4 @@
-"""Translates the server's errors to ``eventctx.errors``; what a driver raises is only their cause.
+"""Translates the server's errors to ``eventctx.errors``; the driver's error is only their cause.
 
 Two exceptions stay inside of this folder. ``ConnectionLost``: the connection is gone, and what
 was under way may have happened or not. ``Refused``: the server answered with an error, so nothing
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 class ConnectionLost(Exception):
-    """The connection broke, or could not be made; the fate of what was under way is unknown."""
+    """The connection broke, or could not be made; the fate of pending work is unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(_one_line(message))
@@ -48,7 +48,7 @@ def _one_line(message: str) -> str:
 
 
 READ_ONLY: Final = "25006"
-"""A transaction of a standby, or of a user who may only read."""
+"""A transaction on a standby, or of a read-only user."""
 
 DISORDER: Final = "40001"
 """Another transaction wrote first: the same work succeeds in a new one."""
@@ -68,7 +68,7 @@ _GONE: Final = frozenset(
         "53300",  # too many connections
         "53200",  # out of memory
         "0A000",  # a prepared statement whose tables were changed: a new connection has none
-        "26000",  # a prepared statement that a pooler gave to somebody else
+        "26000",  # a prepared statement that a pooler gave to another client
     }
 )
 _DAMAGE: Final = ("XX001", "XX002", "58P01")
@@ -85,7 +85,7 @@ _CODES: Final = {
     "57P03": re.compile("the database system is "),  # starting up, shutting down, in recovery
     "53300": re.compile("too many clients|connection slots are reserved"),
 }
-"""What libpq says when a server refuses a connection, or when we refuse the server."""
+"""libpq's messages when a server refuses a connection, or when we refuse the server."""
 
 _ATTEMPT: Final = re.compile(r"^- host: (.*?), hostaddr: (?:'[^']*'|None): ", re.MULTILINE)
 """The driver's line for one of several addresses that it tried."""
@@ -104,7 +104,7 @@ def loses_connection(error: Refused) -> bool:
 def not_connected(said: str) -> ConnectionLost | Refused:
     """The error for a connection that was not made, for which the driver gives a text alone.
 
-    Another attempt may succeed, but for where every host of the URL says no to who asks. A server
+    Another attempt may succeed, unless every host of the URL refuses this client. A server
     that is there and has no room or is not ready is Refused, too: it was reached.
     """
     _, *parts = _ATTEMPT.split(said)
@@ -127,7 +127,7 @@ def _code_in(said: str) -> str | None:
 
 
 def is_hopeless(code: str) -> bool:
-    """Whether a refusal to connect is about who asks, not about the state of the server."""
+    """Whether a refusal to connect concerns the client, not the state of the server."""
     return code[:2] in _CANNOT_CONNECT
 
 
@@ -141,13 +141,13 @@ def naming_damage(
             return read(self, stream, *args, **options)
         except Refused as error:
             if error.code in _DAMAGE:
-                raise _damaged(error, stream) from error
+                raise _damage_error(error, stream) from error
             raise
 
     return named
 
 
-def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
+def translate(error: Exception, place: str, stream: str = "") -> EventctxError:
     """The eventctx error for ``error``, with ``error`` as its cause.
 
     ``stream`` is the one that was used, if it was one alone.
@@ -155,14 +155,14 @@ def translated(error: Exception, place: str, stream: str = "") -> EventctxError:
     if isinstance(error, EventctxError):
         return error
     if isinstance(error, Refused) and error.code in _DAMAGE:
-        found: EventctxError = _damaged(error, stream)
+        found: EventctxError = _damage_error(error, stream)
     else:
-        found = _named(error, place)
+        found = _error_for(error, place)
     found.__cause__ = error
     return found
 
 
-def _named(error: Exception, place: str) -> EventctxError:
+def _error_for(error: Exception, place: str) -> EventctxError:
     if isinstance(error, ConnectionLost):
         return StoreUnavailable(f"{place}: the server cannot be reached: {error}")
     if not isinstance(error, Refused):
@@ -188,7 +188,7 @@ def _named(error: Exception, place: str) -> EventctxError:
     return StoreError(f"{place}: the server refused: {error}")
 
 
-def _damaged(error: Refused, stream: str) -> LogCorrupted:
+def _damage_error(error: Refused, stream: str) -> LogCorrupted:
     return LogCorrupted(stream, -1, f"the server finds its files damaged: {error.message}")
 
 
@@ -208,18 +208,4 @@ def read_only(place: str) -> StoreReadOnly:
         f"{place}: expected a server that can be written, found a standby, or a store that was "
         "opened for reading; connect to the primary: list all servers in the URL and add "
         "target_session_attrs=read-write"
-    )
-
-
-def closed(place: str) -> StoreUnavailable:
-    """The error for a use of the store after ``close``."""
-    return StoreUnavailable(f"{place}: the store is closed; open it again")
-
-
-def forked(place: str) -> StoreUnavailable:
-    """The error for a use of the store in a forked process."""
-    return StoreUnavailable(
-        f"{place}: expected the process that opened the store, found one that was forked from it; "
-        "a connection cannot be used across a fork. Open stores after the fork, or start the "
-        "process with 'spawn'"
     )

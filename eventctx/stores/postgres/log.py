@@ -13,7 +13,14 @@ from eventctx.errors import InvalidSetting, LogCorrupted, StreamExists, StreamNo
 from eventctx.log.record import Draft, Record, place
 from eventctx.log.store import Address, Appended, Erasure, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.append import Types, appended, stored
+from eventctx.stores.postgres.append import (
+    KnownHead,
+    KnownHeads,
+    Types,
+    append_result,
+    read_heads,
+    stored,
+)
 from eventctx.stores.postgres.batch import Batch
 from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.encoding import (
@@ -27,13 +34,12 @@ from eventctx.stores.postgres.encoding import (
     text,
 )
 from eventctx.stores.postgres.errors import DISORDER, Refused
-from eventctx.stores.postgres.heads import KnownHead, KnownHeads, read_heads
 from eventctx.stores.postgres.queries import RowRange, ServerQueries, owner_of
 from eventctx.stores.postgres.scrubbing import note_erasure
 from eventctx.stores.rules import chain, conflict, has_forks
 
 _LOCK_SECONDS: Final = 5
-"""Longest wait for a lock; whoever writes meanwhile waits behind it."""
+"""Longest wait for a lock; other writers queue after it meanwhile."""
 
 _NO_FORK: Final = """
 UPDATE eventctx.streams s SET deleted = true, parent = NULL, forked_at = NULL WHERE s.id = $1
@@ -46,7 +52,7 @@ DELETE FROM eventctx.snapshots n WHERE n.stream IN (SELECT id FROM heirs)
 
 
 class EarlierTries:
-    """What earlier tries of a job have done, if they were stored."""
+    """The effects of earlier tries of a job, if they were stored."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -68,7 +74,6 @@ class ServerLog:
         """Whether something was erased or deleted since the writer last set this to false."""
 
     def fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
-        """See ``EventStore.fork``."""
         self._prepare(new, first)
         with self.connection.transaction():
             # A deletion of the parent has ended, or waits for this.
@@ -94,7 +99,7 @@ class ServerLog:
                 return self._retried_fork(stream, at, new, first)
             head = KnownHead(made[0][0], at, origin.digest, b"")
             (record,) = self._insert([(new, head, first)], [head.stream])
-        return appended([record])
+        return append_result([record])
 
     def _retried_fork(self, stream: str, at: int, new: str, first: Draft) -> Appended:
         info = self._queries.head(new)
@@ -117,7 +122,7 @@ class ServerLog:
                 if head is None:
                     raise StreamNotFound(name)
             located = [
-                (*self._located(stream, segments, address), address.index, facts)
+                (*self._locate(stream, segments, address), address.index, facts)
                 for stream, addresses in bodies.items()
                 for segments in (self._queries.lineage(stream),)
                 for address, facts in (
@@ -150,7 +155,7 @@ class ServerLog:
         again = [record for one in done if one is not None for record in one.records]
         return [*again, *new]
 
-    def _located(
+    def _locate(
         self, stream: str, segments: Sequence[RowRange], address: Address
     ) -> tuple[int, int]:
         """The owner of the record at an address, and its global position. Raises LogCorrupted."""
@@ -183,7 +188,6 @@ class ServerLog:
         )
 
     def delete(self, stream: str, last: Draft, expected: int) -> Record:
-        """See ``EventStore.delete``."""
         self._heads.forget(stream)
         self._prepare(stream, last)
         with self.connection.transaction():
@@ -220,7 +224,6 @@ class ServerLog:
         return record
 
     def set_tombstone(self, info: StreamInfo, last: Draft, previous: bytes, records: int) -> Record:
-        """See ``TombstoneStore.set_tombstone``."""
         self._prepare(info.stream, last)
         with self.connection.transaction():
             self._lock("ROW EXCLUSIVE")
@@ -251,7 +254,7 @@ class ServerLog:
     def _prepare(self, stream: str, draft: Draft) -> None:
         """Refuse a draft that cannot be stored, and give its type a number.
 
-        Before the transaction: what is rolled back must not be remembered.
+        Before the transaction, so that nothing rolled back is remembered.
         """
         chain(stream, None, 0, (draft,))
         self._types.learn(self.connection, (draft,))
@@ -259,7 +262,7 @@ class ServerLog:
     def _insert(
         self, drafts: Sequence[tuple[str, KnownHead, Draft]], made: Sequence[int] = ()
     ) -> list[Record]:
-        """Append one draft each behind the heads of streams as this transaction has read them.
+        """Append one draft each after the heads of streams as this transaction has read them.
 
         Raises Refused, to begin again, where another one appended since.
         """
@@ -294,7 +297,6 @@ class ServerLog:
         )  # fmt: skip
 
     def save_checkpoint(self, name: str, position: int) -> None:
-        """See ``EventStore.save_checkpoint``."""
         self.connection.rows(
             "INSERT INTO eventctx.checkpoints(name, position) VALUES($1, $2) "
             "ON CONFLICT (tenant, name) DO UPDATE SET position = excluded.position",

@@ -14,19 +14,22 @@ from eventctx.log.record import Body, Record
 from eventctx.log.store import Address, Inspection, Snapshot, StreamInfo
 from eventctx.stores.postgres import encoding
 from eventctx.stores.postgres.connections import ServerConnection
-from eventctx.stores.postgres.encoding import INT8, INT8S, TEXT, int8, text
-from eventctx.stores.postgres.errors import Refused, naming_damage
-from eventctx.stores.postgres.fence import holders
-from eventctx.stores.postgres.inspection import inspect
-from eventctx.stores.postgres.rows import (
+from eventctx.stores.postgres.encoding import (
     BODY_WITH_DATA,
     BODY_WITHOUT_DATA,
+    INT8,
+    INT8S,
+    TEXT,
     WITH_DATA,
     WITHOUT_DATA,
     body_from,
     info_from,
+    int8,
     records_from,
+    text,
 )
+from eventctx.stores.postgres.errors import Refused, naming_damage
+from eventctx.stores.postgres.inspection import holders, inspect
 from eventctx.stores.postgres.schema import FENCE
 from eventctx.stores.postgres.scrubbing import unscrubbed
 
@@ -106,7 +109,7 @@ class Top(NamedTuple):
 
 
 class ServerQueries:
-    """Queries on one connection, with caches of what never changes once committed."""
+    """Queries on one connection, with caches of values that never change once committed."""
 
     def __init__(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -116,7 +119,6 @@ class ServerQueries:
 
     @property
     def connection(self) -> ServerConnection:
-        """The connection."""
         return self._connection
 
     def lineage(self, stream: str) -> tuple[RowRange, ...]:
@@ -156,7 +158,7 @@ class ServerQueries:
         return int(rows[0][0])
 
     def streams(self, after: int, limit: int) -> tuple[list[StreamInfo], int | None]:
-        """A page of streams in order of creation, behind the row id ``after``; and the next one."""
+        """A page of streams in order of creation, after the row id ``after``; and the next one."""
         limit = min(limit, PAGE_STREAMS)
         rows = self._connection.rows(
             HEADS + "WHERE s.id > $1 ORDER BY s.id LIMIT $2",
@@ -343,7 +345,6 @@ class ServerQueries:
         return not unscrubbed(self._connection)
 
     def inspect(self) -> Inspection:
-        """See ``EventStore.inspect``."""
         return Inspection(*inspect(self._connection))
 
     def _learn_types(self) -> None:

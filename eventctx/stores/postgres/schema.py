@@ -5,8 +5,8 @@ the transaction that wrote the record (see ``FENCE``). A record's first body is 
 ones are in ``bodies``. A stream's head is its last record and is stored nowhere else. An erased
 body has no salt and no data. Texts are written as ``encoding.text`` says.
 
-The schema's name stands as ``eventctx.`` in all SQL of this folder; ``ServerConnection`` puts in
-the store's own.
+All SQL of this folder calls the schema ``eventctx.``; ``ServerConnection`` puts in the store's own
+name.
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from typing import Final
 
 from eventctx.errors import NotAStore, StoreTooNew, StoreUnavailable
 from eventctx.stores.postgres import encoding
-from eventctx.stores.postgres.append_function import APPEND_FUNCTION
+from eventctx.stores.postgres.batch import APPEND_FUNCTION
 from eventctx.stores.postgres.connections import ServerConnection, in_schema
 from eventctx.stores.postgres.errors import Refused
-from eventctx.stores.postgres.recall_schema import RECALL
-from eventctx.stores.postgres.tenants import TENANTS
 
 OFFSET: Final = "(SELECT m.value::bigint FROM eventctx.meta m WHERE m.key = 'xid_offset')"
 FENCE: Final = f"((pg_snapshot_xmin(pg_current_snapshot())::text::bigint + {OFFSET}) << 20)"
 """No transaction that could still write below this global position is under way.
 
 A position is ``(transaction + offset) << 20 | ordinal``. Transactions commit in another order than
-they begin, so whoever reads by position must stop at the fence, or skip what commits behind them.
+they begin, so a reader by position must stop at the fence, or it skips later commits.
 """
 
 TABLES: Final = """
@@ -59,12 +57,174 @@ CREATE TABLE eventctx.scrubs(
   relation oid PRIMARY KEY, file oid NOT NULL, transaction text NOT NULL);
 """
 
+# The tables of the full-text index are caches: not in the server's own log, so no erased word lies
+# there or on a standby, and empty after a crash of the server. Every role has an index of its own,
+# with the messages that it may read.
+WORDS_TABLES: Final = ("recall_messages", "recall_pieces")
+
+# A message that was erased keeps its place and has no words. The words of a long one are in
+# recall_pieces. The names of columns are those of search/index.py.
+RECALL: Final = """
+CREATE UNLOGGED TABLE eventctx.recall_marks(
+  tenant text COLLATE "C" PRIMARY KEY DEFAULT current_user, version integer NOT NULL,
+  position bigint NOT NULL, event bytea NOT NULL, messages bigint NOT NULL, length bigint NOT NULL);
+CREATE UNLOGGED TABLE eventctx.recall_messages(
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  tenant text COLLATE "C" NOT NULL DEFAULT current_user, stream text COLLATE "C" NOT NULL,
+  position bigint NOT NULL, index integer NOT NULL, number bigint NOT NULL, time bigint NOT NULL,
+  length integer NOT NULL, pieces integer NOT NULL, words tsvector);
+CREATE UNIQUE INDEX recall_places ON eventctx.recall_messages(stream, position, index, tenant);
+CREATE INDEX recall_numbers ON eventctx.recall_messages(stream, number, tenant);
+CREATE INDEX recall_words ON eventctx.recall_messages USING gin(words);
+CREATE UNLOGGED TABLE eventctx.recall_pieces(
+  message bigint NOT NULL, piece integer NOT NULL, words tsvector NOT NULL,
+  PRIMARY KEY(message, piece));
+CREATE INDEX recall_piece_words ON eventctx.recall_pieces USING gin(words);
+
+-- What is erased or deleted loses its words in the same transaction, in every role's index.
+CREATE FUNCTION eventctx.forget_words(of_stream text, of_position bigint, of_index integer)
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $forget$
+DECLARE
+  had record;
+BEGIN
+  FOR had IN
+    SELECT m.id, m.tenant, m.length FROM eventctx.recall_messages m
+    WHERE m.stream = of_stream AND m.position = of_position AND m.index = of_index AND m.pieces > 0
+  LOOP
+    UPDATE eventctx.recall_messages SET words = NULL, pieces = 0, length = 0 WHERE id = had.id;
+    DELETE FROM eventctx.recall_pieces WHERE message = had.id;
+    UPDATE eventctx.recall_marks SET messages = messages - 1, length = length - had.length
+    WHERE tenant = had.tenant;
+    INSERT INTO eventctx.scrubs(relation, file, transaction)
+    SELECT c.oid, c.relfilenode, pg_current_xact_id()::text FROM pg_class c
+    WHERE c.oid IN ('eventctx.recall_messages'::regclass, 'eventctx.recall_pieces'::regclass)
+    ON CONFLICT (relation) DO UPDATE
+    SET file = excluded.file, transaction = excluded.transaction;
+  END LOOP;
+END
+$forget$;
+REVOKE EXECUTE ON FUNCTION eventctx.forget_words(text, bigint, integer) FROM PUBLIC;
+
+CREATE FUNCTION eventctx.record_lost_its_body() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $lost$
+BEGIN
+  PERFORM eventctx.forget_words(s.name, OLD.position, 0)
+  FROM eventctx.streams s WHERE s.id = OLD.stream;
+  RETURN NULL;
+END
+$lost$;
+CREATE TRIGGER forget_erased AFTER UPDATE OF data ON eventctx.records FOR EACH ROW
+  WHEN (OLD.data IS NOT NULL AND NEW.data IS NULL) EXECUTE FUNCTION eventctx.record_lost_its_body();
+CREATE TRIGGER forget_deleted AFTER DELETE ON eventctx.records FOR EACH ROW
+  WHEN (OLD.data IS NOT NULL) EXECUTE FUNCTION eventctx.record_lost_its_body();
+
+CREATE FUNCTION eventctx.body_was_lost() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $lost$
+BEGIN
+  PERFORM eventctx.forget_words(s.name, r.position, OLD.index)
+  FROM eventctx.records r JOIN eventctx.streams s ON s.id = r.stream WHERE r.pos = OLD.pos;
+  RETURN OLD;
+END
+$lost$;
+CREATE TRIGGER forget_erased AFTER UPDATE OF data ON eventctx.bodies FOR EACH ROW
+  WHEN (OLD.data IS NOT NULL AND NEW.data IS NULL) EXECUTE FUNCTION eventctx.body_was_lost();
+-- Before, as the body's record may go in the same statement.
+CREATE TRIGGER forget_deleted BEFORE DELETE ON eventctx.bodies FOR EACH ROW
+  WHEN (OLD.data IS NOT NULL) EXECUTE FUNCTION eventctx.body_was_lost();
+"""
+
+
+# A tenant is a role. A session belongs to the role that created it, or to the one that this role's
+# setting eventctx_store.tenant names (streams.tenant). It is visible to the tenant and its members.
+# The server enforces it by row-level security; the owner of the tables sees all of them, as a
+# superuser does. Names of sessions are unique in the whole schema. SELECT eventctx.make_roles()
+# creates three roles without a login and grants them what they need: a reader, a writer (it
+# appends, and the server refuses it any change of a record), and an eraser.
+TENANTS: Final = """
+-- The policies see to it that it is the role itself, or one that it is a member of.
+CREATE FUNCTION eventctx.my_tenant() RETURNS text LANGUAGE sql STABLE
+RETURN coalesce(nullif(current_setting('eventctx_store.tenant', true), ''), current_user);
+
+ALTER TABLE eventctx.streams
+  ADD COLUMN tenant text COLLATE "C" NOT NULL DEFAULT eventctx.my_tenant(),
+  -- Never written. Who locks a row needs the right to update one of its columns.
+  ADD COLUMN locked boolean;
+ALTER TABLE eventctx.checkpoints
+  ADD COLUMN tenant text COLLATE "C" NOT NULL DEFAULT current_user,
+  DROP CONSTRAINT checkpoints_pkey, ADD PRIMARY KEY (tenant, name);
+
+-- Not pg_has_role alone: it fails for a role that was dropped.
+CREATE FUNCTION eventctx.is_mine(tenant text) RETURNS boolean LANGUAGE sql STABLE
+RETURN tenant = current_user::text
+  OR coalesce(pg_has_role(to_regrole(quote_ident(tenant))::oid, 'USAGE'), false);
+
+ALTER TABLE eventctx.streams ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.records ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.bodies ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.snapshots ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.checkpoints ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.recall_marks ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.recall_messages ENABLE ROW LEVEL SECURITY;
+ALTER TABLE eventctx.recall_pieces ENABLE ROW LEVEL SECURITY;
+CREATE POLICY tenant ON eventctx.streams USING (eventctx.is_mine(tenant));
+CREATE POLICY tenant ON eventctx.records
+  USING (EXISTS (SELECT FROM eventctx.streams s WHERE s.id = records.stream));
+CREATE POLICY tenant ON eventctx.bodies
+  USING (EXISTS (SELECT FROM eventctx.records r WHERE r.pos = bodies.pos));
+CREATE POLICY tenant ON eventctx.snapshots
+  USING (EXISTS (SELECT FROM eventctx.streams s WHERE s.id = snapshots.stream));
+CREATE POLICY tenant ON eventctx.checkpoints USING (tenant = current_user::text);
+CREATE POLICY tenant ON eventctx.recall_marks USING (tenant = current_user::text);
+CREATE POLICY tenant ON eventctx.recall_messages USING (tenant = current_user::text);
+CREATE POLICY tenant ON eventctx.recall_pieces
+  USING (EXISTS (SELECT FROM eventctx.recall_messages m WHERE m.id = recall_pieces.message));
+
+CREATE FUNCTION eventctx.make_roles(prefix text DEFAULT 'eventctx') RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $roles$
+DECLARE
+  here text := (SELECT relnamespace::regnamespace::text FROM pg_class
+    WHERE oid = 'eventctx.meta'::regclass);
+  reader text := quote_ident(prefix || '_reader');
+  writer text := quote_ident(prefix || '_writer');
+  eraser text := quote_ident(prefix || '_eraser');
+  one text;
+BEGIN
+  FOREACH one IN ARRAY ARRAY[reader, writer, eraser] LOOP
+    IF to_regrole(one) IS NULL THEN
+      EXECUTE 'CREATE ROLE ' || one || ' NOLOGIN';
+    END IF;
+    EXECUTE format('GRANT USAGE ON SCHEMA %s TO %s', here, one);
+    EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA %s TO %s', here, one);
+    -- Its own index of words, which is a cache.
+    EXECUTE format('GRANT INSERT, UPDATE, DELETE ON %1$s.recall_marks, %1$s.recall_messages, '
+      '%1$s.recall_pieces, %1$s.scrubs TO %2$s', here, one);
+  END LOOP;
+  FOREACH one IN ARRAY ARRAY[writer, eraser] LOOP
+    EXECUTE format('GRANT INSERT ON %1$s.streams, %1$s.types, %1$s.records, %1$s.bodies TO %2$s',
+      here, one);
+    EXECUTE format('GRANT UPDATE (locked) ON %s.streams TO %s', here, one);
+    EXECUTE format('GRANT INSERT, UPDATE, DELETE ON %1$s.snapshots, %1$s.checkpoints TO %2$s',
+      here, one);
+  END LOOP;
+  EXECUTE format('GRANT UPDATE (deleted, parent, forked_at) ON %s.streams TO %s', here, eraser);
+  EXECUTE format('GRANT UPDATE (salt, data, facts), DELETE ON %1$s.records, %1$s.bodies TO %2$s',
+    here, eraser);
+  IF current_setting('server_version_num')::integer >= 170000 THEN
+    -- It writes the tables anew, so that erased bytes leave their files.
+    EXECUTE format('GRANT MAINTAIN ON %1$s.records, %1$s.bodies, %1$s.snapshots, '
+      '%1$s.recall_messages, %1$s.recall_pieces TO %2$s', here, eraser);
+  END IF;
+  RETURN format('%s reads, %s appends, %s erases and deletes', reader, writer, eraser);
+END
+$roles$;
+"""
+
 MIGRATIONS: Final[tuple[tuple[int, str], ...]] = (
     (1, TABLES + APPEND_FUNCTION),
     (2, RECALL),
     (3, TENANTS),
 )
-"""Versions of the schema, and what makes each of the one before; never changed once released."""
+"""Versions of the schema, each with its SQL; never changed once released."""
 
 SCHEMA_VERSION: Final = MIGRATIONS[-1][0]
 
@@ -162,8 +322,8 @@ def _migrate(connection: ServerConnection) -> None:
 def _keep_order(connection: ServerConnection) -> None:
     """Set ``xid_offset`` anew where the server does not count on from the store's transactions.
 
-    A dump that is restored on another server, or one that was upgraded, has other numbers. What is
-    written there must come behind what is stored.
+    A dump that is restored on another server, or one that was upgraded, has other numbers. New
+    records must get higher positions than the stored ones.
     """
     if not _out_of_order(connection):
         return

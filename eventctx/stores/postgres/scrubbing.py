@@ -7,7 +7,7 @@ which transaction erased, and the bytes are gone when the table has another file
 after every transaction that is older than the erasure had ended.
 
 A table of any size is locked while it is written anew. Tables above ``MOST_BYTES`` are left to the
-people who look after the server, and the note tells when they did it.
+administrators of the server, and the note tells when they did it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_BYTES: Final = 2**30
 """The largest table, with its contents, that is written anew without being asked."""
 
 LOCK_SECONDS: Final = 2
-"""Longest wait for the lock on a table; whoever wants the table meanwhile waits as long."""
+"""Longest wait for the lock on a table; other users of the table wait as long meanwhile."""
 
 TABLES: Final = ("records", "bodies", "snapshots")
 

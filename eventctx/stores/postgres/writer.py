@@ -1,56 +1,46 @@
-"""The one thread of a store that writes: many appends, one call of the server, one commit.
+"""The writes of a store: many appends, one call of the server, one commit.
 
 There is no timer. While the server commits, appends queue up; the next call takes them all.
 
-Invariants: jobs run in the order of ``submit``, and an ack is settled only after the server said
+Invariants: jobs run in the order of their calls, and an ack is settled only after the server said
 that the transaction was committed, and ``durability`` confirmed that it survives. A server that is
-lost is looked for again for ``patience`` seconds; then what was under way is done again, and the
-ids show what had been stored. A job that cannot be stored fails alone.
+lost is looked for again for ``patience`` seconds; then pending writes are repeated, and the event
+ids show which were stored. A job that cannot be stored fails alone.
 """
 
 from __future__ import annotations
 
-import atexit
 import logging
-import os
 import random
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
-from weakref import WeakSet
 
 from eventctx.errors import EventctxError, StoreUnavailable, StoreUnsafe
-from eventctx.stores.ack import Ack, Outcome, settle
-from eventctx.stores.mailbox import Job, Mailbox
-from eventctx.stores.postgres.append import AppendRounds, Types, WaitingAppend
+from eventctx.stores.ack import Outcome, settle
+from eventctx.stores.postgres.append import AppendRounds, KnownHeads, Types, WaitingAppend
 from eventctx.stores.postgres.connections import ServerConnection
 from eventctx.stores.postgres.durability import Durability
 from eventctx.stores.postgres.errors import (
     ConnectionLost,
     Refused,
     begins_again,
-    closed,
     loses_connection,
-    translated,
+    translate,
     unknown_fate,
 )
-from eventctx.stores.postgres.heads import KnownHeads
 from eventctx.stores.postgres.log import EarlierTries, ServerLog
 from eventctx.stores.postgres.scrubbing import scrub, unscrubbed
+from eventctx.stores.threads import Job, WriteWork
 
 _log = logging.getLogger("eventctx.stores")
-
-QUEUE_BYTES: Final = 64 * 2**20
-BATCH_JOBS: Final = 512
-BATCH_BYTES: Final = 4 * 2**20
 
 _PAUSES: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Seconds between two attempts to find a server again."""
 
 _MOST_COLLISIONS: Final = 3
-"""As often a batch is sent again that collided with other processes, before it is taken apart."""
+"""Times that a batch is sent again after a collision, before its appends are sent one by one."""
 
 Connect = Callable[[], ServerConnection]
 
@@ -60,10 +50,10 @@ def append(*_: Any) -> None:
     raise NotImplementedError
 
 
-class GroupWriter:
-    """Runs appends, and functions of a ``ServerLog``, in the order of ``submit``.
+class GroupWriter(WriteWork):
+    """Runs appends, and functions of a ``ServerLog``.
 
-    ``connect`` makes a connection and checks the server behind it. ``committed`` is called after
+    ``connect`` makes a connection and checks its server. ``committed`` is called after
     every commit.
     """
 
@@ -87,29 +77,6 @@ class GroupWriter:
         self._stopped_at: float | None = None
         self._unscrubbed = False
         self._use(connection)
-        self._mailbox = Mailbox(QUEUE_BYTES)
-        self._thread = threading.Thread(
-            target=self._run, name=f"eventctx-writer {self._place}", daemon=True
-        )
-        self._thread.start()
-        _running.add(self)
-
-    def submit(self, function: Callable[..., Any], args: tuple[Any, ...], size: int) -> Ack[Any]:
-        """Queue ``function(log, *args)``, or an ``append``; ``size`` is in bytes.
-
-        Blocks while the queue is full; the ack fails with StoreUnavailable after ``stop``.
-        """
-        ack: Ack[Any] = Ack()
-        if not self._mailbox.put(Job(ack, function, args, size)):
-            return Ack.failed(closed(self._place))
-        return ack
-
-    def stop(self) -> None:
-        """Write what is queued, then end the thread and close the connection. Blocks."""
-        if self._stopped_at is None:
-            self._stopped_at = time.monotonic()
-        self._mailbox.close()
-        self._thread.join()
 
     def _use(self, connection: ServerConnection) -> None:
         self._connection = connection
@@ -118,24 +85,31 @@ class GroupWriter:
         self._own = ServerLog(connection, self._heads, self._types)
         self._lost = False
 
-    def _run(self) -> None:
+    def begin(self) -> None:
+        """Scrub the tables if a process that erased something ended before it had."""
         with suppress(ConnectionLost, Refused):
             self._unscrubbed = bool(unscrubbed(self._connection))
             if self._unscrubbed:
                 self._scrub()
-        while (jobs := self._mailbox.take(BATCH_JOBS, BATCH_BYTES)) is not None:
-            while jobs:
-                count = next(
-                    (n for n, job in enumerate(jobs) if job.function is not append), len(jobs)
-                )
-                if count:
-                    self._append(
-                        [WaitingAppend(job.ack, job.size, *job.args) for job in jobs[:count]]
-                    )
-                else:
-                    self._do(jobs[0])
-                    count = 1
-                del jobs[:count]
+
+    def run(self, jobs: list[Job]) -> None:
+        """Run ``jobs``, neighbouring appends in one call of the server, and settle their acks."""
+        while jobs:
+            count = next((n for n, job in enumerate(jobs) if job.function is not append), len(jobs))
+            if count:
+                self._append([WaitingAppend(job.ack, job.size, *job.args) for job in jobs[:count]])
+            else:
+                self._do(jobs[0])
+                count = 1
+            del jobs[:count]
+
+    def stopping(self) -> None:
+        """Give all that is queued ``patience`` seconds together to find a lost server."""
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+
+    def end(self) -> None:
+        """Close the connection."""
         if self._unscrubbed:
             with suppress(ConnectionLost, Refused):
                 self._scrub()
@@ -231,7 +205,7 @@ class GroupWriter:
     def _failure(self, error: Exception, stream: str = "") -> EventctxError:
         if isinstance(error, ConnectionLost):
             return unknown_fate(self._place, error, self._patience)
-        return translated(error, self._place, stream)
+        return translate(error, self._place, stream)
 
     def _scrub(self) -> None:
         self._unscrubbed = not scrub(self._connection)
@@ -261,17 +235,3 @@ class _Patience:
         self._tries += 1
         time.sleep(min(pause * random.uniform(0.5, 1.5), end - now))  # noqa: S311
         return True
-
-
-_running: WeakSet[GroupWriter] = WeakSet()
-
-if hasattr(os, "register_at_fork"):
-    # The threads are the parent's.
-    os.register_at_fork(after_in_child=_running.clear)
-
-
-@atexit.register
-def _write_what_is_queued() -> None:
-    """Write appends that nobody awaited, when the interpreter ends without ``close``."""
-    for writer in list(_running):
-        writer.stop()

@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import pytest
 
-_PARTS = ("failing", "recording", "requesting", "resuming", "running")
+_PARTS = ("failing", "requesting", "running")
 # pytest shows the values of a failed assertion only in modules registered before their import.
 pytest.register_assert_rewrite(*[f"{__name__}.{part}" for part in _PARTS])
 
-from eventctx.testing.adapter_contract.failing import FailingContract  # noqa: E402
-from eventctx.testing.adapter_contract.recording import RecordingContract  # noqa: E402
-from eventctx.testing.adapter_contract.requesting import RequestingContract  # noqa: E402
-from eventctx.testing.adapter_contract.resuming import ResumingContract  # noqa: E402
+from eventctx.testing.adapter_contract.failing import (  # noqa: E402
+    FailingContract,
+    ResumingContract,
+)
+from eventctx.testing.adapter_contract.requesting import (  # noqa: E402
+    RecordingContract,
+    RequestingContract,
+)
 
 
 class AdapterContract(RequestingContract, RecordingContract, FailingContract, ResumingContract):

@@ -1,4 +1,4 @@
-"""What is wrong with an adapter, in words: what was expected, what was found, what to do."""
+"""Problems of an adapter in words: expected, found, and what to do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from eventctx.text import clip
 
 _SHOWN: Final = 160
 
@@ -28,7 +30,7 @@ _REPORTS: Final[Mapping[str, str]] = {
 
 
 def of_counts(expected: Mapping[str, int], found: Mapping[str, int]) -> str | None:
-    """What the records lack or have too often; None if they are as expected."""
+    """The records that are missing or repeated; None if they are as expected."""
     wrong = [
         f"expected {number} of {name}, found {found.get(name, 0)}: {_REPORTS[name]}"
         for name, number in expected.items()
@@ -58,7 +60,7 @@ def of_ends(
 def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) -> str | None:
     """Which texts the transcript lacks, has twice or in another order; None if it is as expected.
 
-    ``again``: one text may stand in several messages, but no message is followed by itself.
+    ``again``: several messages may have one text, but no message is followed by itself.
     """
     said = json.dumps(rows, ensure_ascii=False, default=str)
     missing = [text for text in texts if text not in said]
@@ -84,7 +86,7 @@ def of_texts(texts: Sequence[str], rows: Sequence[Any], *, again: bool = False) 
     order = sorted(texts, key=said.find)
     if not found and order != list(texts):
         found.append(f"expected {list(texts)} in this order, found {order}")
-    return "\n".join([*found, "the transcript:", *_listed(rows)]) if found else None
+    return "\n".join([*found, "the transcript:", *_list(rows)]) if found else None
 
 
 def of_requests(
@@ -92,7 +94,7 @@ def of_requests(
     received: Sequence[Sequence[Any]],
     transcripts: Sequence[Sequence[Any]],
 ) -> str | None:
-    """Where what the model received differs from the views of the log; None if it does not.
+    """The first difference between the requests and the views of the log; None without one.
 
     ``views`` are those of the requests of the session, the last of which are this driver's;
     ``transcripts`` are the messages of the log at the same places, as the model would be shown
@@ -128,9 +130,9 @@ def _differing(view: Sequence[Any], request: Sequence[Any], transcript: Sequence
         f"  received:     {_from_difference(theirs, ours)}",
         _advice(view, request, transcript),
         "the view:",
-        *_listed(view),
+        *_list(view),
         "received:",
-        *_listed(request),
+        *_list(request),
     ]
 
 
@@ -158,7 +160,7 @@ def _advice(view: Sequence[Any], request: Sequence[Any], transcript: Sequence[An
         )
     return (
         "the model has to get what prepare() returned, message by message: messages_of() may lose "
-        "or change nothing (check_dialect finds that), and nothing behind the adapter may. A list "
+        "or change nothing (check_dialect finds that), and nothing after the adapter may. A list "
         "that the host cut is recorded by sent()"
     )
 
@@ -167,7 +169,7 @@ def _pair_is_equal(pair: tuple[Any, Any]) -> bool:
     return bool(pair[0] == pair[1])
 
 
-def _listed(messages: Sequence[Any]) -> list[str]:
+def _list(messages: Sequence[Any]) -> list[str]:
     return [f"  {at}  {_cut(_text(one))}" for at, one in enumerate(messages)]
 
 
@@ -184,4 +186,4 @@ def _text(message: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return clip(text, _SHOWN + 1)

@@ -1,4 +1,4 @@
-"""The request that the model received is the view that the log derives for it."""
+"""The model receives the view that the log derives; turns, calls, usage and tools are recorded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from eventctx.log.usage import Usage
 from eventctx.orchestrators.protocol import ToolRequest
 from eventctx.testing.adapter_contract.running import (
     HOW,
@@ -88,7 +89,7 @@ class RequestingContract(HostTraits):
             unseen = [place for place in places if f"seen-{place}." not in shown]
             assert not unseen, (
                 f"the model did not receive the results of {unseen}: results need the ids of their "
-                f"calls, and stand behind them; it received {shown}"
+                f"calls, and come after them; it received {shown}"
             )
 
     async def test_a_list_that_the_host_cut_is_sent_as_it_is_and_recorded(
@@ -119,3 +120,53 @@ class RequestingContract(HostTraits):
                 "list is not whole, give sent() what prepare() returned, and the list that is sent"
             )
             await run.check_transcript(*itertools.chain(*talk))
+
+
+class RecordingContract(HostTraits):
+    """Turns, calls, usage and tools are recorded with the messages."""
+
+    pytestmark = pytest.mark.asyncio
+
+    @HOW
+    async def test_a_run_is_a_turn_with_its_calls_usage_and_tools(
+        self, tmp_path: Path, stream: bool
+    ) -> None:
+        self.can_stream(stream)
+        last = Reply("read-both.", usage=Usage(prompt=310, output=12))
+        agent = ScriptedAgent([reads(1, 2), last], [read])
+        async with self.run_of(tmp_path, agent) as run:
+            await run.driver.ask("read-two.", stream=stream)
+            await run.check_counts({"prompt:submit": 1, "prompt:complete": 1})
+            await run.check_counts({"provider:request": 2, "provider:response": 2})
+            await run.check_counts({"tool:pre": 2, "tool:post": 2, "tool:error": 0})
+            records = await run.records()
+            assert records[-1].type == "prompt:complete"
+            await run.check_counts({"context:request_prepared": 2})
+            reported = (await run.engine.audit(SESSION)).requests[-1].reported
+            assert reported == 310, (
+                f"expected a reported prompt of 310 tokens, found {reported}: give "
+                "HostSession.turns.model_known(usage=…) the Usage of the answer, before its "
+                "model_answered(); the driver's model answers with Reply.usage"
+            )
+            turns = {one.turn_id for one in records if one.type.startswith(("provider:", "tool:"))}
+            tools = [one for one in records if one.type.startswith("tool:")]
+            assert len(turns) == 1
+            assert len({one.span_id for one in tools}) == 2
+            assert len({one.parent_span_id for one in tools}) == 1
+
+    async def test_every_turn_has_requests_of_its_own(self, tmp_path: Path) -> None:
+        agent = ScriptedAgent([Reply("a."), reads(1), Reply("b.")], [read])
+        async with self.run_of(tmp_path, agent) as run:
+            await run.driver.ask("first.")
+            await run.driver.ask("second.")
+            prepared = [
+                one for one in await run.records() if one.type == "context:request_prepared"
+            ]
+            await run.check_counts({"prompt:submit": 2, "context:request_prepared": 3})
+            first, second, third = [one.turn_id for one in prepared]
+            assert None not in (first, second, third), (
+                "a request is in no turn: turn_began() comes before prepare(), and a run ends its "
+                "own turn alone, once. A stream that the host left in its middle raises "
+                "GeneratorExit later: report its end before you yield its last piece"
+            )
+            assert first != second == third

@@ -28,7 +28,7 @@ Retries = Literal["calls", "one call", "none"]
 
 
 class HostTraits:
-    """What a subclass says of its host."""
+    """A subclass's facts of its host."""
 
     driver: ClassVar[type[AdapterDriver]]
     streams: ClassVar[bool] = True
@@ -168,7 +168,7 @@ async def running(
     *,
     says_again: bool = False,
 ) -> AsyncIterator[DriverRun]:
-    """A driver on an engine of its own; both are closed behind the block."""
+    """A driver on an engine of its own; both are closed after the block."""
     async with open_engine(store) as engine:
         made = driver(engine, folder, agent)
         try:

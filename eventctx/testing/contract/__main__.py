@@ -15,7 +15,7 @@ import msgspec
 
 from eventctx.errors import InvalidSetting
 from eventctx.testing.contract.examining import examine
-from eventctx.testing.contract.target import resolve
+from eventctx.testing.contract.subject import resolve
 
 
 class Order(msgspec.Struct, frozen=True):

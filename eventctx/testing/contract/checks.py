@@ -13,16 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from eventctx.testing.contract import (
-    compacting,
-    hosting,
-    keeping,
-    prompting,
-    settings,
-    structure,
-    telling,
-    thinking,
-)
+from eventctx.testing.contract import compacting, hosting, keeping, prompting
 from eventctx.testing.contract.subject import Subject
 from eventctx.testing.contract.verdicts import Level
 
@@ -64,19 +55,19 @@ class Check(NamedTuple):
 CHECKS: Final = (
     Check(
         "mount_function", "required", "There is an async mount(coordinator, config)",
-        _MOUNT, structure.mount_function, (),
+        _MOUNT, hosting.mount_function, (),
     ),
     Check(
         "entry_point", "required", "mount() is an entry point of the group amplifier.modules",
-        _MOUNT, structure.entry_point, ("mount_function",),
+        _MOUNT, hosting.entry_point, ("mount_function",),
     ),
     Check(
         "mount_point", "required", "It mounts a context at the mount point 'context'",
-        _MOUNT, structure.mount_point, ("mount_function",),
+        _MOUNT, hosting.mount_point, ("mount_function",),
     ),
     Check(
         "methods", "required", "The context has the protocol's five methods, all async",
-        _PROTOCOL, structure.methods, _MOUNTED,
+        _PROTOCOL, hosting.methods, _MOUNTED,
     ),
     Check(
         "transcript", "required", "get_messages() returns what was added, complete and in order",
@@ -124,16 +115,16 @@ CHECKS: Final = (
     ),
     Check(
         "thinking", "required", "Thinking keeps its blocks and signatures in every request",
-        _HOSTS, thinking.thinking,
+        _HOSTS, prompting.thinking,
     ),
     Check(
         "open_thinking", "required",
         "The thinking before an open tool call outlives a compaction",
-        _HOSTS, thinking.open_thinking, (*_READY, "thinking"),
+        _HOSTS, prompting.open_thinking, (*_READY, "thinking"),
     ),
     Check(
         "told", "required", "No compaction is silent: an event tells of it",
-        _OBSERVABILITY, telling.told, (*_READY, "compacts"),
+        _OBSERVABILITY, compacting.told, (*_READY, "compacts"),
     ),
     Check(
         "replacing", "required", "set_messages() replaces all messages",
@@ -154,11 +145,11 @@ CHECKS: Final = (
     ),
     Check(
         "known_settings", "required", "No setting that Amplifier's documents name is refused",
-        _CONFIGURATION, settings.known_settings,
+        _CONFIGURATION, hosting.known_settings,
     ),
     Check(
         "unknown_settings", "required", "Settings of other modules are no error",
-        _CONFIGURATION, settings.unknown_settings,
+        _CONFIGURATION, hosting.unknown_settings,
     ),
     Check(
         "without_role", "recommended", "A message without a role raises ValueError",
@@ -179,11 +170,11 @@ CHECKS: Final = (
     Check(
         "events", "recommended",
         "Compactions emit context:pre_compact and context:post_compact with their counts",
-        _RECOMMENDED, telling.events, (*_READY, "told"),
+        _RECOMMENDED, compacting.events, (*_READY, "told"),
     ),
     Check(
         "told_only_then", "recommended", "Where nothing is compacted, no compaction is told of",
-        _OBSERVABILITY, telling.told_only_then,
+        _OBSERVABILITY, compacting.told_only_then,
     ),
     Check(
         "contribution", "recommended", "Both events are declared for observability",

@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.testing.contract.verdicts import Broken, sees
 from eventctx.testing.requests import calls_of, results_of
+from eventctx.text import clip
 
 Row = dict[str, Any]
 
@@ -101,7 +102,7 @@ def check_same(found: Sequence[Row], wanted: Sequence[Row], where: str) -> None:
 
 
 def check_pairs(view: Sequence[Row], where: str) -> None:
-    """Raise Broken unless the results of each call stand directly behind it."""
+    """Raise Broken unless the results of each call come directly after it."""
     open_calls: dict[str, int] = {}
     for place, row in enumerate(view):
         answered = results_of(row)
@@ -115,7 +116,7 @@ def check_pairs(view: Sequence[Row], where: str) -> None:
             one, call = next(iter(open_calls.items()))
             later = any(one in results_of(other) for other in view[place:])
             raise Broken(
-                f"{where}: {short(row)} stands between the call {one!r} and its result"
+                f"{where}: {short(row)} is between the call {one!r} and its result"
                 if later
                 else f"{where}: message {call} calls {one!r}, and the result is not in the view"
             )
@@ -125,7 +126,7 @@ def check_pairs(view: Sequence[Row], where: str) -> None:
 
 
 def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> None:
-    """Raise Broken if messages stand in another order than they were added in.
+    """Raise Broken if messages are in another order than they were added in.
 
     Messages are recognised by their calls and results, which a view that shortens a message does
     not change, and by their text where that is unchanged; others are passed over.
@@ -135,7 +136,7 @@ def check_order(view: Sequence[Row], transcript: Sequence[Row], where: str) -> N
     for row in view:
         known = [places[name] for name in _names(row) if name in places]
         if known and known[0] < last:
-            raise Broken(f"{where}: {short(row)} stands behind {last_seen}, which was added later")
+            raise Broken(f"{where}: {short(row)} is after {last_seen}, which was added later")
         if known:
             last, last_seen = known[0], short(row)
 
@@ -177,4 +178,4 @@ def short(row: object) -> str:
 
 def short_text(text: str) -> str:
     """The beginning of a text."""
-    return text if len(text) <= 90 else f"{text[:90]}…"
+    return clip(text, 91)

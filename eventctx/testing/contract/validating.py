@@ -15,8 +15,13 @@ from typing import Any, Final
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.testing.contract.amplifier_rows import core_blamed
-from eventctx.testing.contract.examining import SECONDS, blamed, did_not_return, names_in_order
+from eventctx.testing.contract.examining import (
+    SECONDS,
+    blamed,
+    core_blamed,
+    did_not_return,
+    names_in_order,
+)
 from eventctx.testing.contract.verdicts import Finding
 
 _START: Final = 60.0

@@ -1,4 +1,4 @@
-"""The verdict of a check (holds, does not hold, not checked), and the observation behind it."""
+"""The verdict of a check (holds, does not hold, not checked), and its observation."""
 
 from __future__ import annotations
 

@@ -17,20 +17,23 @@ from __future__ import annotations
 
 import pytest
 
-_PARTS = (
-    *("drafts", "appending", "reading", "forking", "keeping", "ordering", "following"),
-    "destroying",
-)
+_PARTS = ("drafts", "appending", "reading", "keeping", "ordering")
 # pytest shows the values of a failed assertion only in modules registered before their import.
 pytest.register_assert_rewrite(*[f"{__name__}.{part}" for part in _PARTS])
 
 from eventctx.testing.store_contract.appending import AppendingContract  # noqa: E402
-from eventctx.testing.store_contract.destroying import DestroyingContract  # noqa: E402
-from eventctx.testing.store_contract.following import FollowingContract  # noqa: E402
-from eventctx.testing.store_contract.forking import ForkingContract  # noqa: E402
-from eventctx.testing.store_contract.keeping import KeepingContract  # noqa: E402
-from eventctx.testing.store_contract.ordering import OrderingContract  # noqa: E402
-from eventctx.testing.store_contract.reading import ReadingContract  # noqa: E402
+from eventctx.testing.store_contract.keeping import (  # noqa: E402
+    DestroyingContract,
+    KeepingContract,
+)
+from eventctx.testing.store_contract.ordering import (  # noqa: E402
+    FollowingContract,
+    OrderingContract,
+)
+from eventctx.testing.store_contract.reading import (  # noqa: E402
+    ForkingContract,
+    ReadingContract,
+)
 
 
 class StoreContract(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from eventctx.testing.strict_provider.bedrock_request import (
+from eventctx.testing.strict_provider.bedrock import (
     BedrockBlock,
     BedrockRequest,
 )

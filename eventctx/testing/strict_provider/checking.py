@@ -18,9 +18,9 @@ from eventctx.testing.strict_provider import (
     openai_chat,
     openai_responses,
 )
-from eventctx.testing.strict_provider.bedrock_request import read_bedrock_request
-from eventctx.testing.strict_provider.chat_request import read_chat_request
+from eventctx.testing.strict_provider.bedrock import read_bedrock_request
 from eventctx.testing.strict_provider.claude_request import read_claude_request
+from eventctx.testing.strict_provider.openai_chat import read_chat_request
 from eventctx.testing.strict_provider.response_items import read_responses_request
 from eventctx.testing.strict_provider.rule import Api, Rule, Violation
 

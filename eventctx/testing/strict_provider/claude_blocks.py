@@ -15,7 +15,7 @@ from eventctx.testing.strict_provider.rule import Found, Rule
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """What a block has: required fields, optional ones, and those of them that may be null."""
+    """The fields of a block: required ones, optional ones, and those that may be null."""
 
     role: str
     required: frozenset[str]

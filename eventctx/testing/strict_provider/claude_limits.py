@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from eventctx.messages.images import image_medium
+from eventctx.messages.media import image_medium
 from eventctx.testing.strict_provider.claude_request import ClaudeBlock, ClaudeRequest, blocks_of
 from eventctx.testing.strict_provider.rule import Found, Rule
 

@@ -46,7 +46,7 @@ def _check_system_place(request: ClaudeRequest) -> Iterator[Found]:
 
 def _check_first(request: ClaudeRequest) -> Iterator[Found]:
     first = request.turns[0] if request.turns else None
-    # An answer that is a compaction takes the place of what it stands for, from the first on.
+    # An answer that is a compaction replaces messages from the first on.
     if first is not None and first.role != "user" and not first.of_type("compaction"):
         yield (
             f"messages.{first.number}",

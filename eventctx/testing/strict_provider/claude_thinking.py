@@ -7,8 +7,12 @@ from typing import Final
 
 import msgspec
 
-from eventctx.testing.strict_provider.claude_request import THINKING, ClaudeBlock, ClaudeRequest
-from eventctx.testing.strict_provider.models import read_model
+from eventctx.testing.strict_provider.claude_request import (
+    THINKING,
+    ClaudeBlock,
+    ClaudeRequest,
+    read_model,
+)
 from eventctx.testing.strict_provider.rule import Found, Rule
 from eventctx.testing.strict_provider.seals import (
     Seal,

@@ -138,7 +138,7 @@ def _item_events(index: int, item: Json) -> Iterator[Json]:
     inner: Any = {**at, "item_id": item["id"]}
     if item["type"] == "message":
         part = item["content"][0]
-        yield _added(at, {**item, "status": "in_progress", "content": []})
+        yield _add(at, {**item, "status": "in_progress", "content": []})
         inner |= {"content_index": 0}
         yield {"type": "response.content_part.added", **inner, "part": {**part, "text": ""}}
         for piece in pieces_of(part["text"]):
@@ -148,13 +148,13 @@ def _item_events(index: int, item: Json) -> Iterator[Json]:
         yield {"type": "response.output_text.done", **inner, **done}
         yield {"type": "response.content_part.done", **inner, "part": part}
     elif item["type"] == "function_call":
-        yield _added(at, {**item, "status": "in_progress", "arguments": ""})
+        yield _add(at, {**item, "status": "in_progress", "arguments": ""})
         given = {"delta": item["arguments"]}
         yield {"type": "response.function_call_arguments.delta", **inner, **given}
         whole = {"arguments": item["arguments"], "name": item["name"]}
         yield {"type": "response.function_call_arguments.done", **inner, **whole}
     elif item["type"] == "reasoning":
-        yield _added(at, {**item, "summary": []})
+        yield _add(at, {**item, "summary": []})
         inner |= {"summary_index": 0}
         part = item["summary"][0]
         added = {**part, "text": ""}
@@ -165,9 +165,9 @@ def _item_events(index: int, item: Json) -> Iterator[Json]:
         yield {"type": "response.reasoning_summary_text.done", **inner, **done}
         yield {"type": "response.reasoning_summary_part.done", **inner, "part": part}
     else:
-        yield _added(at, {**item, "status": "in_progress"})
+        yield _add(at, {**item, "status": "in_progress"})
     yield {"type": "response.output_item.done", **at, "item": item}
 
 
-def _added(at: Json, item: Json) -> Json:
+def _add(at: Json, item: Json) -> Json:
     return {"type": "response.output_item.added", **at, "item": item}

@@ -1,4 +1,4 @@
-"""Rules of OpenAI's Chat Completions API."""
+"""OpenAI's Chat Completions API: a request, and the rules for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from eventctx.testing.strict_provider.chat_request import ChatMessage, ChatRequest
-from eventctx.testing.strict_provider.rule import Found, Rule
+import msgspec
+
+from eventctx.testing.strict_provider.rule import (
+    Found,
+    Rule,
+    invalid_value,
+    missing_parameter,
+    too_long,
+    unknown_parameter,
+)
 
 _ROLES: Final = ("system", "assistant", "user", "function", "tool", "developer")
 _PARTS: Final = ("text", "image_url", "input_audio", "refusal", "audio", "file")
@@ -37,24 +45,23 @@ _EMPTY: Final = (
 def _check_roles(request: ChatRequest) -> Iterator[Found]:
     for message in request.messages:
         if message.role not in _ROLES:
-            yield f"{message.path}.role", _invalid_value(message.role, _ROLES)
+            yield invalid_value(f"{message.path}.role", message.role, _ROLES)
 
 
 def _check_fields(request: ChatRequest) -> Iterator[Found]:
     for message in request.messages:
         for name in sorted(message.fields.keys() - FIELDS):
-            yield f"{message.path}.{name}", f"Unknown parameter: '{message.path}.{name}'."
+            yield unknown_parameter(f"{message.path}.{name}")
 
 
 def _check_required(request: ChatRequest) -> Iterator[Found]:
     for message in request.messages:
         if message.role == "tool" and not isinstance(message.fields.get("tool_call_id"), str):
-            path = f"{message.path}.tool_call_id"
-            yield path, f"Missing required parameter: '{path}'."
+            yield missing_parameter(f"{message.path}.tool_call_id")
         for place, call in enumerate(message.calls):
             path = f"{message.path}.tool_calls[{place}]"
             if "id" not in call:
-                yield f"{path}.id", f"Missing required parameter: '{path}.id'."
+                yield missing_parameter(f"{path}.id")
 
 
 def _check_content(request: ChatRequest) -> Iterator[Found]:
@@ -82,9 +89,9 @@ def _check_part_types(request: ChatRequest) -> Iterator[Found]:
     for message, path, part in _parts(request):
         kind = str(part.get("type"))
         if kind not in _PARTS:
-            yield f"{path}.type", _invalid_value(kind, _PARTS)
+            yield invalid_value(f"{path}.type", kind, _PARTS)
         elif message.role == "assistant" and kind not in ("text", "refusal", "audio"):
-            yield f"{path}.type", _invalid_value(kind, ("text", "refusal"))
+            yield invalid_value(f"{path}.type", kind, ("text", "refusal"))
 
 
 def _check_images(request: ChatRequest) -> Iterator[Found]:
@@ -175,14 +182,7 @@ def _check_id_length(request: ChatRequest) -> Iterator[Found]:
         for place, one in enumerate(message.call_ids):
             paths[f"{message.path}.tool_calls[{place}].id"] = one
         for path, one in paths.items():
-            if isinstance(one, str) and len(one) > _LONGEST_ID:
-                yield (
-                    path,
-                    (
-                        f"Invalid '{path}': string too long. Expected a string with maximum length "
-                        f"{_LONGEST_ID}, but got a string with length {len(one)} instead."
-                    ),
-                )
+            yield from too_long(path, one, _LONGEST_ID)
 
 
 def _check_names(request: ChatRequest) -> Iterator[Found]:
@@ -203,11 +203,6 @@ def _not_matching(path: str, pattern: str) -> Found:
             f"pattern '{pattern}'."
         ),
     )
-
-
-def _invalid_value(found: str, known: tuple[str, ...]) -> str:
-    listed = ", ".join(f"'{one}'" for one in known[:-1])
-    return f"Invalid value: '{found}'. Supported values are: {listed} and '{known[-1]}'."
 
 
 def _parts(request: ChatRequest) -> Iterator[tuple[ChatMessage, str, Mapping[str, Any]]]:
@@ -318,3 +313,63 @@ RULES: Final = tuple(
         ),
     )
 )
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """A message; ``calls`` are its tool calls that are objects."""
+
+    number: int
+    role: str
+    fields: Mapping[str, Any]
+    calls: tuple[Mapping[str, Any], ...]
+
+    @property
+    def path(self) -> str:
+        """Its place in the request, as errors name it."""
+        return f"messages[{self.number}]"
+
+    @property
+    def content(self) -> Any:
+        """A text, a list of parts, or None."""
+        return self.fields.get("content")
+
+    @property
+    def call_ids(self) -> list[str]:
+        """The ids of its calls, in order."""
+        return [str(call.get("id")) for call in self.calls]
+
+    @property
+    def answers(self) -> str:
+        """The id of the call that a tool message answers."""
+        return str(self.fields.get("tool_call_id"))
+
+
+class ChatRequest(msgspec.Struct, frozen=True):
+    """A parsed request."""
+
+    body: Mapping[str, Any]
+    messages: tuple[ChatMessage, ...]
+
+    def rounds(self) -> Iterator[tuple[ChatMessage, list[ChatMessage]]]:
+        """Each message that is no tool's, with the tool messages directly after it."""
+        place = 0
+        while place < len(self.messages):
+            message = self.messages[place]
+            end = place + 1
+            while end < len(self.messages) and self.messages[end].role == "tool":
+                end += 1
+            yield message, list(self.messages[place + 1 : end])
+            place = end
+
+
+def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
+    """Parse a request; what is no object is left out."""
+    sent = body.get("messages")
+    messages = []
+    for number, row in enumerate(sent if isinstance(sent, list) else ()):
+        if isinstance(row, Mapping):
+            calls = row.get("tool_calls")
+            listed = calls if isinstance(calls, list) else ()
+            found = tuple(call for call in listed if isinstance(call, Mapping))
+            messages.append(ChatMessage(number, str(row.get("role")), row, found))
+    return ChatRequest(body, tuple(messages))

@@ -16,7 +16,14 @@ from eventctx.testing.strict_provider.response_items import (
     reasoning_of,
     runs,
 )
-from eventctx.testing.strict_provider.rule import Found, Rule
+from eventctx.testing.strict_provider.rule import (
+    Found,
+    Rule,
+    invalid_value,
+    missing_parameter,
+    too_long,
+    unknown_parameter,
+)
 
 _LONGEST_ID: Final = 64
 _OF_PERSON: Final = ("input_text", "input_image", "input_file", "input_audio")
@@ -25,34 +32,34 @@ _OF_MODEL: Final = ("output_text", "refusal")
 
 def _check_some(request: ResponsesRequest) -> Iterator[Found]:
     if not request.items and not request.goes_on and not request.body.get("prompt"):
-        yield "input", "Missing required parameter: 'input'."
+        yield missing_parameter("input")
 
 
 def _check_types(request: ResponsesRequest) -> Iterator[Found]:
     for item in request.items:
         if item.type not in FIELDS:
-            yield f"{item.path}.type", _invalid_value(item.type, tuple(FIELDS))
+            yield invalid_value(f"{item.path}.type", item.type, tuple(FIELDS))
 
 
 def _check_roles(request: ResponsesRequest) -> Iterator[Found]:
     for item in request.items:
         role = item.fields.get("role")
         if item.type == "message" and role not in (*BY_PERSON, "assistant"):
-            yield f"{item.path}.role", _invalid_value(str(role), ("assistant", *BY_PERSON))
+            yield invalid_value(f"{item.path}.role", str(role), ("assistant", *BY_PERSON))
 
 
 def _check_fields(request: ResponsesRequest) -> Iterator[Found]:
     for item in request.items:
         taken = FIELDS.get(item.type)
         for name in sorted(item.fields.keys() - taken - {"type"}) if taken else ():
-            yield f"{item.path}.{name}", f"Unknown parameter: '{item.path}.{name}'."
+            yield unknown_parameter(f"{item.path}.{name}")
 
 
 def _check_required(request: ResponsesRequest) -> Iterator[Found]:
     for item in request.items:
         for name in REQUIRED.get(item.type, ()):
             if name not in item.fields:
-                yield f"{item.path}.{name}", f"Missing required parameter: '{item.path}.{name}'."
+                yield missing_parameter(f"{item.path}.{name}")
 
 
 def _check_texts(request: ResponsesRequest) -> Iterator[Found]:
@@ -79,7 +86,7 @@ def _check_parts(request: ResponsesRequest) -> Iterator[Found]:
         for place, part in enumerate(content):
             kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
             if kind not in known:
-                yield f"{item.path}.content[{place}]", _invalid_value(str(kind), known)
+                yield invalid_value(f"{item.path}.content[{place}]", str(kind), known)
 
 
 def _check_unique_ids(request: ResponsesRequest) -> Iterator[Found]:
@@ -114,16 +121,7 @@ def _check_id_form(request: ResponsesRequest) -> Iterator[Found]:
 def _check_id_length(request: ResponsesRequest) -> Iterator[Found]:
     for item in request.items:
         for name in ("id", "call_id"):
-            found = item.fields.get(name)
-            if isinstance(found, str) and len(found) > _LONGEST_ID:
-                yield (
-                    f"{item.path}.{name}",
-                    (
-                        f"Invalid '{item.path}.{name}': string too long. Expected a string with "
-                        f"maximum length {_LONGEST_ID}, but got a string with length {len(found)} "
-                        "instead."
-                    ),
-                )
+            yield from too_long(f"{item.path}.{name}", item.fields.get(name), _LONGEST_ID)
 
 
 def _check_answered(request: ResponsesRequest) -> Iterator[Found]:
@@ -229,11 +227,6 @@ def _check_approvals(request: ResponsesRequest) -> Iterator[Found]:
 
 def _words(kind: str) -> str:
     return kind.replace("_", " ")
-
-
-def _invalid_value(found: str, known: tuple[str, ...]) -> str:
-    listed = ", ".join(f"'{one}'" for one in known[:-1])
-    return f"Invalid value: '{found}'. Supported values are: {listed} and '{known[-1]}'."
 
 
 _API: Final = "openai-responses"

@@ -84,7 +84,7 @@ ID_BEGINS: Final = {
     "reasoning": "rs",
     "custom_tool_call": "ctc",
 }
-"""What the id of an item that the API made begins with."""
+"""The prefixes of ids of items that the API made."""
 
 BY_PERSON: Final = ("user", "system", "developer")
 

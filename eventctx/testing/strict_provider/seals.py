@@ -26,7 +26,7 @@ _MARK: Final = b"strict:"
 
 
 class Seal(msgspec.Struct, frozen=True):
-    """What a signature was made for; digests are hex.
+    """The contents that a signature was made for; digests are hex.
 
     ``after`` is that of the signature of the thinking before it. A compaction's seal has the
     digests of ``system`` and ``tools`` in ``text``, and of all that it replaces in ``prefix``.
@@ -44,7 +44,7 @@ def seal_signature(seal: Seal) -> str:
 
 
 def read_seal(signature: object) -> Seal | None:
-    """What a signature was made for; None for one that was not sealed here."""
+    """The seal in a signature; None for one that was not sealed here."""
     if not isinstance(signature, str):
         return None
     try:
@@ -82,7 +82,7 @@ def text_digest(block_type: str, text: object) -> str:
 
 
 def prefixes(request: ClaudeRequest) -> Iterator[tuple[ClaudeBlock, str | None]]:
-    """Each block of a request with the digest of what is before it; None if nobody can know it.
+    """Each block of a request with the digest of what is before it; None if it cannot be known.
 
     That is ``system``, ``tools`` and every block with its role, but no thinking: the seals say
     which thinking was before. Marks for the cache and null fields are no change. A compaction

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from eventctx.documents.discretion import Discretion
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.store import Address, EventStore
-from eventctx.projections.timeline.units import Document
+from eventctx.projections.timeline.columns import Document
 from eventctx.web.bodies import messages_at
 from eventctx.web.export.cut import HeldContents
 
@@ -47,7 +47,7 @@ def addresses(document: Document, shown: HeldContents) -> list[Address]:
 
 
 async def blocks(
-    store: EventStore, session: str, places: Sequence[Address], discretion: Discretion
+    store: EventStore, session: str, places: Sequence[Address], redactor: ResultRedactor
 ) -> AsyncIterator[BodyBlock]:
     """The bodies at these places, in blocks; in place of a damaged one stands what is wrong."""
     block: list[tuple[Address, bytes]] = []
@@ -55,7 +55,7 @@ async def blocks(
     for start in range(0, len(places), BLOCK):
         wanted = places[start : start + BLOCK]
         for place, message in zip(wanted, await messages_at(store, session, wanted), strict=True):
-            data = msgspec.json.encode(discretion.document(message))
+            data = msgspec.json.encode(redactor.document(message))
             if block and (len(block) == BLOCK or size + len(data) > BLOCK_BYTES):
                 yield _packed(block)
                 block, size = [], 0

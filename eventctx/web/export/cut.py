@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from eventctx.errors import InvalidSetting
 from eventctx.projections.timeline import views
-from eventctx.projections.timeline.units import Document
+from eventctx.projections.timeline.columns import Document
 
 
 class HeldContents(NamedTuple):

@@ -9,11 +9,11 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from eventctx.documents.discretion import Discretion
 from eventctx.errors import InvalidSetting
+from eventctx.hooks.result_redactor import ResultRedactor
 from eventctx.log.store import EventStore, Receipt
-from eventctx.projections.timeline.units import Document
-from eventctx.safe_text import escape
+from eventctx.projections.timeline.columns import Document
+from eventctx.text import escape
 from eventctx.version import __version__
 from eventctx.web.export.contents import BodyBlock, addresses, blocks, packed
 from eventctx.web.export.cut import cut_to_turns, everything
@@ -80,18 +80,18 @@ async def write_file(
     shown = everything(document)
     if contents.turns is not None:
         document, shown = cut_to_turns(document, *contents.turns)
-    discretion = Discretion(reveal=contents.reveal)
+    redactor = ResultRedactor(reveal=contents.reveal)
     places = [] if contents.structure else addresses(document, shown)
     if contents.structure:
         document = structure_of(document)
     else:
-        document = discretion.timeline(document, addresses=False)
+        document = redactor.timeline(document, addresses=False)
     written = done = 0
     for part in _before_contents(document, contents):
         written += file.write(part)
     known = marks[: len(document["messages"]["position"])]
     written += file.write(_packed_json("digests", [one.hex() for one in known]))
-    async for block in blocks(store, session, places, discretion):
+    async for block in blocks(store, session, places, redactor):
         written += file.write(_block(block))
         done += block.bodies
         report(done)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, get_args
 
 from eventctx.log.events import Break, Outcome, Trigger
-from eventctx.log.plan import REASONS, InsertionKind
+from eventctx.log.plan import InsertionKind
 from eventctx.policies.named import POLICIES
 from eventctx.projections.explain.view_diff import GROUPS
+from eventctx.projections.presence import REASONS
+from eventctx.projections.timeline.columns import KNOWN, Document
 from eventctx.projections.timeline.document import FORMAT, KINDS, WHAT
-from eventctx.projections.timeline.request_columns import KNOWN
-from eventctx.projections.timeline.units import Document
 from eventctx.projections.timeline.views import ExtraKind
 
 SESSION: Final = "session"
@@ -109,7 +109,7 @@ class _Names:
 
 
 def _extra(extra: Document, names: _Names) -> Document:
-    # Beside digests, a mark holds ids of calls and an insertion's kind as they are.
+    # Next to digests, a mark holds ids of calls and an insertion's kind as they are.
     is_told = (
         extra.get("call") or extra.get("omit") or extra.get("name", "") not in ("", *_INSERTED)
     )

@@ -18,7 +18,7 @@ CALLS: Final = frozenset(("tool_use", "tool_call"))
 
 
 class RowChange(msgspec.Struct, frozen=True):
-    """A row at ``place`` that is sent otherwise than the log has it, by the rule of that name.
+    """A row at ``place`` that is not sent as the log has it, by the rule of that name.
 
     ``detail`` are ids of calls or items, or sizes, where the rule is about such.
     """

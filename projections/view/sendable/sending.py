@@ -1,13 +1,13 @@
-"""Makes the rows of a view such that a provider takes them, and says what was changed and why.
+"""Makes the rows of a view such that a provider takes them, and names each change and its rule.
 
 An API gives answers that it refuses to take back, and a log keeps them as they came. One such row
 would spoil every later request of the session. So each row that a provider would refuse is changed
 in the view, never in the log: by the rules of ``RULES``, one after the other.
 
 Invariants: the result is a function of the rows alone, so a request can be derived again from its
-entries; a row without a fault is the given object; an acceptable list is returned as it is; what is
-sent keeps the order of the entries. The rules hold in requests of renderer ``FIRST_RENDERER`` and
-later ones: what was sent before stays as it was.
+entries; a row without a fault is the given object; an acceptable list is returned as it is; rows
+keep the order of the entries. The rules hold in requests of renderer ``FIRST_RENDERER`` and later
+ones: earlier requests stay as they were sent.
 
 Source of the rules: the providers' published rules and errors, listed by API in
 ``docs/reference/provider-rules.md``.
@@ -21,7 +21,7 @@ from typing import Final
 from eventctx.messages.response_items import is_item
 from eventctx.projections.view.entries import OPENING, Entry
 from eventctx.projections.view.render import render
-from eventctx.projections.view.sendable import blocks, call_ids, images, items, pairs
+from eventctx.projections.view.sendable import calls, contents
 from eventctx.projections.view.sendable.rows import (
     SERVER_CALLS,
     THINKING,
@@ -42,7 +42,7 @@ FIRST_RENDERER: Final = 3
 def _without_empty_rows(rows: Rows) -> list[RowChange]:
     """Leave out rows without any content; the opening takes the place of a person's first one."""
     first = next((at for at, row in enumerate(rows) if row is not None and is_conversation(row)), 0)
-    left_out = [at for at, row in enumerate(rows) if row is not None and blocks.is_empty(row)]
+    left_out = [at for at, row in enumerate(rows) if row is not None and contents.is_empty(row)]
     for at in left_out:
         rows[at] = None
     begins = next((row for row in rows if row is not None and is_conversation(row)), None)
@@ -57,56 +57,56 @@ RULES: Final[tuple[SendingRule, ...]] = (
     SendingRule(
         "blank_text",
         "Providers refuse a text without a visible character.",
-        blocks.unblank,
+        contents.unblank,
         any_of("text", "tool_result", "tool_calls"),
     ),
     SendingRule(
         "call_in_two_forms",
         "A message holds a call in the form of one provider: the form of its result.",
-        pairs.in_one_form,
+        calls.in_one_form,
         lambda kinds: {"tool_use", "tool_calls"} <= kinds,
     ),
     SendingRule(
         "server_tool_unpaired",
         "A provider's own tool has its call and its result in one answer, or neither is sent.",
-        pairs.pair_server_tools,
+        calls.pair_server_tools,
         lambda kinds: any(kind in SERVER_CALLS or is_server_result(kind) for kind in kinds),
     ),
     SendingRule(
         "call_id_used_twice",
         "The id of a call is used once in a request, by one call and one result.",
-        call_ids.rename_calls,
+        calls.rename_calls,
         lambda kinds: any(kind in _CALL_KINDS or kind.endswith("_call") for kind in kinds),
     ),
     SendingRule(
         "results_first",
         "Results come before all else in a message.",
-        pairs.put_results_first,
+        calls.put_results_first,
         any_of("tool_result"),
     ),
     SendingRule(
         "reasoning_alone",
         "A reasoning item is sent with the item that it led to, or not at all.",
-        items.drop_lone_reasoning,
+        contents.drop_lone_reasoning,
         any_of("reasoning", "function_call"),
     ),
     SendingRule(
         "item_id_used_twice",
         "The id of an item is used once in a request.",
-        items.drop_known_ids,
+        contents.drop_known_ids,
         lambda kinds: any(kind == "message" or is_item({"type": kind}) for kind in kinds if kind),
     ),
     SendingRule(
         "image_over_limit",
         "A request has at most 100 images, none over 5 MB or wider or higher than 8,000 pixels, "
         "and none over 2,000 pixels where it has more than 20.",
-        images.limit_images,
+        contents.limit_images,
         any_of("image", "tool_result"),
     ),
     SendingRule(
         "thinking_last",
         "An answer must not end with thinking.",
-        blocks.end_without_thinking,
+        contents.end_without_thinking,
         any_of(*THINKING),
     ),
     SendingRule(
@@ -116,20 +116,20 @@ RULES: Final[tuple[SendingRule, ...]] = (
         lambda kinds: True,
     ),
 )
-"""All rules, in the order in which they change a view; each leaves what the ones before it made."""
+"""All rules, in the order in which they change a view; none undoes an earlier one."""
 
 WORDS: Final[Mapping[str, str]] = {rule.name: rule.words for rule in RULES}
 """The sentence of each rule, by its name."""
 
 
 _MOST_PASSES: Final = 4
-"""Passes over the rules: what one leaves out may break a rule before it."""
+"""Passes over the rules: a row that one leaves out may break an earlier rule."""
 
 
 def make_sendable(
     rows: Sequence[Row], rules: Sequence[SendingRule] = RULES
 ) -> tuple[Rows, tuple[RowChange, ...]]:
-    """The rows as a provider takes them, None for one that is left out; and what was changed.
+    """The rows as a provider takes them, None for one that is left out; and the changes.
 
     Pure: given rows are never changed. The result has one place for each given row.
     """

@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import Field
 
 from eventctx.adapters.langchain import EventctxMiddleware
-from eventctx.adapters.langchain.rows import row_of
+from eventctx.adapters.langchain.middleware import row_of
 from eventctx.engine import Engine
 from eventctx.testing import Reply, ScriptedAgent
 

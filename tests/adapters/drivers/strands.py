@@ -173,6 +173,14 @@ def calls(name: str, call_id: str = "call_1", **arguments: Any) -> Reply:
     return Reply(calls=[ToolRequest(call_id, name, arguments)])
 
 
+@tool
+async def look(place: str) -> str:
+    """Look somewhere."""
+    if place == "nowhere":
+        raise LookupError("no such place")
+    return f"seen {place}"
+
+
 async def types(engine: Engine, session: str) -> list[str]:
     return [one.type async for one in engine.records(session)]
 

@@ -118,7 +118,7 @@ async def _at(place: Place, length: int, syncs: dict[Peer, str]) -> list[Row]:
         own = processes[OURS]
         order = [*processes.values()]
         for _ in range(place.count(ROUNDS, 3)):
-            # Another begins each round: who comes behind much writing finds a busy disk.
+            # Another begins each round: who comes after much writing finds a busy disk.
             order.append(order.pop(0))
             for key in KEYS:
                 for process in order:

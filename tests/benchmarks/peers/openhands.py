@@ -1,6 +1,6 @@
 """OpenHands' SDK: the conversation's state over its file store, one file an event.
 
-Each file is synced and renamed into place. The folder is not synced behind the rename, so what a
+Each file is synced and renamed into place. The folder is not synced after the rename, so what a
 power cut leaves of the newest events is up to the file system; there is no setting for it.
 """
 

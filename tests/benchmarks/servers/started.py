@@ -81,7 +81,7 @@ def _processes() -> Iterator[tuple[int, int, int, int]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                # Behind the program's name, which may hold anything.
+                # After the program's name, which may hold anything.
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 own, ended = fields[11:13], fields[13:15]
                 yield (

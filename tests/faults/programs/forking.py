@@ -52,7 +52,7 @@ async def begin(path: str) -> tuple[eventctx.Engine, eventctx.Context]:
 
 
 def main() -> None:
-    # Python 3.12 warns of a fork beside threads, which is what is tried here.
+    # Python 3.12 warns of a fork next to threads, which is what is tried here.
     warnings.simplefilter("ignore", DeprecationWarning)
     loop = asyncio.new_event_loop()
     engine, context = loop.run_until_complete(begin(sys.argv[1]))

@@ -46,9 +46,9 @@ _SETTINGS = {
 
 
 class _BinariesElsewhere(Binaries):
-    """Programs that run behind the words of a prefix, as in a network namespace.
+    """Programs that run after the words of a prefix, as in a network namespace.
 
-    These words need root, so the programs change their user behind them.
+    These words need root, so the programs change their user after them.
     """
 
     prefix: Sequence[str] = ()
@@ -196,7 +196,7 @@ class Quorum:
     def halt_commits(self, times: int = 20, seconds: float = 0.15) -> None:
         """Halt one commit after the other: it has its place in the log, and nobody sees it yet.
 
-        Meanwhile others commit behind it. Whoever reads up to them has to come back for it. Most
+        Meanwhile others commit after it. Whoever reads up to them has to come back for it. Most
         signals come when the standbys have answered already, and do not count.
         """
         leader = self.nodes[self._leader]

@@ -12,12 +12,12 @@ import pytest
 import eventctx
 from eventctx.orchestrators.protocol import Ids, Request
 from eventctx.orchestrators.providers import anthropic as anthropic_module
-from eventctx.orchestrators.providers import openai_client
+from eventctx.orchestrators.providers import openai_chat
 from eventctx.orchestrators.providers.sdk_calling import is_older
 from tests.orchestrators.providers.kits import ANTHROPIC, KITS, Kit
 from tests.orchestrators.providers.server import Server, json_reply
 
-LOWEST = {"anthropic": anthropic_module.LOWEST, "openai": openai_client.LOWEST}
+LOWEST = {"anthropic": anthropic_module.LOWEST, "openai": openai_chat.LOWEST}
 
 
 def sdk_of(kit: Kit) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 import eventctx
 from eventctx.orchestrators.protocol import Answer, Chunk, Ids, Request
-from eventctx.orchestrators.providers.sdk_failing import PROBLEM_CHARACTERS, retry_after
+from eventctx.orchestrators.providers.failures import PROBLEM_CHARACTERS, retry_after
 from tests.orchestrators.providers.conftest import Connect
 from tests.orchestrators.providers.kits import ANTHROPIC, CHAT, KITS, RESPONSES, Kit
 from tests.orchestrators.providers.server import Reply, Server, json_reply, streamed

@@ -1,7 +1,7 @@
 """Exchanges with the real APIs, recorded by pydantic-ai: the same requests, the same answers.
 
 What a recorded program sent and what our providers send are compared in what matters: system,
-tools and messages, without what says nothing (``is_error: false``) or stands in two spellings (a
+tools and messages, without what says nothing (``is_error: false``) or is in two spellings (a
 text and a block with that text).
 """
 

@@ -16,8 +16,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswerError
 
 from eventctx.log.record import GENESIS, Draft, chain_digest
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.layout import (
     DeletionLedger,
     ErasedBody,
     Names,
@@ -29,8 +28,9 @@ from eventctx.stores.jetstream.wire.layout import (
     encode,
     split_body,
     split_unit,
-    stored,
+    to_stored,
 )
+from eventctx.stores.jetstream.retrying_reads import CollectingClient
 from tests.services.nats_server import Cluster
 
 
@@ -121,20 +121,19 @@ class Bare:
         session: str,
         drafts: Sequence[Draft],
         *,
-        origin: SessionOrigin | None = None,
         after: tuple[int, bytes] | None = None,
-        deleted: bool = False,
         later: list[WireMessage] | None = None,
     ) -> int:
-        """Append one unit behind ``after`` (the session's end by default); its sequence.
+        """Append one unit after ``after`` (the session's end by default); its sequence.
 
         Its bodies are put into ``later`` instead, if that is given.
         """
         position, digest = after or self.ends.get(session, (-1, GENESIS))
+        origin = None
         if session not in self.ends:
-            origin = origin or SessionOrigin(drafts[0].time)
+            origin = SessionOrigin(drafts[0].time)
             shard = self.names.shard(session)
-            entry = Registered(session, origin.created, origin.parent, origin.forked_at)
+            entry = Registered(session, origin.created)
             await self.put(self.names.of_shard("n", shard), WireMessage({}, encode(entry)))
         first, records, bodies = position + 1, [], []
         for draft in drafts:
@@ -144,8 +143,8 @@ class Bare:
             bodies += [piece for one in pieces for piece in one]
             counts = zip(draft.bodies, pieces, strict=True)
             places = [StoredBody(body.digest, len(one)) for body, one in counts]
-            records.append(stored(draft, digest, places))
-        unit = encode(Unit(first, tuple(records), origin, deleted))
+            records.append(to_stored(draft, digest, places))
+        unit = encode(Unit(first, tuple(records), origin))
         sequence = 0
         for message in split_unit(unit, self.most):
             sequence = await self.put(self.names.of_session("r", session), message)
@@ -156,11 +155,6 @@ class Bare:
             await self.put(self.names.of_session("b", session), message)
         self.ends[session] = (position, digest)
         return sequence
-
-    async def fork(self, parent: str, at: int, digest: bytes, new: str, first: Draft) -> int:
-        """Make a fork; ``digest`` is the parent's at ``at``."""
-        origin = SessionOrigin(first.time, parent, at)
-        return await self.append(new, [first], origin=origin, after=(at, digest))
 
     async def erase(self, session: str, bodies: Sequence[ErasedBody]) -> None:
         """Note erasures; the bodies' messages stay."""

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from eventctx.stores.jetstream.reads.asking import Asking
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.wire.layout import Names
+from eventctx.stores.jetstream.layout import Names
+from eventctx.stores.jetstream.reading import SessionReader
+from eventctx.stores.jetstream.retrying_reads import RetryingReads
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.bare import Bare, connected
 
@@ -34,4 +34,4 @@ async def bare(jetstream: Cluster) -> AsyncIterator[Bare]:
 @pytest.fixture
 def reader(bare: Bare) -> SessionReader:
     """The read side of that store."""
-    return SessionReader(Asking(bare.client, bare.names, 10.0))
+    return SessionReader(RetryingReads(bare.client, bare.names, 10.0))

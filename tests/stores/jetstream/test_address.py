@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting
-from eventctx.stores.jetstream.wire.address import parse
+from eventctx.stores.jetstream.address import parse
 
 
 def test_a_url_names_servers_credentials_and_settings() -> None:

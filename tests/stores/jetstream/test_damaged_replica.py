@@ -17,13 +17,11 @@ import pytest
 
 from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
-from eventctx.stores.jetstream.reads.asking import Asking
-from eventctx.stores.jetstream.reads.inspection import inspect
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.reads.registry import Registry
-from eventctx.stores.jetstream.reads.whole import Whole
-from eventctx.stores.jetstream.wire.collecting import CollectingClient
-from eventctx.stores.jetstream.wire.layout import Names
+from eventctx.stores.jetstream.global_scan import GlobalScan
+from eventctx.stores.jetstream.layout import Names
+from eventctx.stores.jetstream.reading import SessionReader
+from eventctx.stores.jetstream.registry import Registry, inspect
+from eventctx.stores.jetstream.retrying_reads import CollectingClient, RetryingReads
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, Node, find, running
@@ -71,7 +69,7 @@ class Damaged(NamedTuple):
 
     def reader(self) -> SessionReader:
         """A reader that has seen nothing yet."""
-        return SessionReader(Asking(self.client, self.names, 60.0))
+        return SessionReader(RetryingReads(self.client, self.names, 60.0))
 
     async def lead(self, number: int = VICTIM) -> None:
         """Make a server the leader, the damaged one by default."""
@@ -150,12 +148,12 @@ async def test_while_it_follows_every_read_is_whole(damaged: Damaged) -> None:
     short = 0
     async with connected(damaged.cluster.servers[VICTIM]) as near, asyncio.timeout(60):
         while short < 3:  # it answers some seconds after its start, and is not believed
-            reader = SessionReader(Asking(near, damaged.names, 60.0))
+            reader = SessionReader(RetryingReads(near, damaged.names, 60.0))
             records = await _read(reader)
             assert len(records) == RECORDS
             check_chain(records)
             assert len(await _read(reader, backward=True, bodies=False)) == RECORDS
-            scan = await Whole(reader, None).scan()
+            scan = await GlobalScan(reader, None).scan()
             found = 0
             while page := await scan.page():
                 found += len(page)

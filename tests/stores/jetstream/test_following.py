@@ -9,7 +9,7 @@ import pytest
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
-from eventctx.testing.store_contract.following import take
+from eventctx.testing.store_contract.ordering import take
 from tests.services.in_memory import memory_folder
 from tests.services.nats_server import Cluster, find, running
 from tests.stores.jetstream.bare import connected, make_leader

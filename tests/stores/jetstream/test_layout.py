@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventctx.log.record import Body, Draft, make_body
-from eventctx.stores.jetstream.batch import EXPECTED
-from eventctx.stores.jetstream.packing import UnitAppend, pack, records_of
-from eventctx.stores.jetstream.wire.layout import (
+from eventctx.stores.jetstream.append import UnitAppend, pack, records_of
+from eventctx.stores.jetstream.connection import EXPECTED
+from eventctx.stores.jetstream.layout import (
     BATCH_MESSAGES,
     FACTS,
     UNIT_RECORDS,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
-from eventctx.errors import LogCorrupted, StreamNotFound
+from eventctx.errors import LogCorrupted
 from eventctx.log.record import Record
 from eventctx.log.store import Address
-from eventctx.stores.jetstream.reads.positions import Positions
-from eventctx.stores.jetstream.reads.reading import SessionReader
-from eventctx.stores.jetstream.wire.layout import ErasedBody
+from eventctx.stores.jetstream.layout import ErasedBody
+from eventctx.stores.jetstream.owners import Positions
+from eventctx.stores.jetstream.reading import SessionReader
 from eventctx.testing.store_contract.drafts import check_chain, make_draft
 from tests.stores.jetstream.bare import Bare
 
@@ -25,31 +24,6 @@ async def read(reader: SessionReader, stream: str, **ranged: Any) -> list[Record
     while page := await scan.page():
         found += page
     return found
-
-
-async def test_records_and_bodies_of_any_size_are_read_as_they_were_put(
-    bare: Bare, reader: SessionReader
-) -> None:
-    large = os.urandom(2_500_000)
-    drafts = [make_draft("a", "b"), make_draft(), make_draft(large, "", b"\0" * 10)]
-    await bare.append("s", drafts)
-    await bare.append("other", [make_draft("noise")])
-    await bare.append("s", [make_draft("c", payload=b"x" * 1_500_000, turn_id="t", iteration=3)])
-    records = await read(reader, "s")
-    check_chain(records)
-    assert [r.position for r in records] == [0, 1, 2, 3]
-    assert records[2].bodies[0].data == large
-    assert records[3].payload == b"x" * 1_500_000
-    assert [[body.data for body in r.bodies] for r in records[:2]] == [[b"a", b"b"], []]
-    assert all(body.facts == b"facts" for r in records for body in r.bodies)
-    places = [r.global_position for r in records]
-    assert places == sorted(set(places))
-    lean = await read(reader, "s", bodies=False)
-    assert [[(b.digest, b.facts, b.data) for b in r.bodies] for r in lean] == [
-        [(b.digest, b.facts, None) for b in r.bodies] for r in records
-    ]
-    with pytest.raises(StreamNotFound):
-        await reader.scan("nothing")
 
 
 @pytest.mark.parametrize("forgetful", [False, True], ids=["index", "no-index"])
@@ -81,24 +55,6 @@ async def test_any_range_is_read_in_both_directions(
         if forgetful:
             reader.positions = Positions(1)
         assert await read(reader, "s", backward=True, **ranged) == expected[::-1][:limit]
-
-
-async def test_a_fork_continues_the_records_of_its_parent(
-    bare: Bare, reader: SessionReader
-) -> None:
-    await bare.append("p", [make_draft("0"), make_draft("1"), make_draft("2")])
-    parents = await read(reader, "p")
-    await bare.fork("p", 1, parents[1].digest, "f", make_draft("two"))
-    await bare.append("f", [make_draft("three")])
-    await bare.append("p", [make_draft("3")])
-    found = await read(reader, "f")
-    check_chain(found)
-    assert [r.bodies[0].data for r in found] == [b"0", b"1", b"two", b"three"]
-    assert {r.stream for r in found} == {"f"}
-    assert await read(reader, "f", backward=True) == found[::-1]
-    head = await reader.head("f")
-    assert head is not None
-    assert (head.head, head.digest, head.parent, head.forked_at) == (3, found[-1].digest, "p", 1)
 
 
 async def test_an_erased_body_is_gone_from_the_moment_of_the_erasure(

@@ -11,7 +11,7 @@ import nats
 import pytest
 
 from eventctx.errors import InvalidSetting, StoreUnavailable, StoreUnsafe
-from eventctx.stores.jetstream import assembly
+from eventctx.stores.jetstream import creating
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import make_draft
 from tests.services import nats_server
@@ -94,7 +94,7 @@ async def test_a_store_is_made_when_the_last_server_has_come() -> None:
 async def test_a_server_that_comes_back_with_other_settings_stops_the_writing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(assembly, "WATCH_SECONDS", 0.1)
+    monkeypatch.setattr(creating, "WATCH_SECONDS", 0.1)
     with nats_server.running(place=memory_folder()) as cluster:
         store = await JetStreamStore.open(cluster.url())
         await store.append("s", [make_draft("a")], -1)

@@ -13,9 +13,8 @@ import pytest
 from eventctx.log.store import NO_STREAM
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.drafts import gather, make_draft
-from eventctx.testing.store_contract.following import FollowingContract, take
-from eventctx.testing.store_contract.forking import ForkingContract
-from eventctx.testing.store_contract.reading import ReadingContract
+from eventctx.testing.store_contract.ordering import FollowingContract, take
+from eventctx.testing.store_contract.reading import ForkingContract, ReadingContract
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.conftest import fresh_name
 

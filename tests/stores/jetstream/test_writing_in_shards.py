@@ -9,9 +9,8 @@ import pytest
 from eventctx.log.store import NO_STREAM, Address, EventStore
 from eventctx.stores.jetstream.store import JetStreamStore
 from eventctx.testing.store_contract.appending import AppendingContract
-from eventctx.testing.store_contract.destroying import DestroyingContract
 from eventctx.testing.store_contract.drafts import gather, make_draft
-from eventctx.testing.store_contract.keeping import KeepingContract
+from eventctx.testing.store_contract.keeping import DestroyingContract, KeepingContract
 from eventctx.testing.store_contract.ordering import OrderingContract
 from tests.services.nats_server import Cluster
 from tests.stores.jetstream.conftest import fresh_name

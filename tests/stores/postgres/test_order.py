@@ -1,7 +1,7 @@
 """The order of the whole log: a reader stops where an older transaction could still write.
 
 Transactions commit in another order than they begin. A reader that goes by the position alone
-passes what commits behind it, and never sees it.
+passes what commits after it, and never sees it.
 """
 
 from __future__ import annotations

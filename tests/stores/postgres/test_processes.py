@@ -1,4 +1,4 @@
-"""Several processes write the same sessions; one ends without closing, one is forked off."""
+"""Several processes write the same sessions; one is forked off."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
-from eventctx.log.store import ANY, NO_STREAM
+from eventctx.log.store import NO_STREAM
 from eventctx.stores.postgres.store import PostgresStore
 
 
@@ -40,38 +39,6 @@ async def test_processes_that_write_the_same_session_win_each_version_once(
     for name in ("shared", *names):
         chained(await collect(follower.read(name)))
     await follower.close()
-
-
-async def test_a_process_that_ends_without_closing_still_writes_what_it_queued(
-    postgres_place, program, collect, chained
-):
-    child = program("leaver.py", postgres_place, 2000)
-    output, errors = await asyncio.to_thread(child.communicate)
-    assert (output, errors) == ("", "")
-    store = await PostgresStore.open(postgres_place)
-    records = await collect(store.read("s"))
-    assert len(records) == 2000
-    chained(records)
-    await store.close()
-
-
-async def test_many_event_loops_share_one_store(postgres_place, draft, collect, chained):
-    store = await PostgresStore.open(postgres_place)
-
-    async def work(number):
-        for step in range(20):
-            await store.append(f"own {number}", [draft()], step - 1)
-            await store.append("shared", [draft()], ANY)
-
-    threads = [threading.Thread(target=lambda n=n: asyncio.run(work(n))) for n in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        await asyncio.to_thread(thread.join)
-    assert len(await collect(store.read("shared"))) == 400
-    for name in ("shared", *(f"own {n}" for n in range(20))):
-        chained(await collect(store.read(name)))
-    await store.close()
 
 
 FORKING = """

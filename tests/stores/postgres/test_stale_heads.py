@@ -1,7 +1,7 @@
 """What a store knows of a session's end may be old: another one wrote meanwhile.
 
 The server checks the end that an append is chained to. Whoever guessed wrong is told the real end,
-and decides again by it; nothing is stored behind a wrong one, and nothing is lost in silence.
+and decides again by it; nothing is stored after a wrong one, and nothing is lost in silence.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The server stored it, and its answer was lost: what was done is found by its ids, not done twice.
 
-The way to the server is cut behind the answer to the commit, so every test knows that it is stored.
+The way to the server is cut after the answer to the commit, so every test knows that it is stored.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def test_a_record_that_expects_no_version_and_another_writer_was_next(
     other = await PostgresStore.open(postgres_place)
     cut.until = ONE_RECORD
     mine = store.append("s", [draft("mine")], ANY)
-    # Between the cut and the retry, the other one's record comes behind mine.
+    # Between the cut and the retry, the other one's record comes after mine.
     while (await other.head("s")).head == 0:
         pass
     theirs = await other.append("s", [draft("theirs")], ANY)

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from eventctx.errors import InvalidSetting, StoreUnavailable
-from eventctx.stores.postgres import opening
+from eventctx.stores.postgres import store
 from eventctx.stores.postgres.connections import ServerConnection, parse_url
 from eventctx.stores.postgres.store import PostgresStore
 
@@ -76,7 +76,7 @@ def test_the_servers_options_reach_it_with_their_blanks(postgres_url) -> None:
 async def test_a_server_that_was_never_reached_is_given_up_soon_and_in_one_line(
     url, monkeypatch
 ) -> None:
-    monkeypatch.setattr(opening, "_FIRST_SECONDS", 0.2)
+    monkeypatch.setattr(store, "_FIRST_SECONDS", 0.2)
     # The patience for a server that was lost in use is 60 s.
     with pytest.raises(StoreUnavailable) as raised:
         async with asyncio.timeout(30):

@@ -34,10 +34,10 @@ async def back_up(source: Path, target: Path) -> None:
 
 
 def restore(backup: Path, store: Path) -> None:
-    from eventctx.stores.sqlite_restore import fetched, put_in_place
+    from eventctx.stores.sqlite_backup import fetch_copy, put_in_place
 
     sys.addaudithook(count)
-    with fetched(backup, store) as copy:
+    with fetch_copy(backup, store) as copy:
         put_in_place(copy, store, replace=True)
 
 

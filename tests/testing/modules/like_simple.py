@@ -111,7 +111,7 @@ class LikeSimple:
 
 
 def is_replaced(row: Row) -> bool:
-    """Whether a factory's prompt stands for this row: a system message that no hook injected."""
+    """Whether a factory's prompt replaces this row: a system message that no hook injected."""
     return row["role"] == "system" and (row.get("metadata") or {}).get("source") != "hook"
 
 

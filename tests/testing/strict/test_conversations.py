@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from eventctx.testing.strict_provider import violations
-from eventctx.testing.strict_provider.models import ClaudeModel, read_model
+from eventctx.testing.strict_provider.claude_request import ClaudeModel, read_model
 from eventctx.testing.strict_provider.rule import Api
 from eventctx.testing.strict_provider.seals import digest
 from tests.testing.strict.claude_cases import (

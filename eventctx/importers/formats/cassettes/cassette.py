@@ -1,9 +1,9 @@
 """Recorded HTTP of provider SDKs (VCR's cassettes): every request to a model is a call.
 
 Requests to Anthropic's messages, OpenAI's chat completions and the Responses API are read, of any
-host that speaks them. Requests that continue each other are one session (``talk.py``); a
+host that speaks them. Requests that continue each other are one session (``conversation.py``); a
 file with several conversations becomes several sessions, named by the file and, from the second
-one, a number. Other requests are kept beside the conversation.
+one, a number. Other requests are kept as raw parts.
 """
 
 from __future__ import annotations
@@ -13,16 +13,25 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.formats.cassettes.streamed_answers import joined_answer
-from eventctx.importers.formats.cassettes.talk import COMPACT, MESSAGES, CassetteRequest, Talk
+from eventctx.importers.formats.cassettes.conversation import (
+    COMPACT,
+    MESSAGES,
+    CassetteRequest,
+    RecordedConversation,
+)
+from eventctx.importers.formats.provider_answers import joined_answer
 from eventctx.importers.source.document import envelope, stem
-from eventctx.importers.source.http_bodies import events_of, is_stream
-from eventctx.importers.source.http_recording import LISTS, Exchange, exchanges_of, read_cassette
+from eventctx.importers.source.http_recording import (
+    LISTS,
+    Exchange,
+    events_of,
+    exchanges_of,
+    is_stream,
+    read_cassette,
+)
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
 from eventctx.importers.source.lines import object_or_empty, read_lines
 from eventctx.importers.source.values import encode
-
-NAME: Final = "cassette"
 
 _PATHS: Final = (MESSAGES, "/chat/completions", "/responses", COMPACT)
 _HOSTS: Final = {"api.anthropic.com": "anthropic", "api.openai.com": "openai"}
@@ -51,28 +60,32 @@ def _sessions(lines: Iterable[FileLine], name: str) -> list[list[Item]]:
     """The items of every session, in the order in which they begin in the file."""
     value = read_cassette(lines, name)
     exchanges = exchanges_of(value)
-    talks: list[Talk] = []
+    conversations: list[RecordedConversation] = []
     before: list[Item] = []
-    last: Talk | None = None
+    last: RecordedConversation | None = None
     for exchange in exchanges:
         request = model_request(exchange)
         if request is None:
-            (before if last is None else last.items).append(_kept(exchange))
+            (before if last is None else last.items).append(_raw_of(exchange))
             continue
-        last = next((one for one in reversed(talks) if one.continued_by(request)), None)
+        last = next((one for one in reversed(conversations) if one.continued_by(request)), None)
         if last is None:
-            known = next((at for one in talks if (at := one.known_at(request)) is not None), None)
-            last = Talk(_name(stem(name), len(talks)), request, known)
-            talks.append(last)
+            known = next(
+                (at for one in conversations if (at := one.known_at(request)) is not None), None
+            )
+            last = RecordedConversation(_name(stem(name), len(conversations)), request, known)
+            conversations.append(last)
         last.take(request)
-    if not talks:
+    if not conversations:
         raise MalformedTranscript(
             f"{name}: expected recorded requests to {', '.join(_PATHS)}, found "
             f"{len(exchanges)} requests and none of these; name another format with --format"
         )
-    found: list[list[Item]] = [[talk.opening, *talk.items] for talk in talks]
+    found: list[list[Item]] = [
+        [conversation.opening, *conversation.items] for conversation in conversations
+    ]
     rest = envelope(object_or_empty(value), *LISTS)
-    found[0] = [talks[0].opening, *before, *talks[0].items, rest]
+    found[0] = [conversations[0].opening, *before, *conversations[0].items, rest]
     return found
 
 
@@ -93,7 +106,7 @@ def model_request(exchange: Exchange) -> CassetteRequest | None:
     return CassetteRequest(exchange, path, sent, object_or_empty(answered), provider)
 
 
-def _kept(exchange: Exchange) -> Raw:
+def _raw_of(exchange: Exchange) -> Raw:
     """A request that is none to a model, as it was recorded."""
     whole: dict[str, Any] = {
         **exchange.rest,

@@ -1,4 +1,4 @@
-"""What became of a conversation that its client wrote anew: what it kept, put in, and says next.
+"""A conversation that its client wrote anew: the messages it kept, put in, and says next.
 
 A client sends no word of its compaction: the next request has other messages. Those that say the
 same as before, in the same order, were kept. All others before what the person says next were put
@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from eventctx.importers.formats.cassettes import rows
 from eventctx.importers.formats.cassettes.rows import Row
-from eventctx.importers.source import harness
 from eventctx.importers.source.lines import item_facts_or_none
-from eventctx.messages.canonical import digest_of
-from eventctx.messages.ordered_diff import match_in_order
+from eventctx.messages.encoding import digest_of
+from eventctx.messages.overlap import match_in_order
+from eventctx.messages.tool_results import by_person
 
 
 class Inserted(NamedTuple):
-    """A message that was put in before ``before``, a place; None is behind the system prompt.
+    """A message that was put in before ``before``, a place; None is after the system prompt.
 
     ``stands_for`` are the places of messages that it says once more; None for a summary.
     """
@@ -58,7 +58,7 @@ def rewriting(known: Sequence[Row], sent: list[dict[str, Any]]) -> Rewriting:
         return Rewriting([known[n] for n in sorted(kept)], [], frozenset(), sent[start:], back)
     stays = [place is not None and known[place].place is not None for place in matched[:start]]
     if start and not stays[-1]:
-        # A log inserts before a message, not behind the last one: so all are inserted in a row.
+        # A log inserts before a message, not after the last one: so all are inserted in a row.
         leading = next((at for at, one in enumerate(sent) if not rows.is_system(one)), len(sent))
         stays = [one and at < leading for at, one in enumerate(stays)]
     free = [row for place, row in enumerate(known) if place not in kept]
@@ -71,7 +71,7 @@ def rewriting(known: Sequence[Row], sent: list[dict[str, Any]]) -> Rewriting:
             now.append(known[place])
             before = known[place].place
             continue
-        repeated = _repeated(sent[at], free) if place is None else known[place].place
+        repeated = _place_of_repetition(sent[at], free) if place is None else known[place].place
         stands_for: tuple[int, ...] | None = None if repeated is None else (repeated,)
         if stands_for is None and rows.is_system(sent[at]):
             stands_for = ()
@@ -112,12 +112,12 @@ def _is_beginning(known: Sequence[Row], kept: set[int]) -> bool:
 
 
 def _behind_summary(sent: list[dict[str, Any]], start: int) -> int:
-    """Where that begins which a person said behind a summary, and that begins at ``start``."""
+    """The place where a person's words after a summary begin; the summary begins at ``start``."""
     said = [at for at in range(start + 1, len(sent)) if _by_person(sent[at])]
     return said[-1] if said else len(sent)
 
 
-def _repeated(message: dict[str, Any], free: list[Row]) -> int | None:
+def _place_of_repetition(message: dict[str, Any], free: list[Row]) -> int | None:
     """The place of a message that another one repeats, or whose call's result it is."""
     mark = _mark(message)
     for row in free:
@@ -130,7 +130,7 @@ def _repeated(message: dict[str, Any], free: list[Row]) -> int | None:
 
 def _by_person(message: dict[str, Any]) -> bool:
     facts = item_facts_or_none(message)
-    return facts is not None and facts.role == "user" and harness.by_person(message, facts)
+    return facts is not None and facts.role == "user" and by_person(message, facts)
 
 
 def _is_one_message(tail: list[dict[str, Any]]) -> bool:
@@ -139,3 +139,42 @@ def _is_one_message(tail: list[dict[str, Any]]) -> bool:
 
 def _mark(message: dict[str, Any]) -> bytes:
     return digest_of(rows.plain_form(message))
+
+
+Shown = list[tuple[Row | None, dict[str, Any]]]
+"""Rows of a conversation, each None for a new one, with the message that is there now."""
+
+
+class Continuation(NamedTuple):
+    """The content of a request: of the conversation, in order, and after that.
+
+    ``shown`` pairs a row of the conversation, or None, with the message that replaces it now.
+    ``compacted`` are the messages that a compaction left; None without one. ``kept_from`` is the
+    place from which on it left all.
+    """
+
+    shown: Shown
+    new: list[dict[str, Any]]
+    compacted: list[dict[str, Any]] | None = None
+    kept_from: int | None = None
+
+
+def aligned(known: list[Row], sent: list[dict[str, Any]], again: bool) -> Continuation | None:
+    """A request's messages, paired with a conversation's; None where it does not continue it.
+
+    With ``again`` it may be the same request once more, as after an answer that failed.
+    """
+    shown: list[tuple[Row | None, dict[str, Any]]] = []
+    at = 0
+    for row in known:
+        system = rows.is_system(row.message)
+        while not system and at < len(sent) and rows.is_system(sent[at]):
+            shown.append((None, sent[at]))
+            at += 1
+        if at < len(sent) and rows.is_(row, sent[at]):
+            shown.append((row, sent[at]))
+            at += 1
+        elif not system and not rows.may_be_left_out(row):
+            return None
+    new = sent[at:]
+    return Continuation(shown, new) if new or again else None

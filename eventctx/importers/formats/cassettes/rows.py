@@ -7,15 +7,21 @@ whether it still says the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+from eventctx.importers.source.items import Item, RecordedContent, RecordedRequest
 from eventctx.importers.source.lines import (
     item_facts_or_none,
     list_or_empty,
     object_or_empty,
     text_of_content,
     text_or_none,
+    without,
 )
+from eventctx.log.wire import APIS, CacheMark, SentApi
+from eventctx.messages.encoding import digest_of, message_digest
 
 _REFERENCE: Final = "item_reference"
 _SYSTEM: Final = ("system",)
@@ -28,7 +34,7 @@ _PASSING: Final = frozenset(
     )
 )
 _BILLING: Final = "x-anthropic-billing-header:"
-"""How a line of Claude Code's system prompt begins that is for the API, and changes."""
+"""The beginning of a line of Claude Code's system prompt that is for the API, and changes."""
 
 
 class Row(NamedTuple):
@@ -60,7 +66,7 @@ def is_system(message: dict[str, Any]) -> bool:
 
 
 def sealed_mark(message: dict[str, Any]) -> object:
-    """What names an item whose content the provider keeps to itself; None for any other."""
+    """The name of an item whose content the provider keeps to itself; None for any other."""
     if message.get("type") not in _SEALED:
         return None
     return message.get("encrypted_content") or message.get("id")
@@ -127,3 +133,132 @@ def _without_empty(value: Any) -> Any:
         cleaned = {key: _without_empty(inner) for key, inner in kept.items()}
         return {key: inner for key, inner in cleaned.items() if inner not in (None, [], "")}
     return [_without_empty(inner) for inner in value] if isinstance(value, list) else value
+
+
+_MESSAGE: Final = frozenset(("role", "content"))
+_RULES: Final = {
+    "/messages": "tape-messages-1",
+    "/chat/completions": "tape-chat-1",
+    "/responses": "tape-responses-1",
+}
+_MARK: Final = "cache_control"
+
+Path = tuple[str | int, ...]
+
+
+class SentRequests:
+    """Gives the items of one request after another, exactly as they were sent.
+
+    Each content is stored once: system prompt, tools, parameters, and the messages that the request
+    before it did not begin with.
+
+    Of a cassette these are requests of Anthropic's messages whose messages have a role and a
+    content, as earlier releases made them; ``on_tape`` all.
+    """
+
+    def __init__(self, *, on_tape: bool = False) -> None:
+        self._on_tape = on_tape
+        self._id: str | None = None
+        self._messages: tuple[bytes, ...] = ()
+        self._texts: dict[bytes, bool] = {}
+
+    def note_spoken(self, message: dict[str, Any]) -> None:
+        """Take an answer, which a later request may hold."""
+        if self._on_tape and "content" in message:
+            self._texts.setdefault(message_digest(message), isinstance(message["content"], str))
+
+    def items(self, line: int, path: str, sent: dict[str, Any]) -> tuple[str | None, list[Item]]:
+        """The id of a request and its items; None where the log cannot hold it as it was sent."""
+        rule = _RULES.get(path) if self._on_tape else None
+        api = SentApi() if rule is None else APIS[rule]
+        messages = sent.get(api.messages)
+        takes = _is_message if rule is None else _is_readable
+        if rule is None and (self._on_tape or path != "/messages"):
+            return None, []
+        if not isinstance(messages, list) or not all(map(takes, messages)):
+            return None, []
+        plain = without_marks(sent)
+        rows = plain[api.messages]
+        digests = tuple([self._digest(one) for one in rows])
+        keep = _shared(self._messages, digests)
+        items: list[Item] = [
+            RecordedContent(line, None, "message", digest.hex(), digest, one)
+            for one, digest in zip(rows[keep:], digests[keep:], strict=True)
+        ]
+        names = (api.system, "tools")
+        shape = digest_of({key: plain[key] for key in names if key in plain}).hex()
+        if api.system in plain:
+            system = plain[api.system]
+            items.append(RecordedContent(line, None, "system", shape, digest_of(system), system))
+        if "tools" in plain:
+            tools = plain["tools"]
+            items.append(RecordedContent(line, None, "tools", shape, digest_of(tools), tools))
+        rest = without(plain, api.messages, *names)
+        key = digest_of(rest)
+        items.append(RecordedContent(line, None, "parameters", key.hex(), key, rest))
+        name, base = f"exchange {line}", self._id if keep else None
+        has_shape = any(part in plain for part in names)
+        items.append(
+            RecordedRequest(
+                line,
+                None,
+                name,
+                digests[keep:],
+                base,
+                keep,
+                shape if has_shape else None,
+                key.hex(),
+                tuple(cache_marks(sent)),
+                rule,
+            )
+        )
+        self._id, self._messages = name, digests
+        return name, items
+
+    def _digest(self, row: dict[str, Any]) -> bytes:
+        """The digest by which a message of the transcript is known, if it was sent like that.
+
+        A text and a block of this text have one digest, so the other one gets another here.
+        """
+        if not _is_message(row):
+            return digest_of(row)
+        digest, is_text = message_digest(row), isinstance(row["content"], str)
+        if not self._on_tape or self._texts.setdefault(digest, is_text) == is_text:
+            return digest
+        return sha256(digest).digest()
+
+
+def _is_readable(value: object) -> bool:
+    return item_facts_or_none(value) is not None
+
+
+def _is_message(value: object) -> bool:
+    return (
+        isinstance(value, dict) and isinstance(value.get("role"), str) and value.keys() == _MESSAGE
+    )
+
+
+def _shared(before: tuple[bytes, ...], now: tuple[bytes, ...]) -> int:
+    pairs = zip(before, now, strict=False)
+    same = min(len(before), len(now))
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), same)
+
+
+def cache_marks(value: Any, path: Path = ()) -> Iterator[CacheMark]:
+    """The marks up to which the provider caches, each with the path of what it marks."""
+    if isinstance(value, dict):
+        if _MARK in value:
+            yield CacheMark(path, value[_MARK])
+        for key, inner in value.items():
+            if key != _MARK:
+                yield from cache_marks(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from cache_marks(inner, (*path, index))
+
+
+def without_marks(value: Any) -> Any:
+    """The value without the marks up to which the provider caches."""
+    if isinstance(value, dict):
+        return {key: without_marks(inner) for key, inner in value.items() if key != _MARK}
+    return [without_marks(inner) for inner in value] if isinstance(value, list) else value

@@ -5,7 +5,7 @@ the answer's, both as JSON or, where that was streamed, as text. A request repea
 before it, so it refers to that one (``as_written``). Headers that name the session, the agent and
 the turn are kept, and no others: no key is ever written.
 
-A program makes calls beside its conversation, such as for a title. Those become sessions of their
+A program makes calls outside its conversation, such as for a title. Those become sessions of their
 own. A request with the conversation's tools that does not continue it was written anew by the
 program: that is a compaction.
 """
@@ -20,7 +20,7 @@ import msgspec
 
 from eventctx.importers.formats.amplifier_requests import RequestHistory
 from eventctx.importers.formats.cassettes.cassette import model_request
-from eventctx.importers.formats.cassettes.talk import CassetteRequest, Talk
+from eventctx.importers.formats.cassettes.conversation import CassetteRequest, RecordedConversation
 from eventctx.importers.source.http_recording import Exchange
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, Raw, never
 from eventctx.importers.source.lines import (
@@ -33,7 +33,6 @@ from eventctx.importers.source.lines import (
 )
 from eventctx.importers.source.values import BROKEN, decode
 
-NAME: Final = "tape"
 VERSION: Final = 1
 KEPT_HEADERS: Final = (
     "user-agent",
@@ -50,7 +49,7 @@ KEPT_HEADERS: Final = (
 """The headers of a request that a tape holds."""
 
 _OF_CONVERSATION: Final = frozenset(("turn", "compact", "compaction"))
-"""What Codex calls the requests of its conversation."""
+"""Codex's names for the requests of its conversation."""
 
 
 def header_line(session: str, agent: str | None, parent: str | None) -> dict[str, Any]:
@@ -69,17 +68,19 @@ def as_written(history: RequestHistory, line: int, sent: object) -> object:
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
-    """The items of the conversation; what a program asked beside it is in ``others``."""
+    """The items of the conversation; what a program asked outside it is in ``others``."""
     reader = _Reader()
     return parse_rows(lines, decode, reader.main_items, ())
 
 
 def others(path: Path) -> list[Parser]:
-    """A parser for each conversation that a program had beside the main one."""
+    """A parser for each conversation that a program had besides the main one."""
     reader = _Reader()
     for _ in parse_rows(read_lines(path), decode, reader.main_items, ()):
         pass
-    return [_parser_of([talk.opening, *talk.items]) for talk in reader.beside]
+    return [
+        _parser_of([conversation.opening, *conversation.items]) for conversation in reader.beside
+    ]
 
 
 def _parser_of(items: list[Item]) -> Parser:
@@ -90,9 +91,9 @@ class _Reader:
     """Reads a tape line by line. ``beside`` are the conversations besides the main one."""
 
     def __init__(self) -> None:
-        self.beside: list[Talk] = []
+        self.beside: list[RecordedConversation] = []
         self._about: dict[str, Any] = {}
-        self._main: Talk | None = None
+        self._main: RecordedConversation | None = None
         self._tools: set[tuple[str, ...]] = set()
         self._last: dict[str, Any] = {}
 
@@ -108,9 +109,9 @@ class _Reader:
         request = model_request(self._exchange(line, row))
         if request is None:
             return not_understood(line, "call", data, "no request to a model that is known")
-        return self._taken(request)
+        return self._take(request)
 
-    def _taken(self, request: CassetteRequest) -> list[Item]:
+    def _take(self, request: CassetteRequest) -> list[Item]:
         tools = _tool_names(request.sent)
         beside = _is_beside(request, tools)
         main = self._main
@@ -124,7 +125,7 @@ class _Reader:
         ):
             main.take(request, compacted=True)
         elif main is None and not beside:
-            main = self._main = Talk(self._name, request, on_tape=True)
+            main = self._main = RecordedConversation(self._name, request, on_tape=True)
             main.opening = msgspec.structs.replace(
                 main.opening,
                 agent=text_or_none(self._about.get("agent")),
@@ -139,12 +140,16 @@ class _Reader:
         return [main.opening, *items] if main.number == request.exchange.number else items
 
     def _take_beside(self, request: CassetteRequest) -> None:
-        talk = next((one for one in reversed(self.beside) if one.continued_by(request)), None)
-        if talk is None:
-            talk = Talk(f"{self._name}-{len(self.beside) + 2}", request, on_tape=True)
-            talk.opening = msgspec.structs.replace(talk.opening, parent=self._name)
-            self.beside.append(talk)
-        talk.take(request)
+        conversation = next(
+            (one for one in reversed(self.beside) if one.continued_by(request)), None
+        )
+        if conversation is None:
+            conversation = RecordedConversation(
+                f"{self._name}-{len(self.beside) + 2}", request, on_tape=True
+            )
+            conversation.opening = msgspec.structs.replace(conversation.opening, parent=self._name)
+            self.beside.append(conversation)
+        conversation.take(request)
 
     @property
     def _name(self) -> str:

@@ -2,11 +2,11 @@
 
 - ``api-request-shape``: system prompt and tool definitions, once for every pair of them.
 - ``api-request-blob``: a message that is not an assistant's, once; none for one that was sent as it
-  stands in the transcript.
+  is in the transcript.
 - ``api-request``: the first ``keep`` messages of request ``base``, then those with the hashes
   ``tail``; its parameters, and where its ``cache_control`` marks stood.
 
-Shapes and messages are named by their digest (``messages/canonical.py``), which is made again here.
+Shapes and messages are named by their digest (``messages/encoding.py``), which is made again here.
 The format is not described anywhere, so a record that is not as expected is kept as raw lines and
 named; its request then stays a reconstructed one.
 """
@@ -22,7 +22,7 @@ from eventctx.importers.source.items import Item, RecordedContent, RecordedReque
 from eventctx.importers.source.lines import not_understood
 from eventctx.importers.source.values import BROKEN, read_value
 from eventctx.log.wire import CacheMark
-from eventctx.messages.canonical import as_sent, digest_of, sent_digest
+from eventctx.messages.encoding import as_sent, digest_of, sent_digest
 from eventctx.messages.facts_reader import read_facts
 
 KINDS: Final = frozenset(("api-request-shape", "api-request-blob", "api-request"))

@@ -27,7 +27,7 @@ _SPOKEN: Final = 2
 
 
 class _Path(NamedTuple):
-    """Lines with messages on the route, behind line ``since``, and the prompt where it ends."""
+    """Lines with messages on the route, after line ``since``, and the prompt where it ends."""
 
     lines: set[int]
     since: int
@@ -88,8 +88,8 @@ class Route:
         if prompt:
             self._prompts = [*self._prompts[: bisect_right(self._prompts, before)], node]
 
-    def compacted(self, line: int) -> None:
-        """A summary stands for all messages so far."""
+    def note_summary(self, line: int) -> None:
+        """A summary replaces all messages so far."""
         self._compacted = line
         self._prompts = []
         self._calls.clear()
@@ -127,7 +127,7 @@ class Route:
             and self._message_lines[place] not in found.lines
             and self._call_lines[place] not in found.lines
         ]
-        # The program leaves its own notes beside the route.
+        # The program leaves its own notes off the route.
         if not any(self._marks[place] & _SPOKEN for place in places):
             return frozenset()
         return self._take(places)

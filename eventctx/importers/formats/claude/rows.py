@@ -13,7 +13,7 @@ from eventctx.importers.source.lines import (
     object_or_empty,
     text_or_none,
 )
-from eventctx.importers.source.values import BROKEN, decode
+from eventctx.importers.source.values import BROKEN, decode, read_and_encode
 
 KNOWN_KINDS: Final = frozenset(
     (
@@ -113,7 +113,7 @@ def in_nanoseconds(milliseconds: object) -> int | None:
 
 
 class Boundary(NamedTuple):
-    """What the line before a compaction's summary says of it; ``took`` is in nanoseconds."""
+    """Facts of a compaction, from the line before its summary; ``took`` is in nanoseconds."""
 
     trigger: str | None = None
     tokens: int | None = None
@@ -121,7 +121,7 @@ class Boundary(NamedTuple):
 
 
 def boundary_of(row: ClaudeRow) -> Boundary:
-    """What a ``compact_boundary`` line says; a field without a sound value is None."""
+    """The facts in a ``compact_boundary`` line; a field without a sound value is None."""
     facts = object_or_empty(row.compactMetadata)
     return Boundary(
         text_or_none(facts.get("trigger")),
@@ -148,3 +148,43 @@ def envelope_of(data: bytes, message: bytes) -> bytes | None:
         if start < 0 or not _SPACED.search(data, max(0, start - 64), start):
             return None
     return b"".join((data[:start], b"null", data[start + len(message) :]))
+
+
+def read_message(data: bytes) -> tuple[Any, bytes | None, str]:
+    """A message's value, its encoding if it needs no repair, and a warning if it does.
+
+    The value is None where there is none that can be read.
+    """
+    if not data:
+        return None, None, ""
+    try:
+        return read_and_encode(data)
+    except ValueError:
+        return None, None, ""
+
+
+def source_of(row: ClaudeRow) -> str | None:
+    """The session that a line was copied from, into a session that was branched from it.
+
+    Its call was made there, and counts there.
+    """
+    source = text_or_none(object_or_empty(row.forkedFrom).get("sessionId"))
+    return None if source == row.sessionId else source
+
+
+class _Progress(msgspec.Struct):
+    agentId: str | None = None  # noqa: N815 - the format's own name
+
+
+_decode_progress: Final = msgspec.json.Decoder(_Progress).decode
+
+
+def agent_in_progress(row: ClaudeRow) -> str | None:
+    """The subagent that a line of progress is of."""
+    details = bytes(row.data)
+    if b'"agentId"' not in details:
+        return None
+    try:
+        return _decode_progress(details).agentId
+    except BROKEN:
+        return None

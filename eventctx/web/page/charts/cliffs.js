@@ -14,7 +14,7 @@ export function cliffsOf(compactions, requestAt) {
   /** @type {Cliff[]} */
   const cliffs = [];
   for (const { position, number } of compactions) {
-    // What a compaction did shows first in the request behind it.
+    // What a compaction did shows first in the request after it.
     const request = requestAt(position) + 1;
     let cliff = cliffs.at(-1);
     if (cliff?.request !== request) {

@@ -1,4 +1,4 @@
-/** The key to a chart: each pattern beside its word, and its figure where there is one. */
+/** The key to a chart: each pattern next to its word, and its figure where there is one. */
 
 import { h } from '../core/element.js';
 import { palette } from './palette.js';

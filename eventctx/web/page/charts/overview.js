@@ -190,7 +190,7 @@ function dragBrush(box, shape) {
     },
     release({ x }) {
       const count = timeline.peek()?.requests.count ?? 0;
-      // A click beside the window brings it there.
+      // A click next to the window brings it there.
       if (held?.part === 'new' && requestAtX(x) === held.at) {
         const [first, last] = held.from;
         setWindow(moveWindow(held.from, held.at - Math.round((first + last) / 2), count));

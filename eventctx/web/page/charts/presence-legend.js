@@ -8,7 +8,7 @@ import { STANDING_STYLES } from './patterns.js';
 import { paintStanding } from './presence-paint.js';
 
 /**
- * What stands in the window has its key there; the others would only take room.
+ * What is in the window has its key there; the others would only take room.
  * @returns {{list: HTMLElement, items: import('./legend.js').LegendItem[],
  *   show: (runs: readonly {what: string}[]) => void}}
  */

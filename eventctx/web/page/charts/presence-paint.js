@@ -257,7 +257,7 @@ function paintBrackets(context, { runs, shape, colours, timeline }) {
 }
 
 /**
- * Beside its bracket, in the middle of what is seen of it.
+ * Next to its bracket, in the middle of what is seen of it.
  * @param {Context} context
  * @param {PresenceShape} shape
  * @param {Palette} colours

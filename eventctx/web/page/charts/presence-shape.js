@@ -123,7 +123,7 @@ export function messagesOfRow({ scale, count }, row) {
 }
 
 /**
- * The cell at a place: null outside of the rows. Beside the columns it is in the nearest one.
+ * The cell at a place: null outside of the rows. Next to the columns it is in the nearest one.
  * @param {PresenceShape} shape
  * @param {{x: number, y: number}} at
  * @returns {{row: number, request: number} | null}
@@ -149,7 +149,7 @@ export function offsetToShow(shape, message) {
 }
 
 /**
- * Numbers to write beside the rows.
+ * Numbers to write with the rows.
  * @param {PresenceShape} shape
  * @returns {{message: number, y: number}[]}
  */

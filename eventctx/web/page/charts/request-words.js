@@ -6,7 +6,7 @@ import { shownText } from '../parts/text.js';
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
-/** From the bottom of a stack to its top: what is beside the messages, then the five groups. */
+/** From the bottom of a stack to its top: what is with the messages, then the five groups. */
 export const BAND_NAMES = Object.freeze(['beside messages', 'system', 'person', 'model', 'results', 'summaries']);
 
 const KNOWN_WORDS = Object.freeze(['observed', 'prepared', 'reconstructed']);

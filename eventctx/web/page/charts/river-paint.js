@@ -119,7 +119,7 @@ function paintBudget(context, { shape, timeline, colours }) {
 }
 
 /**
- * A budget that would flatten the requests stands beside the marks, as a number.
+ * A budget that would flatten the requests stands next to the marks, as a number.
  * @param {Context} context
  * @param {RiverShape} shape
  * @param {number} budget

@@ -77,7 +77,7 @@ export function stackTops(bands) {
   const tops = [];
   let sum = 0;
   for (let band = 0; band < bands.length; band += 1) {
-    // What is sent beside the messages can be below 0, where an estimate of them was too high.
+    // What is sent with the messages can be below 0, where an estimate of them was too high.
     sum += Math.max(0, bands[band] ?? 0);
     tops.push(sum);
   }

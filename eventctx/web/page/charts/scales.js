@@ -1,4 +1,4 @@
-/** Where numbers stand on a chart, and how they are written there. No DOM. */
+/** Where numbers are on a chart, and how they are written there. No DOM. */
 
 import { shortTokens } from '../parts/numbers.js';
 
@@ -118,7 +118,7 @@ export function niceTicks(most, wanted) {
 }
 
 /**
- * Tokens beside a line of the chart: `20k`, not `20.0k`.
+ * Tokens next to a line of the chart: `20k`, not `20.0k`.
  * @param {number} tokens
  */
 export function tickText(tokens) {

@@ -25,7 +25,7 @@ export function inSlices(work, done) {
     } while (performance.now() < until);
     setTimeout(run);
   }
-  // The frame callback stands before the paint, its timeout behind it.
+  // The frame callback is before the paint, its timeout after it.
   requestAnimationFrame(() => setTimeout(run));
   return () => {
     given = true;

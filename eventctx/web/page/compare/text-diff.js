@@ -12,7 +12,7 @@ const MOST_DIFFERENCES = 1200;
 const MOST_WORDS_IN_LINE = 800;
 
 /**
- * The steps from one list to another, in order: every item of both stands in exactly one step, but
+ * The steps from one list to another, in order: every item of both is in exactly one step, but
  * those that are the same in both, which stand once.
  *
  * @param {string[]} before
@@ -96,7 +96,7 @@ export function withoutTheSame(lines, around = 3) {
 }
 
 /**
- * Lines that gave way to others. Those that stand beside each other and have half of their words in
+ * Lines that gave way to others. Those that are next to each other and have half of their words in
  * common are compared word by word.
  *
  * @param {string[]} gone

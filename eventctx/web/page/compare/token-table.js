@@ -15,7 +15,7 @@ const TOKEN_ROWS = /** @type {const} */ ([
 ]);
 
 /**
- * Tokens of a request by what a person tells apart; what is beside the messages is -1 if not known.
+ * Tokens of a request by what a person tells apart; what is with the messages is -1 if not known.
  *
  * @param {Timeline} timeline
  * @param {number} request

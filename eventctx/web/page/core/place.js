@@ -2,7 +2,7 @@
  * Where the page is: the one thing that is in its address.
  *
  * Positions of the log never change their meaning, so an address is a permanent link:
- * `/s/demo/lost?at=336&msg=40`. In an exported file, which has no paths, the same stands after `#`.
+ * `/s/demo/lost?at=336&msg=40`. In an exported file, which has no paths, the same is after `#`.
  */
 
 import { forgetWaitingAddress, pushAddress, replaceAddress } from './address.js';

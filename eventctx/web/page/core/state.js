@@ -206,7 +206,7 @@ function keepUp(loaded) {
 
 /** @param {import('../source/source.js').FollowState} state */
 function heard(state) {
-  // Erased texts stand in many places by now; only a new page surely holds none of them.
+  // Erased texts are in many places by now; only a new page surely holds none of them.
   if (state === 'outdated') location.reload();
   else connection.value = state;
 }

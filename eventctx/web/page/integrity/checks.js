@@ -90,7 +90,7 @@ export async function verifiedViews(now, tell) {
 }
 
 /**
- * Asks the store which of its hooks failed or were too slow: their losses are kept beside it.
+ * Asks the store which of its hooks failed or were too slow: their losses are kept next to it.
  *
  * @param {Timeline} now
  * @param {(text: string) => boolean} tell

@@ -60,7 +60,7 @@ export function demandsOfText(text) {
 }
 
 /**
- * The demands of a message, given as its texts. What a harness wrote beside them is left out.
+ * The demands of a message, given as its texts. What a harness wrote next to them is left out.
  *
  * @param {string[]} texts
  * @returns {string[]}

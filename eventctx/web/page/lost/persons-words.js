@@ -15,7 +15,7 @@ const HARNESS_ELEMENTS = [
   'ide_opened_file', 'ide_selection',
 ];
 
-/** How other texts of a harness begin and end; behind the end may come a person's words. */
+/** How other texts of a harness begin and end; after the end may come a person's words. */
 const HARNESS_ENDS = /** @type {[string, string][]} */ ([
   ['# AGENTS.md instructions', '</INSTRUCTIONS>'],
   ['[Request interrupted by user', ']'],

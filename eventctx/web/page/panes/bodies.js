@@ -1,5 +1,5 @@
 // Texts of the rows in sight. A row is drawn at once with a placeholder of about its height; its text
-// is asked for when the row still stands there a moment later, many in one question. So scrolling
+// is asked for when the row still is there a moment later, many in one question. So scrolling
 // past ten thousand rows asks for the few where it ends.
 
 import { h } from '../core/element.js';
@@ -23,7 +23,7 @@ let waitingTimer = 0;
 
 /**
  * Calls `show` with the message at an address: at once if it is here, else when it came and the
- * element still stands in the page. Null: its contents were erased.
+ * element still is in the page. Null: its contents were erased.
  * @param {string} session
  * @param {BodyAddress} address
  * @param {HTMLElement} element

@@ -1,5 +1,5 @@
 // The tab Why: in a sentence, then the facts, then what the engine adds, then the command that says
-// the same. The sentence and the facts need no engine, so they stand in an exported file, too.
+// the same. The sentence and the facts need no engine, so they are in an exported file, too.
 
 import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';

@@ -1,4 +1,4 @@
-// `<ctx-drawer>`: what stands behind the message or the request at the cursor, in five tabs.
+// `<ctx-drawer>`: what is after the message or the request at the cursor, in five tabs.
 
 import { define, h } from '../core/element.js';
 import { go, place } from '../core/place.js';

@@ -107,7 +107,7 @@ function originNodes(now) {
   }
   if (now.mirror !== null) {
     const file = now.mirror;
-    // Most programs name the file after the session, whose name stands here already.
+    // Most programs name the file after the session, whose name is here already.
     const from = file.startsWith(now.session) && now.importer !== null ? now.importer : file;
     nodes.push(nodes.length ? ' · ' : '', h('span', { text: `imported from ${shownText(from)}`, title: shownText(file) }));
   }

@@ -1,5 +1,5 @@
 // An image in a message: a placeholder that says what it is, and shows it when asked. It is shown
-// only as a blob of a type that its first bytes prove; one behind an address is never fetched.
+// only as a blob of a type that its first bytes prove; one after an address is never fetched.
 
 import { h } from '../core/element.js';
 import { countText } from '../parts/numbers.js';

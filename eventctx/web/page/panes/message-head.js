@@ -73,7 +73,7 @@ function jumpTo(word, arrow, number) {
 }
 
 /**
- * Sessions that began at a message: a subagent at the call, a fork behind the message's record.
+ * Sessions that began at a message: a subagent at the call, a fork after the message's record.
  * @param {Timeline} timeline
  * @param {number} number
  */

@@ -76,7 +76,7 @@ function readRow(message) {
 }
 
 /**
- * The parts of a row besides its content: reasoning comes before it, all else behind.
+ * The parts of a row besides its content: reasoning comes before it, all else after.
  * @param {Record<string, any>} message
  * @param {MessagePart[]} found
  */

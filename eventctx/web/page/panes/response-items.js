@@ -38,7 +38,7 @@ const ITEM_TABLE = {
 
 const REFERENCE_ITEM = 'item_reference';
 
-// The provider writes these two by itself, one behind the other, without a `call_id`.
+// The provider writes these two by itself, one after the other, without a `call_id`.
 const ITEMS_BY_SERVER = ['tool_search_call', 'tool_search_output'];
 
 // The `id` of these outputs is their call's; that of all others is their own.

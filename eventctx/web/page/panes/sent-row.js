@@ -1,4 +1,4 @@
-// One row of what was sent: an entry of the view, a part beside it, or what was added on the way.
+// One row of what was sent: an entry of the view, a part next to it, or what was added on the way.
 
 import { kindWord } from '../charts/request-words.js';
 import { h } from '../core/element.js';

@@ -1,10 +1,10 @@
-// The rows of a request: what stood beside the messages, the entries of the view in order, and what
+// The rows of a request: what stood with the messages, the entries of the view in order, and what
 // was added on the way. As plain data, so that they can be tested without a page.
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
 /**
- * `beside`: tokens beside the messages, `system` and `tools` by themselves where they are known.
+ * `beside`: tokens with the messages, `system` and `tools` by themselves where they are known.
  * `entry`: of the view; `isNew` if the request before did not hold it so. `sent`: a message of an
  * observed request, as it was sent. `added`: one that the host sent in addition. `missing`: how many
  * of the view it did not send.

@@ -4,7 +4,7 @@ import { h } from '../core/element.js';
 
 /**
  * `vertical`: it stands upright and moves sideways. `grows` is 1 if the panel that it sizes lies
- * before it, -1 if behind. `variable` is the custom property of `holder` with the panel's size.
+ * before it, -1 if after. `variable` is the custom property of `holder` with the panel's size.
  * @typedef {object} SplitterOptions
  * @property {string} label the panel that it sizes
  * @property {boolean} vertical

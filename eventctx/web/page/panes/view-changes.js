@@ -1,5 +1,5 @@
 // What changed from one request to another: messages that entered, left or read otherwise, each
-// with its reason, and the texts beside them. From the columns alone: no text is needed for it.
+// with its reason, and the texts next to them. From the columns alone: no text is needed for it.
 
 /** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 
@@ -130,7 +130,7 @@ function entriesByKey(timeline, request) {
       continue;
     }
     const entry = timeline.entry(id);
-    // A made-up result is of a message, too, but stands beside it.
+    // A made-up result is of a message, too, but stands next to it.
     if (entry.number !== null && entry.kind !== 'synthetic') messages.set(entry.number, id);
     else others.set(keyOfEntry(entry), id);
   }

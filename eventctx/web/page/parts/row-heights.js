@@ -14,7 +14,7 @@ export class RowHeights {
   #sums = new Float64Array(1);
 
   /**
-   * Adds rows behind the others.
+   * Adds rows after the others.
    * @param {number} count how many there are then
    * @param {(row: number) => number} estimate
    */

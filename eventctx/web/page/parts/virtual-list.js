@@ -233,7 +233,7 @@ export class VirtualList extends HTMLElement {
     this.#setTabStops();
     // A row with the focus went out of sight: the list itself keeps it for the next key.
     if (hadFocus && !this.contains(document.activeElement)) this.#focusAgain();
-    // All at once, behind all changes: one layout.
+    // All at once, after all changes: one layout.
     const heights = fresh.map((element) => element.getBoundingClientRect().height);
     return fresh.map((element, at) => this.#measured(element, heights[at] ?? 0)).includes(true);
   }

@@ -24,7 +24,7 @@ define('ctx-help', (host) => {
     h('header', null, h('h2', { id: 'help-title', text: 'Keys' }), close),
     keys,
   );
-  // A click beside the dialog is a click on its backdrop, which belongs to the dialog.
+  // A click next to the dialog is a click on its backdrop, which belongs to the dialog.
   dialog.addEventListener('click', (event) => {
     if (event.target === dialog) dialog.close();
   });

@@ -1,4 +1,4 @@
-// `<ctx-session>`: charts above, the transcript beside what was sent, and the drawer that explains.
+// `<ctx-session>`: charts above, the transcript next to what was sent, and the drawer that explains.
 
 import {} from '../charts/overview.js';
 import {} from '../charts/presence.js';
@@ -23,7 +23,7 @@ const PANELS = [
   ['charts', 'Charts'], ['map', 'Map'], ['transcript', 'Transcript'], ['sent', 'Sent'], ['details', 'Details'],
 ];
 
-/** Narrower than this, panels do not fit beside each other. */
+/** Narrower than this, panels do not fit next to each other. */
 const NARROW = '(max-width: 860px)';
 
 define('ctx-session', (host) => {

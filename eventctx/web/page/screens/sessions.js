@@ -147,7 +147,7 @@ function lostBadge(lost) {
 }
 
 /**
- * A subagent's name begins with its origin's, which stands above it.
+ * A subagent's name begins with its origin's, which is above it.
  * @param {SessionRow} row
  * @param {number} depth
  */

@@ -1,4 +1,4 @@
-// Where found messages stand in a session: the request in which each was first in view.
+// Where found messages are in a session: the request in which each was first in view.
 
 import { shownNumber } from '../timeline/entries.js';
 

@@ -3,7 +3,7 @@
  *
  * The server sends documents that go on from the last one; an event's id is the position of its
  * document's head. A browser whose connection breaks asks again by itself and names the last id it
- * got. Where it gives up (the server refused, or was gone for long), a new stream is opened behind
+ * got. Where it gives up (the server refused, or was gone for long), a new stream is opened after
  * the timeline's own head. A document that does not go on from there is never taken.
  *
  * Three things make all that a page holds outdated, texts included: messages were erased, the session
@@ -29,7 +29,7 @@ const NOT_THERE = [400, 404, 410];
  *   open(after: number): EventStream,
  *   since(after: number): Promise<TimelineDocument>,
  *   later(run: () => void, milliseconds: number): () => void,
- * }} FollowPort `open` begins a stream behind a position, `since` asks once for what came after it,
+ * }} FollowPort `open` begins a stream after a position, `since` asks once for what came after it,
  *   `later` runs once after some time and returns what calls it off
  */
 
@@ -147,7 +147,7 @@ class Follower {
       this.catching = false;
       this.tell('lost');
     }
-    // What came meanwhile was not taken: a stream behind the new head sends it.
+    // What came meanwhile was not taken: a stream after the new head sends it.
     if (this.stream) this.reopen(this.stream);
   }
 

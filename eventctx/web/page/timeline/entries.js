@@ -1,5 +1,5 @@
 /**
- * One entry of a view: a message as it was added, or what stands in its place or beside it.
+ * One entry of a view: a message as it was added, or what is in its place or next to it.
  */
 
 import { STANDING_SHORTENED, STANDING_WHOLE } from './standing.js';

@@ -28,7 +28,7 @@ export function requestName(timeline, request) {
 }
 
 /**
- * The applied compactions behind request `from` and before request `to`.
+ * The applied compactions after request `from` and before request `to`.
  * @param {Timeline} timeline
  * @param {number} from
  * @param {number} to

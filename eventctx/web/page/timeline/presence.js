@@ -3,7 +3,7 @@
  * `last`, all with one standing.
  *
  * A plan takes out runs of messages and holds until the next one. So from one request to the next
- * only messages behind the kept entries, and those of changes in between, can stand otherwise; a
+ * only messages after the kept entries, and those of changes in between, can stand otherwise; a
  * rectangle ends where one of these does. What was not added yet has none.
  */
 

@@ -44,7 +44,7 @@ export const CHANGE_KINDS = Object.freeze([
   'erased',
 ]);
 
-/** Behind such a change nothing may be shown that was asked for before it. */
+/** After such a change nothing may be shown that was asked for before it. */
 export const ERASED = CHANGE_KINDS.indexOf('erased');
 
 /**

@@ -27,7 +27,7 @@ const KIND_COUNT = 6;
 
 export class SumTable {
   constructor() {
-    /** Running sums by kind: `KIND_COUNT` values before each message, and behind the last one. */
+    /** Running sums by kind: `KIND_COUNT` values before each message, and after the last one. */
     this.running = floatColumn();
     this.running.append(new Float64Array(KIND_COUNT));
     /** `GROUP_COUNT` sums for each request. */

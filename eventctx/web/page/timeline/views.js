@@ -109,7 +109,7 @@ export class ViewTable {
   }
 
   /**
-   * Calls `each` with every run of ids that a request adds behind what it keeps.
+   * Calls `each` with every run of ids that a request adds after what it keeps.
    * @param {number} request
    * @param {(first: number, last: number) => void} each
    */

@@ -1,1 +1,0 @@
-"""Why a message is in a view, for every screen."""

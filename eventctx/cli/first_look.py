@@ -1,0 +1,186 @@
+"""``eventctx`` alone on a terminal: the sessions of known programs, and what to type next."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from eventctx.cli.output import opening
+from eventctx.cli.output.plain import one_line, plural
+from eventctx.cli.output.program import run, spelling
+from eventctx.cli.output.screen import Screen, progress
+from eventctx.cli.output.session_table import age, show_sessions
+from eventctx.importers.detect import passed_over
+from eventctx.importers.format_table import known_folders
+from eventctx.importers.found import FileState, search
+from eventctx.importers.known_files import KnownFiles
+from eventctx.importers.many import import_paths
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import (
+    ListedSession,
+    Summed,
+    list_sessions,
+    sort_sessions,
+    sum_sessions,
+)
+from eventctx.queries.session_names import short_names
+
+_READ: Final = 50
+"""Files that are read at once: the newest, so that there is an answer within a minute."""
+
+_SHOWN: Final = 10
+_SECOND: Final = 10**9
+_LATER: Final = 60 * _SECOND
+"""A file that was written so much later than the last record holds something new."""
+
+
+class FoundFile(NamedTuple):
+    """A transcript of a known program, not yet read, and the files that its import reads."""
+
+    program: str
+    path: Path
+    files: tuple[FileState, ...]
+
+    @property
+    def modified(self) -> int:
+        """The time of the last change, in nanoseconds."""
+        return max(one.modified for one in self.files)
+
+
+def look() -> None:
+    """Show the sessions there are; first offer to read those of known programs."""
+    screen = Screen()
+    words = "eventctx shows what an agent's model was sent, and what compactions took from it."
+    screen.line((words, "bold"))
+    screen.blank()
+    sessions, files = run(_state())
+    if files and _offered(screen, files, again=bool(sessions)):
+        run(_imported(screen, files[:_READ]))
+        sessions, _ = run(_state())
+        screen.blank()
+    if not sessions:
+        _show_ways(screen, files)
+        return
+    run(_shown(screen))
+
+
+async def _state() -> tuple[list[Summed], list[FoundFile]]:
+    """The sessions of the store, and the files that hold something new; both may be none."""
+    path = opening.path_of(opening.location(None))
+    if path is not None and not path.exists():
+        return [], _found()
+    async with opening.open_existing(None) as engine:
+        sessions = await sum_sessions(engine.store, ReadErrors())
+        read_to = max((one.sums.last for one in sessions), default=0)
+        known = KnownFiles(path)
+        fresh = [
+            one
+            for one in _found()
+            if one.modified > read_to + _LATER
+            and await known.get(one.path, one.files, engine.store) is None
+        ]
+        return sessions, fresh
+
+
+def _found() -> list[FoundFile]:
+    """The transcripts in the folders of known programs by their names, the newest first."""
+    found = [
+        FoundFile(folder.program, Path(path), states)
+        for folder in known_folders(Path.home(), os.environ)
+        if folder.path.is_dir()
+        for path, states in search(folder.path).files.items()
+        if path.endswith(".jsonl")
+    ]
+    return sorted(found, key=lambda one: one.modified, reverse=True)
+
+
+def _offered(screen: Screen, files: list[FoundFile], *, again: bool) -> bool:
+    """Whether the person lets these files be read."""
+    screen.line("New since the last import:" if again else "Found on this machine:")
+    for program in dict.fromkeys(one.program for one in files):
+        own = [one for one in files if one.program == program]
+        count, when = f"{plural(len(own), 'file'):>10}", age(own[0].modified)
+        last = "the last written just now" if when == "now" else f"the last written {when} ago"
+        screen.line((f"{program:<12}", "bold"), f"{count}, {last}", indent=2)
+    screen.blank()
+    which = "them" if len(files) <= _READ else f"the newest {_READ}"
+    screen.line(
+        f"They are copied into {opening.location(None)}; the files stay as they are, and nothing "
+        "leaves this machine."
+    )
+    return click.confirm(f"Read {which}?", default=True)
+
+
+async def _imported(screen: Screen, files: list[FoundFile]) -> None:
+    began = time.monotonic()
+    names: set[str] = set()
+    async with opening.open_or_create(None) as engine:
+        known = KnownFiles(opening.path_of(opening.location(None)))
+        with progress("Reading sessions", len(files)) as bar:
+            for count, one in enumerate(files, 1):
+                if passed_over(one.path) is None:
+                    done = await import_paths(engine.store, [one.path])
+                    heads = {
+                        found.session: info
+                        for found in done.sessions
+                        if found.session and (info := await engine.store.head(found.session))
+                    }
+                    names |= heads.keys()
+                    known.note(one.path, one.files, heads, next(iter(done.passed_over), None))
+                    for failed in done.passed_over:
+                        text = one_line(f"{failed.path}: {failed.reason}")
+                        screen.line(("not read: ", "yellow"), text)
+                bar.at(count, len(files))
+        known.save()
+    screen.line(f"Read {plural(len(names), 'session')} in {time.monotonic() - began:.1f} s.")
+
+
+async def _shown(screen: Screen) -> None:
+    errors = ReadErrors()
+    async with opening.open_existing(None) as engine:
+        every = await sum_sessions(engine.store, errors)
+        newest = sort_sessions(every, "last")
+        rows = [row async for row in list_sessions(engine.store, newest, limit=_SHOWN)]
+    show_sessions(screen, rows, every, footnotes=False)
+    if len(every) > len(rows):
+        screen.line((f"and {len(every) - len(rows):,} more: `{spelling()} sessions`", "dim"))
+    screen.blank()
+    short = short_names(one.info.stream for one in every)
+    compacted = any(one.sums.compactions for one in every)
+    _show_commands(screen, rows, short, compacted=compacted)
+
+
+def _show_commands(
+    screen: Screen, rows: list[ListedSession], short: dict[str, str], *, compacted: bool
+) -> None:
+    own = short[rows[0].session]
+    commands = [
+        *([("lost", "what the last compaction took")] if compacted else []),
+        (f"audit {own}", "its requests and compactions"),
+        (f"view {own}", "what its model was sent last"),
+        ("inspect", "the same as a page"),
+        ("--help", "all commands"),
+    ]
+    screen.line(("What to type:", "bold"))
+    width = max(len(command) for command, _ in commands)
+    for command, about in commands:
+        screen.line((f"{spelling()} {command:<{width}}", "cyan"), f"  {about}", indent=2)
+
+
+def _show_ways(screen: Screen, files: list[FoundFile]) -> None:
+    if not files:
+        known = known_folders(Path.home(), os.environ)
+        looked = ", ".join(f"{one.path} ({one.program})" for one in known)
+        screen.line(f"No sessions yet, and none in {looked}.")
+    screen.line(("What to type:", "bold"))
+    name = spelling()
+    for command, about in (
+        ("demo", "a sample session with compactions"),
+        ("import FILE", "a session of your own: of these programs and others"),
+        ("--help", "all commands"),
+    ):
+        screen.line((f"{name} {command:<11}", "cyan"), f"  {about}", indent=2)

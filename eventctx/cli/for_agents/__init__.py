@@ -1,1 +1,0 @@
-"""Commands that an agent's program starts, and no person types."""

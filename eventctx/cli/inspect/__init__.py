@@ -1,1 +1,0 @@
-"""``eventctx inspect``: the page of a store, served or as one file."""

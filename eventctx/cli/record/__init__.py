@@ -1,1 +1,0 @@
-"""``eventctx record``: run a program, and record what it asks its model."""

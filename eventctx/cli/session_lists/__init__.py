@@ -1,1 +1,0 @@
-"""Sessions as a person names and chooses them."""

@@ -1,0 +1,219 @@
+"""The formats that can be imported: one row each.
+
+A format is a function from lines to items (``source/items.py``): ``parse(lines, name, ended)``.
+All else is the same for every format and is done once, elsewhere: opening a file and reading its
+lines (``source/source.py``, ``source/lines.py``), finding and naming transcripts (``found.py``,
+``many.py``), recognising a format (``detect.py``), records, ids and counts (``recording/``), and
+the summary with what was not understood (``one_session.py``).
+
+A new format is:
+
+1. a module in ``formats`` with ``parse`` and the marks that tell its lines or documents from all
+   others;
+2. a row in ``FORMATS``, with the folder where its program keeps sessions, if there is one;
+3. a row in docs/reference/import-formats.md and docs/how-to/import-and-audit-a-session.md.
+
+The rules for items are in ``source/items.py``: nothing is dropped silently, and a second import of
+a grown file finds the same items. The files of ``tests/importers/growing.py`` try them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from eventctx.importers.formats import (
+    amplifier,
+    chat,
+    claude_code,
+    codex,
+    codex_rows,
+    openhands,
+    pi,
+    trajectories,
+)
+from eventctx.importers.formats.cassettes import cassette, tape
+from eventctx.importers.source.items import FileLine, Parser
+from eventctx.importers.source.naming import named_by_folder
+from eventctx.importers.source.source import folder_name
+
+
+class KnownFolder(NamedTuple):
+    """A folder of sessions and the program that writes it."""
+
+    program: str
+    path: Path
+
+
+class ProgramHome(NamedTuple):
+    """``below`` a program's folder are its sessions; the environment may name another folder."""
+
+    program: str
+    folder: str
+    below: str
+    variable: str | None = None
+
+    def sessions(self, home: Path, environment: Mapping[str, str]) -> KnownFolder:
+        """The folder of sessions of the person whose home folder is ``home``."""
+        moved = environment.get(self.variable) if self.variable else None
+        return KnownFolder(self.program, Path(moved or home / self.folder) / self.below)
+
+
+def _own_name(path: Path) -> str:
+    return path.name
+
+
+def _event_name(path: Path) -> str:
+    return folder_name(path) if path.is_dir() else path.name
+
+
+def _no_others(path: Path) -> list[Parser]:
+    return []
+
+
+def _only_its_own(path: Path, lines: Iterable[FileLine]) -> Iterable[FileLine]:
+    return lines
+
+
+def _unmarked(value: Any) -> bool:
+    return False
+
+
+class Format(NamedTuple):
+    """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
+
+    ``is_row`` marks one object of JSONL, ``is_document`` the value of a whole file. ``called``
+    gives the name of a session whose lines do not name it. ``others`` gives a parser for each
+    further session of a file; they read the file as it is when they are made. ``whole`` adds the
+    lines of the session that are in another file. ``home`` is where a program keeps its sessions.
+
+    ``by_file``: no line names a session, so that two files of one name are told apart by their
+    folders. ``has_agents``: sessions of subagents are in files of a folder with the session's name.
+    ``has_requests``: files hold requests as they were sent. ``undoes_compactions``: what a
+    compaction took out may return.
+    """
+
+    name: str
+    title: str
+    parse: Parser
+    is_row: Callable[[dict[str, Any]], bool] = _unmarked
+    is_document: Callable[[Any], bool] = _unmarked
+    called: Callable[[Path], str] = _own_name
+    parse_folder: Parser | None = None
+    others: Callable[[Path], list[Parser]] = _no_others
+    whole: Callable[[Path, Iterable[FileLine]], Iterable[FileLine]] = _only_its_own
+    home: ProgramHome | None = None
+    by_file: bool = False
+    has_agents: bool = False
+    has_requests: bool = False
+    undoes_compactions: bool = False
+
+
+OPENHANDS: Final = "openhands"
+AMPLIFIER: Final = "amplifier"
+CONTEXT_PERSISTENT: Final = "context-persistent"
+CASSETTE: Final = "cassette"
+MESSAGES: Final = "messages"
+
+_ROWS: Final = (
+    Format(
+        "claude-code",
+        "Claude Code session (JSONL)",
+        claude_code.parse,
+        is_row=claude_code.is_row,
+        others=claude_code.others,
+        home=ProgramHome("Claude Code", ".claude", "projects", "CLAUDE_CONFIG_DIR"),
+        has_agents=True,
+        has_requests=True,
+    ),
+    Format(
+        "codex",
+        "Codex rollout (JSONL)",
+        codex.parse,
+        is_row=codex_rows.is_row,
+        whole=codex_rows.with_base,
+        home=ProgramHome("Codex", ".codex", "sessions", "CODEX_HOME"),
+        undoes_compactions=True,
+    ),
+    Format(
+        "swe-agent",
+        "SWE-agent trajectory (.traj)",
+        trajectories.parse_swe_agent,
+        is_document=trajectories.is_swe_agent,
+        by_file=True,
+    ),
+    Format(
+        "mini-swe-agent",
+        "mini-swe-agent trajectory (.traj.json)",
+        trajectories.parse_mini,
+        is_document=trajectories.is_mini,
+        by_file=True,
+    ),
+    Format(
+        "pi",
+        "pi session (JSONL)",
+        pi.parse,
+        is_row=pi.is_row,
+        home=ProgramHome("pi", ".pi", "agent/sessions"),
+    ),
+    Format(
+        OPENHANDS,
+        "OpenHands events (a folder of them, JSON or JSONL)",
+        openhands.parse,
+        is_row=openhands.is_event,
+        is_document=openhands.is_document,
+        called=_event_name,
+        parse_folder=openhands.parse_folder,
+        by_file=True,
+    ),
+    Format(
+        AMPLIFIER,
+        "Amplifier transcript.jsonl or events.jsonl",
+        amplifier.parse,
+        is_row=amplifier.is_own_row,
+        called=named_by_folder,
+        home=ProgramHome("Amplifier", ".amplifier", "projects"),
+    ),
+    Format(
+        CONTEXT_PERSISTENT,
+        "Amplifier's context-messages.jsonl",
+        amplifier.parse_context,
+        is_row=amplifier.is_context_row,
+        called=named_by_folder,
+    ),
+    Format(
+        CASSETTE,
+        "recorded HTTP of a provider's SDK (VCR cassette)",
+        cassette.parse,
+        is_document=cassette.is_cassette,
+        others=cassette.others,
+        by_file=True,
+        has_requests=True,
+    ),
+    Format(
+        "tape",
+        "recorded by `eventctx record` (JSONL)",
+        tape.parse,
+        is_row=tape.is_row,
+        others=tape.others,
+        has_requests=True,
+    ),
+    Format(
+        MESSAGES,
+        "message list, OpenAI or Anthropic (JSON or JSONL)",
+        chat.parse,
+        is_row=chat.is_plain,
+        is_document=chat.is_document,
+        by_file=True,
+    ),
+)
+
+FORMATS: Final[dict[str, Format]] = {row.name: row for row in _ROWS}
+"""The values of ``--format``. The first row whose mark fits a line or a document is its format."""
+
+
+def known_folders(home: Path, environment: Mapping[str, str]) -> tuple[KnownFolder, ...]:
+    """The folders where programs keep sessions that can be imported, whether they exist or not."""
+    homes = [row.home for row in _ROWS if row.home is not None]
+    return tuple([one.sessions(home, environment) for one in homes])

@@ -1,1 +1,0 @@
-"""Lengths of media that no library measures for us: pages of a PDF, seconds of a recording."""

@@ -1,1 +1,0 @@
-"""The notable things in a message: instructions, decisions, files, commands, and their outcomes."""

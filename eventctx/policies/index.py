@@ -1,0 +1,361 @@
+"""The text of an index in a view: demands, files, and lines of what left.
+
+A program makes it from the log, and it has role user, because providers know no other place
+for it. Like a summary it says so, and marks each line as data (``MARK``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from eventctx.messages.call_effects import How
+from eventctx.messages.extracts import (
+    ExtractKind,
+    MessageExtracts,
+    extract,
+    identifiers_in,
+    is_quotable,
+)
+from eventctx.messages.facts import Kind
+from eventctx.messages.tokens import Estimator
+from eventctx.text import pattern
+
+MARK: Final = "|"
+"""The start of every line of a machine's text; no line of the frame begins with it."""
+
+
+def quote(text: str) -> str:
+    """``text`` with ``MARK`` before every line, whichever line separators it has."""
+    return "\n".join([f"{MARK} {line}".rstrip() for line in text.splitlines() or [""]])
+
+
+HEADER: Final = (
+    "[Index: what this conversation held before, and where] A program made it from the log, nobody "
+    "said it, and it instructs nobody."
+)
+"""The first line; its first 100 characters tell an index from other notices (``Facts.mark``)."""
+
+NOTE: Final = (
+    "Messages that left this view can still be read: each is recalled by the number behind #."
+)
+END: Final = "[End of the index]"
+
+DEMANDS: Final = "The person demanded, word by word:"
+FILES: Final = "Files:"
+LINES: Final = "Lines of messages that left this view:"
+
+DEMANDS_SHARE: Final = 4
+"""Demands may take the room divided by this: a quarter."""
+
+FILES_SHARE: Final = 3
+"""Files may take the room divided by this: a third."""
+
+LAST_TOUCHES: Final = 3
+"""Numbers of messages that are named for what was done to one file."""
+
+_FRAME_CHARACTERS: Final = sum([len(one) + 1 for one in (HEADER, NOTE, END, DEMANDS, FILES, LINES)])
+
+
+# -- reading what left ---------------------------------------------------------------------------
+
+_KINDS: Final[tuple[ExtractKind, ...]] = ("file", "line", "identifier")
+
+
+class FileTouch(NamedTuple):
+    """The call in message ``number`` read, wrote or edited a file."""
+
+    path: str
+    how: How
+    number: int
+
+
+def read_messages(
+    messages: Mapping[int, dict[str, Any]], kinds: Mapping[int, Kind], persons: frozenset[int]
+) -> list[MessageExtracts]:
+    """Read messages in the order of their numbers.
+
+    ``kinds`` are theirs as far as the view knows them. ``persons`` are the numbers of the messages
+    whose demands are wanted.
+    """
+    return [
+        extract(
+            messages[number],
+            (*_KINDS, "demand") if number in persons else _KINDS,
+            number=number,
+            kind=kinds.get(number),
+        )
+        for number in sorted(messages)
+    ]
+
+
+def file_touches(read: Iterable[MessageExtracts]) -> list[FileTouch]:
+    """The files that the calls of these messages touch, as far as an index can quote the path."""
+    return [
+        FileTouch(path, how, one.number)
+        for one in read
+        for call in one.calls
+        for path, how in call.files
+        if is_quotable(path)
+    ]
+
+
+# -- sections ------------------------------------------------------------------------------------
+
+Measure = Callable[[str], int]
+"""The size of a text in characters of usual prose; the size of two texts is at most their sum."""
+
+
+def measure_of(estimator: Estimator) -> Measure:
+    """The measure of texts by an estimator: digits and wide characters cost more with some."""
+    digit, wide, prose = estimator.digit, estimator.wide, estimator.prose
+    if not digit and not wide:
+        return len
+
+    def measured(text: str) -> int:
+        data = text.encode("utf-8", "surrogatepass")
+        digits = len(data) - len(data.translate(None, b"0123456789"))
+        dense = digits * digit + (len(data) - len(text)) * wide
+        return len(text) - (-dense * prose // 1000)
+
+    return measured
+
+
+def room_for_sections(tokens: int, estimator: Estimator) -> int:
+    """The characters of prose that all sections may have in an index of at most ``tokens``."""
+    # The estimator rounds up twice.
+    return (tokens - estimator.per_message - 2) * estimator.prose // 10 - _FRAME_CHARACTERS
+
+
+def index_message(sections: Iterable[str]) -> dict[str, Any]:
+    """A whole message of these sections; plain text in role user is a message in every dialect."""
+    return {"role": "user", "content": "\n".join([HEADER, NOTE, *sections, END])}
+
+
+def demands_section(
+    demands: Sequence[tuple[int, str]], room: int, measure: Measure = len
+) -> tuple[list[str], tuple[int, ...]]:
+    """Lines that quote demands, and the numbers of the messages of which all are quoted.
+
+    The newest are taken first where ``room`` (in characters of prose) is not enough for all.
+    """
+    lines: list[str] = []
+    quoted: set[int] = set()
+    cut: set[int] = set()
+    for number, sentence in reversed(demands):
+        line = f"{MARK} #{number}: {sentence}"
+        size = measure(line) + 1
+        if size > room:
+            cut.add(number)
+            continue
+        room -= size
+        quoted.add(number)
+        lines.append(line)
+    return [DEMANDS, *reversed(lines)] if lines else [], tuple(sorted(quoted - cut))
+
+
+def files_section(touches: Sequence[FileTouch], room: int, measure: Measure = len) -> list[str]:
+    """Lines that name files with what was done to them, the last touched first.
+
+    ``a.py (read #12, edited #40)``.
+    """
+    by_path: dict[str, dict[How, list[int]]] = {}
+    for touch in sorted(touches, key=lambda one: -one.number):
+        by_path.setdefault(touch.path, {}).setdefault(touch.how, []).append(touch.number)
+    lines: list[str] = []
+    for path, done in by_path.items():
+        touched = ", ".join(
+            [f"{how} {_numbers(numbers[:LAST_TOUCHES])}" for how, numbers in done.items()]
+        )
+        line = f"{MARK} {path} ({touched})"
+        room -= measure(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return [FILES, *lines] if lines else []
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return " ".join([f"#{number}" for number in reversed(numbers)])
+
+
+def lines_section(
+    gone: Sequence[MessageExtracts],
+    shown: set[str],
+    time: Timeline,
+    room: int,
+    measure: Measure = len,
+) -> list[str]:
+    """Lines of messages that left, each under its message's number."""
+    sizes = LineSizes(
+        lambda number: measure(_number(number)) + 1, lambda text: measure(_line(text)) + 1
+    )
+    chosen = choose_lines(gone, shown, time, room, sizes)
+    by_number: dict[int, list[QuotedLine]] = {}
+    for line in chosen:
+        by_number.setdefault(line.number, []).append(line)
+    found: list[str] = []
+    for number, lines in by_number.items():
+        found.append(_number(number))
+        found += [_line(line.text) for line in lines]
+    return [LINES, *found] if found else []
+
+
+def _number(number: int) -> str:
+    return f"{MARK} #{number}:"
+
+
+def _line(text: str) -> str:
+    return f"{MARK}   {text}"
+
+
+_QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+):", re.MULTILINE)
+_TOUCHED: Final = pattern(
+    rf"^{re.escape(MARK)} \S.* (\((?:read|written|edited) #[^()]*\))$", re.MULTILINE
+)
+
+
+def messages_behind(message: object) -> set[int]:
+    """The numbers of the messages that an index quotes or names; none if it is no index."""
+    text = message.get("content") if isinstance(message, dict) else None
+    if not isinstance(text, str) or not text.startswith(HEADER):
+        return set()
+    numbers = _QUOTED.findall(text)
+    for touched in _TOUCHED.findall(text):
+        numbers += re.findall(r"#(\d+)", touched)
+    return {int(number) for number in numbers}
+
+
+def last_said(messages: Sequence[MessageExtracts], request_of: Mapping[int, int]) -> dict[str, int]:
+    """The last request at which the model wrote each name, from messages in rising order."""
+    found: dict[str, int] = {}
+    for one in reversed(messages):
+        new = one.identifiers.difference(found)
+        if new:
+            found.update(dict.fromkeys(new, request_of.get(one.number, 0)))
+    return found
+
+
+# -- the choice of lines -------------------------------------------------------------------------
+# A line is worth more the newer its message is, the more lately the model wrote a name
+# in it, and the rarer that name is; code and paths are worth twice as much as prose. All of it was
+# measured on recorded sessions (docs/decisions/0034-workset.md).
+
+AGE_HALF_LIFE: Final = 32
+"""Requests after which a line counts half."""
+
+SAID_HALF_LIFE: Final = 16
+"""Requests after which a name that the model wrote counts half."""
+
+SAID_WEIGHT: Final = 10.0
+"""The weight of a rare name that the model wrote just now, where the line alone counts 1."""
+
+CODE_WEIGHT: Final = 2.0
+
+LINE_CHARACTERS: Final = 10
+"""About what a line takes besides its text: its mark, its end, its part of the message's number."""
+
+MOST_WEIGHED: Final = 3_000
+"""Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
+
+_CODE: Final = pattern(
+    r"(?:import|from|use|using|require|#include|package|def|class|func|function|fn|const|type"
+    r"|interface|enum|struct|trait|impl|module|export|pub|public|private|static|async)\b"
+    r"|.*[{};,)(:>\]]$|\S*/\S*$"
+)
+_NO_CODE: Final = pattern(r"//|#(?!include)|\*|/\*|[-|] ")
+
+
+class QuotedLine(NamedTuple):
+    """A line of message ``number``, ``place`` lines after its first one."""
+
+    number: int
+    place: int
+    text: str
+
+
+class LineSizes(NamedTuple):
+    """The size of a message's number on a line of its own, and of a line of text, with marks."""
+
+    number: Callable[[int], int]
+    line: Callable[[str], int]
+
+
+class Timeline(NamedTuple):
+    """The times of things: ``request_of`` gives the request before which a message came.
+
+    ``now`` is the next request; ``said`` gives the last request at which the model wrote a name.
+    """
+
+    request_of: Mapping[int, int]
+    now: int
+    said: Mapping[str, int]
+
+    def age(self, number: int) -> int:
+        """Requests since a message came."""
+        return self.now - self.request_of.get(number, 0)
+
+
+def choose_lines(
+    gone: Sequence[MessageExtracts],
+    shown: Collection[str],
+    time: Timeline,
+    room: int,
+    sizes: LineSizes,
+) -> list[QuotedLine]:
+    """The best lines of ``gone`` that fit into ``room``, in the order of the messages.
+
+    ``shown`` are lines that are in view anyway.
+    """
+    chosen: list[QuotedLine] = []
+    named: set[int] = set()
+    for _, line in sorted(_weigh_lines(gone, shown, time), key=_best_first):
+        if len(line.text) > room:
+            continue
+        size = sizes.line(line.text)
+        if line.number not in named:
+            size += sizes.number(line.number)
+        if size <= room:
+            room -= size
+            named.add(line.number)
+            chosen.append(line)
+        elif room < 3 * LINE_CHARACTERS:
+            break
+    return sorted(chosen)
+
+
+def _best_first(weighed: tuple[float, QuotedLine]) -> float:
+    return -weighed[0]
+
+
+def _weigh_lines(
+    gone: Sequence[MessageExtracts], shown: Collection[str], time: Timeline
+) -> list[tuple[float, QuotedLine]]:
+    """Lines with their worth by character; each text once, as its newest message has it."""
+    lines: dict[str, QuotedLine] = {}
+    for message in reversed(gone):
+        for place, text in enumerate(message.lines):
+            if text not in lines and text not in shown:
+                lines[text] = QuotedLine(message.number, place, text)
+        if len(lines) > MOST_WEIGHED:
+            break
+    said = time.said
+    # Each name once, in the order of the line: sums of numbers depend on the order.
+    named = {
+        text: [one for one in dict.fromkeys(identifiers_in(text)) if one in said] for text in lines
+    }
+    frequent = Counter([name for names in named.values() for name in names])
+    weight = {
+        name: SAID_WEIGHT * 2.0 ** ((said[name] - time.now) / SAID_HALF_LIFE) / count**0.5
+        for name, count in frequent.items()
+    }
+    weighed: list[tuple[float, QuotedLine]] = []
+    for text, line in lines.items():
+        worth = 1.0 + sum([weight[name] for name in named[text]])
+        worth *= 2.0 ** (-time.age(line.number) / AGE_HALF_LIFE)
+        if _CODE.match(text) and not _NO_CODE.match(text):
+            worth *= CODE_WEIGHT
+        weighed.append((worth / (len(text) + LINE_CHARACTERS), line))
+    return weighed

@@ -1,1 +1,0 @@
-"""Sessions copied from one store to another, record by record: compared, written, checked."""

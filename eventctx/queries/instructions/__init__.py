@@ -1,1 +1,0 @@
-"""The ledger of a person's demands: where each stood in every request."""

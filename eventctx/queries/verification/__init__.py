@@ -1,1 +1,0 @@
-"""The parts of a verification: findings, contents, snapshots, signatures, and the whole store."""

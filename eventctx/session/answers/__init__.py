@@ -1,1 +1,0 @@
-"""Objects of SDKs, read as plain dicts: the messages in them, and what an API says besides."""

@@ -1,1 +1,0 @@
-"""Keeps the log evidence: erasure, deletion, and receipts of where each session stands."""

@@ -1,1 +1,0 @@
-"""The read side of a JetStream store."""

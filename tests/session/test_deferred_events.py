@@ -1,0 +1,419 @@
+"""Activity events go with the next append that a caller waits for, or after a while alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Awaitable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from weakref import ref
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.engine import Engine
+from eventctx.errors import StoreFull
+from eventctx.log.codec import decode_event
+from eventctx.log.events import PlanStart
+from eventctx.log.record import Draft
+from eventctx.log.store import Appended, Expected
+from eventctx.session.pending import IDLE_SECONDS, MAX_DEFERRED
+from eventctx.stores.ack import Ack, settle
+from eventctx.stores.memory import MemoryStore
+from tests.session.counting_store import CountingStore
+
+USER = {"role": "user", "content": "hello"}
+ANSWER = {"role": "assistant", "content": "hi"}
+
+
+async def begun() -> tuple[CountingStore, Engine, eventctx.Context]:
+    store = CountingStore()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    store.appends.clear()
+    return store, engine, ctx
+
+
+async def test_what_happens_around_a_message_goes_to_the_disk_with_it() -> None:
+    store, _, ctx = await begun()
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        async with cycle.tool_call("read"):
+            pass
+        await ctx.add_message(ANSWER)
+        assert store.appends == [
+            ["prompt:submit"],
+            ["tool:pre", "tool:post", "context:message_added"],
+        ]
+
+
+async def test_a_request_and_the_call_that_sends_it_begin_in_one_append() -> None:
+    store, engine, ctx = await begun()
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        call = cycle.provider_call("m")
+        await ctx.get_messages_for_request(call=call)
+        async with call:
+            pass
+    assert ["context:request_prepared", "provider:request"] in store.appends
+    records = [record async for record in engine.records("s")]
+    request = next(one for one in records if one.type == "context:request_prepared")
+    assert call.prepared == request.position
+    assert [one.span_id for one in records if one.type.startswith("provider:")] == [
+        call.span_id,
+        call.span_id,
+    ]
+
+
+async def test_a_call_that_began_with_its_request_and_is_never_made_ends_all_the_same() -> None:
+    reading = asyncio.Event()
+
+    class Late(CountingStore):
+        async def bodies(self, *args: object) -> object:  # type: ignore[override]
+            reading.set()
+            await asyncio.Event().wait()
+
+    store = Late()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        call = cycle.provider_call("m")
+        ctx._session.bodies.clear()
+        asking = asyncio.create_task(ctx.get_messages_for_request(call=call))
+        await reading.wait()
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
+    assert ends == ["provider:request", "provider:error"]
+
+
+async def test_an_event_that_nothing_follows_goes_by_itself() -> None:
+    store, _, ctx = await begun()
+    began = asyncio.get_running_loop().time()
+    await ctx.emit(PlanStart())
+    assert store.appends == []
+    async with asyncio.timeout(30):
+        async for record in store.subscribe(stream="s", after=1):
+            assert record.type == "plan:start"
+            break
+    assert asyncio.get_running_loop().time() - began >= IDLE_SECONDS * 0.9
+
+
+async def test_the_end_of_a_turn_waits_for_nothing_else() -> None:
+    store, _, ctx = await begun()
+    async with ctx.turn():
+        await ctx.emit(PlanStart())
+    assert store.appends == [["prompt:submit"], ["plan:start", "prompt:complete"]]
+
+
+async def test_who_reads_the_log_reads_what_rides_too() -> None:
+    _, engine, ctx = await begun()
+    await ctx.emit(PlanStart())
+    assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
+
+
+async def test_only_so_many_ride() -> None:
+    store, _, ctx = await begun()
+    for _ in range(MAX_DEFERRED + 1):
+        await ctx.emit(PlanStart())
+    assert list(map(len, store.appends)) == [MAX_DEFERRED + 1]
+
+
+async def test_an_event_that_cannot_be_written_fails_the_next_call_that_waits() -> None:
+    store, engine, ctx = await begun()
+    store.full = True
+    await ctx.emit(PlanStart())
+    with pytest.raises(StoreFull):
+        await ctx.add_message(ANSWER)
+    store.full = False
+    await ctx.add_message(ANSWER)
+    types = [one.type async for one in engine.records("s", 2)]
+    assert types == ["plan:start", "context:message_added"]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from(["emit", "add", "request"])), max_size=14
+)
+
+
+@given(STEPS)
+@settings(max_examples=40, deadline=None)
+def test_two_processes_keep_each_their_order_and_one_view(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
+) -> None:
+    path = tmp_path_factory.mktemp("riding") / "store.db"
+    asyncio.run(_interleaved(path, steps))
+
+
+async def _interleaved(path: Path, steps: list[tuple[str, str]]) -> None:
+    async with (
+        eventctx.open(path, receipts=False) as first,
+        eventctx.open(path, receipts=False) as second,
+    ):
+        contexts = {"a": await first.session("s"), "b": await second.session("s")}
+        for number, (who, step) in enumerate(steps):
+            if step == "emit":
+                await contexts[who].emit(PlanStart(name=f"{who}{number}"))
+            elif step == "add":
+                await contexts[who].add_message({"role": "user", "content": f"{who}{number}"})
+            else:
+                await contexts[who].get_messages_for_request()
+    async with eventctx.open(path, receipts=False) as engine:
+        records = [record async for record in engine.records("s", bodies=True)]
+        named = [str(one.payload) + str(one.bodies) for one in records]
+        for who in "ab":
+            wanted = [
+                f"{who}{at}" for at, (by, step) in enumerate(steps) if (by, step) == (who, "emit")
+            ]
+            places = [
+                next(i for i, text in enumerate(named) if f'"{one}"' in text) for one in wanted
+            ]
+            assert places == sorted(places)
+        assert sum(one.type == "plan:start" for one in records) == sum(
+            step == "emit" for _, step in steps
+        )
+        assert (await engine.verify("s")).ok
+        for row in (await engine.audit("s")).requests:
+            assert (await engine.request_view("s", position=row.position)).verified
+
+
+# -- whatever happens meanwhile ------------------------------------------------------------------
+
+
+async def types_in(path: Path, session: str = "s") -> list[str]:
+    async with eventctx.open(path, receipts=False) as engine:
+        return [record.type async for record in engine.records(session)]
+
+
+async def test_what_rides_keeps_its_times_when_another_process_wrote_in_between(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    now = iter(range(1_000, 100_000, 1_000))
+    async with (
+        eventctx.open(path, receipts=False, clock=lambda: next(now)) as engine,
+        eventctx.open(path, receipts=False, clock=lambda: 1) as other,
+    ):
+        ctx = await engine.session("s")
+        behind = await other.session("s")
+        await behind.add_message(USER)
+        for number in range(3):
+            await ctx.emit(PlanStart(name=str(number)))
+        await ctx.add_message(ANSWER)
+        records = [record async for record in engine.records("s")]
+    times = [record.time for record in records if record.type == "plan:start"]
+    assert [later - earlier for earlier, later in pairwise(times)] == [1_000, 1_000]
+
+
+async def test_the_end_of_a_turn_goes_by_itself_also_behind_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with (
+        eventctx.open(path, receipts=False) as engine,
+        eventctx.open(path, receipts=False) as other,
+    ):
+        ctx = await engine.session("s")
+        async with ctx.turn():
+            await engine.verify("s")  # nothing is deferred any more, and no timeout is set
+            await asyncio.sleep(2 * IDLE_SECONDS)
+            await (await other.session("s")).add_message(USER)
+        async with asyncio.timeout(30):
+            async for record in other.store.subscribe(stream="s"):
+                if record.type == "prompt:complete":
+                    break
+
+
+async def test_what_rides_in_a_session_that_was_evicted_is_read_and_written(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, receipts=False, most_open_sessions=1) as engine:
+        ctx = await engine.session("s")
+        await ctx.add_message(USER)
+        for _ in range(2):
+            await (await engine.session("other")).add_message(USER)
+        await ctx.emit(PlanStart())
+        del ctx
+        assert [one.type async for one in engine.records("s", 2)] == ["plan:start"]
+
+
+async def test_closing_an_engine_writes_what_rides_in_a_session_that_was_closed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        ctx = await engine.session("s")
+        await engine.close_session("s")
+        await ctx.emit(PlanStart())
+    assert await types_in(path) == ["session:start", "plan:start"]
+
+
+async def test_a_backup_and_a_signature_hold_what_rides(tmp_path: Path) -> None:
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    forms = pytest.importorskip("cryptography.hazmat.primitives.serialization")
+    plain = (forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption())
+    key = ed25519.Ed25519PrivateKey.generate().private_bytes(*plain)
+    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    async with eventctx.open(path, receipts=False) as engine:
+        ctx = await engine.session("s")
+        await ctx.emit(PlanStart())
+        await engine.backup(copy)
+        assert await types_in(copy) == ["session:start", "plan:start"]
+        await ctx.emit(PlanStart())
+        signed = await engine.sign("s", eventctx.signer(key))
+        assert signed.position == 3
+
+
+def test_a_loop_that_ends_while_something_goes_by_itself_complains_of_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Slow(CountingStore):
+        def append(
+            self, stream: str, drafts: Sequence[Draft], expected: Expected
+        ) -> Awaitable[Appended]:
+            done = super().append(stream, drafts, expected)
+            return _later(done) if drafts[0].type == "plan:start" else done
+
+    async def program() -> None:
+        ctx = await Engine(Slow()).session("s")
+        await ctx.emit(PlanStart())
+        await asyncio.sleep(2 * IDLE_SECONDS)
+
+    asyncio.run(program())
+    gc.collect()
+    assert caplog.messages == []
+
+
+async def _later(done: Awaitable[Appended]) -> Appended:
+    await asyncio.sleep(3600)
+    return await done
+
+
+def test_an_engine_that_was_dropped_while_something_rides_keeps_no_store() -> None:
+    async def program() -> ref[CountingStore]:
+        store = CountingStore()
+        ctx = await Engine(store).session("s")
+        await ctx.add_message(USER)
+        await ctx.emit(PlanStart())
+        return ref(store)
+
+    store = asyncio.run(program())
+    gc.collect()  # the engine, which writes deferred events in a thread of its own
+    for thread in threading.enumerate():
+        if thread.name == "eventctx-flush":
+            thread.join(30)
+    gc.collect()
+    assert store() is None
+
+
+def test_what_rides_goes_by_itself_while_another_loop_stands_still() -> None:
+    async def begins() -> tuple[Engine, eventctx.Context]:
+        engine = Engine(CountingStore())
+        ctx = await engine.session("s")
+        await ctx.emit(PlanStart(name="there"))
+        return engine, ctx
+
+    async def goes_on(engine: Engine, ctx: eventctx.Context) -> None:
+        await ctx.emit(PlanStart(name="here"))
+        async with asyncio.timeout(30):
+            async for _ in engine.store.subscribe(stream="s", after=1):
+                break
+
+    stands_still = asyncio.new_event_loop()
+    asyncio.run(goes_on(*stands_still.run_until_complete(begins())))
+    stands_still.close()
+
+
+class Held(CountingStore):
+    """A store whose appends are acknowledged when ``release`` is called, if ``holds``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self.took = asyncio.Event()
+        self._held: list[tuple[Ack[Appended], Awaitable[Appended]]] = []
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        done = super().append(stream, drafts, expected)
+        if not self.holds:
+            return done
+        self._held.append((Ack(), done))
+        self.took.set()
+        return self._held[-1][0]
+
+    async def release(self, error: Exception | None = None) -> None:
+        """Acknowledge all, the last one first."""
+        self.holds = False
+        for ack, done in reversed(self._held):
+            settle([(ack, None, error) if error else (ack, await done, None)])
+            await asyncio.sleep(0)
+
+
+async def test_a_call_that_is_cancelled_on_its_requests_way_to_the_disk_has_an_end() -> None:
+    store = Held()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    async with ctx.turn() as turn, turn.iteration() as cycle:
+        store.holds = True
+        asking = asyncio.create_task(ctx.get_messages_for_request(call=cycle.provider_call("m")))
+        await store.took.wait()
+        asking.cancel()
+        await asyncio.sleep(0)
+        await store.release()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    ends = [one.type async for one in engine.records("s") if one.type.startswith("provider:")]
+    assert ends == ["provider:request", "provider:error"]
+
+
+class Refusing(Held):
+    """Keeps nothing of what it holds."""
+
+    def append(
+        self, stream: str, drafts: Sequence[Draft], expected: Expected
+    ) -> Awaitable[Appended]:
+        if not self.holds:
+            return super().append(stream, drafts, expected)
+        self._held.append((Ack(), Ack()))
+        return self._held[-1][0]
+
+
+async def test_what_is_sent_again_keeps_its_order_whichever_failure_is_heard_first() -> None:
+    store = Refusing()
+    engine = Engine(store)
+    ctx = await engine.session("s")
+    await ctx.add_message(USER)
+    store.holds = True
+    for number in range(2 * (MAX_DEFERRED + 1)):
+        await ctx.emit(PlanStart(name=str(number)))
+    await asyncio.sleep(0)
+    await store.release(StoreFull("the disk is full"))
+    await ctx.add_message(ANSWER)
+    records = [one async for one in engine.records("s") if one.type == "plan:start"]
+    names = [getattr(decode_event(one), "name", None) for one in records]
+    assert names == [str(number) for number in range(2 * (MAX_DEFERRED + 1))]
+
+
+def test_an_engine_that_is_dropped_in_the_middle_of_its_stores_work_waits_for_no_lock() -> None:
+    store = MemoryStore()
+
+    async def ride() -> None:
+        ctx = await Engine(store).session("s")
+        await ctx.add_message(USER)
+        await ctx.emit(PlanStart())
+
+    def drop() -> None:
+        asyncio.run(ride())
+        # A collection of garbage may begin anywhere, also here.
+        with store._lock:
+            gc.collect()
+
+    dropping = threading.Thread(target=drop, daemon=True)
+    dropping.start()
+    dropping.join(30)
+    assert not dropping.is_alive()

@@ -1,0 +1,156 @@
+"""A presence and a reason in words are true of the message, whoever decided and whatever it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventctx.messages.facts import Facts, as_observation
+from eventctx.messages.facts_reader import read_facts
+from eventctx.policies.fit import fit
+from eventctx.policies.ladder import Ladder
+from eventctx.policies.named import Custom
+from eventctx.policies.policy import Policy, PolicyState
+from eventctx.policies.presets import Importance, Simple, Truncate
+from eventctx.policies.proposals import keep_only
+from eventctx.policies.summarize import Summarize
+from eventctx.policies.token_budget import TokenBudgetPolicy
+from eventctx.policies.workset import Workset
+from eventctx.projections.presence import REASONS, Presence, describe_reason
+from eventctx.testing.policies import Answers, decide
+from tests.policies.given import (
+    DUE,
+    MANUAL,
+    Row,
+    asks,
+    budget_of,
+    examples,
+    model,
+    system,
+    tells,
+    user,
+    view,
+)
+from tests.transcripts import Story, stories
+
+REMINDER = {"role": "user", "content": "<system-reminder>be quick</system-reminder>" + " " * 900}
+
+
+def sentences(
+    rows: list[Row], policy: Policy, tokens: int, state: PolicyState
+) -> list[tuple[Facts, str, bool]]:
+    """The facts of each message with what is said of it, and whether it is in a tool round."""
+    visible, budget = view(*rows), budget_of(tokens)
+    answers = Answers("all went well", 0.5, ("the port is 8080",), rows)
+    proposal = fit(visible, decide(policy, visible, budget, state, answers), budget).proposal
+    with_tools = {
+        row
+        for group in visible.groups
+        if group.orphan or group.results or group.pending
+        for row in group.rows
+    }
+    return [
+        (
+            ref.facts,
+            describe_reason(proposal.dispositions[ref.number][1], ref.facts),
+            row in with_tools,
+        )
+        for row, ref in enumerate(visible.messages)
+    ]
+
+
+def true_of(facts: Facts, sentence: str, in_round: bool) -> bool:
+    if not sentence:
+        return False
+    if "tool round" in sentence and not in_round:
+        return False
+    if "tool result" in sentence and not facts.results:
+        return False
+    if ("user message" in sentence or "human message" in sentence) and not facts.human:
+        return False
+    return "of the model" not in sentence or facts.kind == "assistant"
+
+
+POLICIES: list[Policy] = [
+    Ladder(),
+    Ladder(protected_recent=0.0, protected_tool_results=0, truncate_chars=50),
+    Simple(),
+    Truncate(),
+    Importance(),
+    Summarize(),
+    TokenBudgetPolicy(),
+    Workset(),
+    Custom(lambda seen, budget, state: keep_only(seen, [ref.number for ref in seen.messages[-2:]])),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
+@examples
+@given(
+    story=stories(),
+    extra=st.lists(st.integers(0, 12), max_size=3),
+    tokens=st.sampled_from([1, 300, 1_200, 4_000, 20_000]),
+    state=st.sampled_from([DUE, MANUAL]),
+)
+def test_no_policy_makes_a_sentence_speak_of_what_a_message_is_not(
+    policy: Policy, story: Story, extra: list[int], tokens: int, state: PolicyState
+) -> None:
+    rows: list[Row] = list(story.messages)
+    for place in extra:
+        rows.insert(min(place, len(rows)), REMINDER)
+    for facts, sentence, in_round in sentences(rows, policy, tokens, state):
+        assert true_of(facts, sentence, in_round), (facts, sentence)
+
+
+FACTS = {
+    "call": read_facts(asks("a")),
+    "result": read_facts(tells("a")),
+    "answer": read_facts(model("done")),
+    "person": read_facts(user("go on")),
+    "harness": read_facts(REMINDER),
+    "observation": as_observation(read_facts(user("exit code 0"))),
+    "system": read_facts(system("be brief")),
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "kinds", "sentence"),
+    [
+        ("old_round", ("call", "result"), "an old tool round, dropped to reach the target"),
+        ("old_round", ("answer",), "an old message of the model, dropped to reach the target"),
+        (
+            "old_round",
+            ("harness",),
+            "an old message of role user that is no person's, dropped to reach the target",
+        ),
+        ("old_round", ("call", "answer"), REASONS["old_round"]),
+        ("old_round", (), REASONS["old_round"]),
+        ("old_words", ("person",), "an old user message, cut or dropped to reach the target"),
+        ("old_words", ("person", "call"), REASONS["old_words"]),
+        (
+            "old_round",
+            ("observation",),
+            "an old observation of an action, dropped to reach the target",
+        ),
+        ("budget", ("person", "call"), "to fit the budget"),
+        ("of a later release", ("person",), ""),
+    ],
+)
+def test_a_run_of_messages_of_one_kind_is_named_by_it_and_a_mixed_one_by_none(
+    reason: str, kinds: tuple[str, ...], sentence: str
+) -> None:
+    assert describe_reason(reason, *[FACTS[kind] for kind in kinds]) == sentence
+
+
+def test_every_code_has_words_for_every_kind_of_message() -> None:
+    assert all(describe_reason(reason, facts) for reason in REASONS for facts in FACTS.values())
+
+
+@pytest.mark.parametrize("presence", Presence)
+def test_every_presence_has_words_that_say_whether_the_message_is_in_view(
+    presence: Presence,
+) -> None:
+    assert presence.short
+    assert presence.sentence.startswith("in view" if presence.in_view else "not in view")
+    assert repr([presence]) == f"['{presence.value}']"

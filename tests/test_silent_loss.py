@@ -1,0 +1,190 @@
+"""What no record tells of: prompts that are smaller than the log says were sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import eventctx
+from eventctx.hooks.log import level_of, line
+from eventctx.importers.load import import_file
+from eventctx.log.record import Record
+from eventctx.projections.presence import describe_loss
+from eventctx.projections.silent_loss import (
+    LEARNT,
+    ReportedRequest,
+    ShownMessages,
+    suspect,
+)
+from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.losses import suspected_losses
+from eventctx.projections.view.series import Series
+from eventctx.queries.key_frames import timeline_at
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import USER, tool_round
+
+NOTHING = ShownMessages((), {})
+MINUTE = 60 * 10**9
+
+
+def reported(position: int, expected: int, prompt: int, **other: Any) -> ReportedRequest:
+    fields = {
+        "time": position * MINUTE,
+        "turn": 1,
+        "turn_from": 0,
+        "cached": 0,
+        "model": "claude-opus-4-5",
+        "breaks": frozenset(),
+        "reports": LEARNT,
+    }
+    return ReportedRequest(position=position, expected=expected, prompt=prompt, **(fields | other))
+
+
+FIRST = reported(1, 40_000, 40_000, cached=38_000)
+
+
+@given(drop=st.integers(2_000, 39_000), growth=st.integers(0, 15_000))
+def test_a_prompt_that_is_2000_tokens_too_small_is_noticed_at_that_request(
+    drop: int, growth: int
+) -> None:
+    expected = 40_000 + growth
+    found = suspect(FIRST, reported(2, expected, expected - drop), lambda: NOTHING)
+    assert found is not None
+    assert (found.kind, found.tokens) == ("prompt", drop)
+
+
+@given(error=st.floats(-0.05, 0.05), growth=st.integers(0, 30_000))
+def test_an_estimate_that_errs_by_a_twentieth_of_what_was_added_is_no_loss(
+    error: float, growth: int
+) -> None:
+    expected = 40_000 + growth
+    now = reported(2, expected, round(expected - growth * error), cached=39_000)
+    assert suspect(FIRST, now, lambda: NOTHING) is None
+
+
+def test_the_first_estimates_of_a_session_may_err_by_more() -> None:
+    early, late = (
+        reported(2, 60_000, 57_000, cached=38_000, reports=count) for count in (1, LEARNT)
+    )
+    assert suspect(FIRST, early, lambda: NOTHING) is None
+    assert suspect(FIRST, late, lambda: NOTHING) is not None
+
+
+@pytest.mark.parametrize("kind", ["compaction", "set", "clear", "restore", "erase"])
+def test_what_the_log_itself_tells_is_not_suspected(kind: str) -> None:
+    now = reported(2, 41_000, 9_000, breaks=frozenset((kind,)))
+    assert suspect(FIRST, now, lambda: NOTHING) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [
+        ({"model": "gpt-5"}, "model"),
+        ({"time": FIRST.time + 61 * MINUTE}, "resumed"),
+        ({"cached": 10_000}, "edited"),
+        ({"cached": 38_000}, "unknown"),
+    ],
+)
+def test_a_likely_cause_is_named(other: dict[str, Any], cause: str) -> None:
+    found = suspect(FIRST, reported(2, 41_000, 20_000, **other), lambda: NOTHING)
+    assert found is not None
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(("minutes", "cause"), [(1, "unknown"), (6, "expired")])
+def test_a_cache_that_served_less_is_told_apart(minutes: int, cause: str) -> None:
+    now = reported(2, 41_000, 41_000, time=FIRST.time + minutes * MINUTE)
+    found = suspect(FIRST, now, lambda: NOTHING)
+    assert found is not None
+    assert (found.kind, found.tokens, found.cause) == ("cache", 38_000, cause)
+    assert "cache served" in describe_loss(found, "2.1")
+
+
+async def play(drop: int, records: list[Record]) -> tuple[Any, Any]:
+    """A live session of six requests whose provider counts ``drop`` fewer tokens in the fifth."""
+    engine = eventctx.Engine(MemoryStore())
+    engine.on("*", records.append)
+    ctx = await engine.session("s", max_tokens=200_000)
+    await ctx.add_message(USER)
+    async with ctx.turn("go") as turn:
+        for number in range(6):
+            async with turn.iteration() as iteration:
+                await ctx.get_messages_for_request(model="claude-opus-4-5")
+                async with iteration.provider_call("claude-opus-4-5", "anthropic") as call:
+                    tokens = (await engine.audit("s")).requests[-1].tokens
+                    prompt = tokens + (20_000 if number == 0 else 0)
+                    await call.usage(prompt - (drop if number == 4 else 0), 10)
+                for message in tool_round(number, size=9_000):
+                    await ctx.add_message(message)
+    await engine.hooks.drain()
+    answers = await engine.audit("s"), await engine.lost("s")
+    await engine.close()
+    return answers
+
+
+async def test_a_live_session_records_what_it_suspects_as_an_event_and_in_its_log_line() -> None:
+    records: list[Record] = []
+    audit, lost = await play(4_000, records)
+    events = [one for one in records if one.type == "context:loss_suspected"]
+    (loss,) = audit.losses
+    assert len(events) == 1
+    written = line(events[0])
+    assert (written["tokens"], written["kind"]) == (loss.tokens, "prompt")
+    assert level_of(written) == "warning"
+    assert loss.position == audit.requests[4].position
+    assert 3_500 < loss.tokens < 4_500
+    assert loss.messages, "results that were probably dropped are named"
+    assert lost.suspected == (loss,)
+
+
+async def test_a_live_session_whose_counts_agree_records_nothing() -> None:
+    records: list[Record] = []
+    audit, lost = await play(0, records)
+    assert [one for one in records if one.type == "context:loss_suspected"] == []
+    assert (audit.losses, lost.suspected) == ((), ())
+
+
+@pytest.mark.slow
+async def test_recorded_sessions_raise_no_false_alarm_and_planted_drops_are_noticed(
+    recorded_sessions: Path,
+) -> None:
+    planted = noticed = 0
+    for path in sorted(recorded_sessions.rglob("*.*")):  # noqa: ASYNC240 - a few names
+        store = MemoryStore()
+        try:
+            done = await import_file(store, path)
+        except eventctx.errors.TranscriptError:
+            continue
+        for one in done:
+            if one.session is None:
+                continue
+            state = await timeline_at(store, one.session)
+            assert [loss for loss in suspected_losses(state) if loss.kind == "prompt"] == []
+            hits = plant(state, 2_000)
+            planted, noticed = planted + len(hits), noticed + sum(hits)
+    assert planted > 500
+    assert noticed >= 0.99 * planted
+
+
+def plant(state: TimelineState, drop: int) -> list[bool]:
+    """Whether each request is suspected where its reported prompt alone is smaller by ``drop``."""
+    reports = list(state.audit.sizes.reports)
+    compacted = {row.position for row in state.audit.requests if "compaction" in row.breaks}
+    found = []
+    for place, (position, prompt) in enumerate(reports[1:], 1):
+        if position in compacted or prompt <= drop:
+            continue
+        planted = [*reports[:place], (position, prompt - drop), *reports[place + 1 :]]
+        sizes = state.audit.sizes._replace(reports=Series(planted))
+        changed = state._replace(audit=state.audit._replace(sizes=sizes))
+        found.append(
+            any(
+                loss.position == position and loss.kind == "prompt"
+                for loss in suspected_losses(changed)
+            )
+        )
+    return found

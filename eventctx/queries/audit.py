@@ -14,6 +14,14 @@ from eventctx.projections.figures import CompactionFigures, ImportedFile, Reques
 from eventctx.projections.silent_loss import SuspectedLoss
 from eventctx.projections.timeline.fold import TimelineState
 from eventctx.projections.timeline.losses import suspected_losses
+from eventctx.queries.costs import (
+    CallCosts,
+    Cost,
+    PriceTable,
+    SessionCosts,
+    read_prices,
+    session_costs,
+)
 from eventctx.queries.encoding import fill
 from eventctx.queries.key_frames import key_frames, timeline_at
 from eventctx.text import counted, html_table, summary_line
@@ -25,6 +33,7 @@ class Audit(msgspec.Struct, frozen=True):
     What an imported file takes back is a row among the compactions, with strategy ``taken_back``.
     ``errors`` says how far the estimates were from the counts that the provider reported later.
     ``losses`` are inferred from those counts: what is missing in a request, and no record says why.
+    ``costs`` are there where prices were asked for.
     """
 
     session: str
@@ -34,6 +43,7 @@ class Audit(msgspec.Struct, frozen=True):
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
     losses: tuple[SuspectedLoss, ...] = ()
+    costs: SessionCosts | None = None
 
     def __repr__(self) -> str:
         return summary_line(
@@ -88,13 +98,17 @@ def _audit(session: str, now: TimelineState) -> Audit:
 
 
 async def audit_of(
-    store: EventStore, session: str, turn: int | None = None
+    store: EventStore, session: str, turn: int | None = None, prices: PriceTable | None = None
 ) -> tuple[Audit, ImportedFile]:
     """The audit, of one turn if it is named, and what is known of the file it was imported from.
+
+    It has costs, by ``prices`` or the bundled table.
 
     Raises StreamNotFound, InvalidSetting for a turn that there is not.
     """
     found = await audit_session(store, session)
+    costs = await session_costs(store, session, prices or read_prices())
+    found = msgspec.structs.replace(found, costs=costs)
     file = figures.read((await timeline_at(store, session)).audit.sizes).file
     if turn is None:
         return found, file
@@ -119,7 +133,8 @@ async def audit_of(
 class RequestAnswer(msgspec.Struct, frozen=True):
     """One prepared request. ``tokens`` and ``estimated`` are the one figure of ``figures``.
 
-    ``loss`` is an inference: what is missing in it, and no record says why.
+    ``loss`` is an inference: what is missing in it, and no record says why. ``cost`` is in US
+    dollars at list prices, None where its usage or the price of its model is not known.
     """
 
     request: str
@@ -145,10 +160,14 @@ class RequestAnswer(msgspec.Struct, frozen=True):
     missing: int
     estimated: bool
     loss: SuspectedLoss | None
+    cost: Cost | None
 
 
 class CompactionAnswer(msgspec.Struct, frozen=True):
-    """One compaction. Both sizes and ``figures`` are None where nothing was applied."""
+    """One compaction. Both sizes and ``figures`` are None where nothing was applied.
+
+    ``cost`` is that of the calls that it made, such as for a summary.
+    """
 
     position: int
     time: str | None
@@ -166,6 +185,7 @@ class CompactionAnswer(msgspec.Struct, frozen=True):
     fallback: str | None
     error: str | None
     figures: CompactionFigures | None
+    cost: Cost | None
 
 
 class TurnAnswer(msgspec.Struct, frozen=True):
@@ -176,6 +196,7 @@ class TurnAnswer(msgspec.Struct, frozen=True):
     first: int
     last: int
     time: str | None
+    cost: Cost | None
 
 
 class AuditAnswer(msgspec.Struct, frozen=True):
@@ -187,11 +208,13 @@ class AuditAnswer(msgspec.Struct, frozen=True):
     turns: list[TurnAnswer]
     usage: dict[str, usage.UsageTotals]
     errors: EstimateErrors
+    costs: CallCosts | None
 
 
 def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
     """The audit as JSON; a time is None where an imported file has none."""
     losses = {one.position: one for one in found.losses}
+    costs = found.costs or SessionCosts(None, {}, {}, {})
     return fill(
         AuditAnswer,
         found,
@@ -205,6 +228,7 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
                 tokens=row.figures.total,
                 estimated=row.figures.estimated,
                 loss=losses.get(row.position),
+                cost=costs.requests.get(row.position),
             )
             for row in found.requests
         ],
@@ -215,8 +239,18 @@ def audit_answer(found: Audit, undated: int | None = None) -> AuditAnswer:
                 time=iso_or(row.time, undated),
                 tokens_before=None if row.figures is None else row.figures.before,
                 tokens_after=None if row.figures is None else row.figures.after,
+                cost=costs.compactions.get(row.position),
             )
             for row in found.compactions
         ],
-        turns=[fill(TurnAnswer, turn, time=iso_or(turn.time, undated)) for turn in found.turns],
+        turns=[
+            fill(
+                TurnAnswer,
+                turn,
+                time=iso_or(turn.time, undated),
+                cost=costs.turns.get(turn.turn_id),
+            )
+            for turn in found.turns
+        ],
+        costs=costs.calls,
     )

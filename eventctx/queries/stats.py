@@ -10,11 +10,12 @@ from typing import Final, Protocol
 import msgspec
 
 from eventctx.errors import StoreError
-from eventctx.log.events import ProviderResponse, SessionStart, takes_back
+from eventctx.log.events import ProviderResponse, SessionStart, UsageReported, takes_back
 from eventctx.log.naming import iso
 from eventctx.log.record import Record
 from eventctx.log.store import EventStore, StoreDescription, StreamInfo
 from eventctx.projections import figures, usage
+from eventctx.queries.costs import CallCosts, CostSums, PriceTable, read_prices
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.text import without_password
 
@@ -56,7 +57,8 @@ class Stats(msgspec.Struct, frozen=True):
     end is not, ``known`` the requests by how they are known. ``message_bytes`` are the JSON bytes
     of all messages, ``file_bytes`` the store's on disk, None where it is no file. ``description``
     is what the store says of itself, and what an acknowledged append survives there. ``losses`` is
-    None where they cannot be read; the log may be sound all the same.
+    None where they cannot be read; the log may be sound all the same. ``costs`` are those of the
+    calls in ``usage``.
     """
 
     store: str
@@ -81,6 +83,7 @@ class Stats(msgspec.Struct, frozen=True):
     types: dict[str, int]
     usage: dict[str, usage.UsageTotals]
     losses: tuple[LossRow, ...] | None
+    costs: CallCosts
 
 
 class _CopiedCalls:
@@ -112,7 +115,8 @@ class _CopiedCalls:
 class _Sums:
     """The sums over all records of a store, as far as they can be read: one session at a time."""
 
-    def __init__(self, errors: ReadErrors) -> None:
+    def __init__(self, errors: ReadErrors, prices: PriceTable) -> None:
+        self.costs = CostSums(prices)
         self.types: Counter[str] = Counter()
         self.known: Counter[str] = Counter()
         self.sessions = self.forks = 0
@@ -146,6 +150,9 @@ class _Sums:
         elif kind == "usage:reported":
             self.used = errors.fold(usage.evolve, self.used, record)
             errors = self._told
+            event = errors.event(record)
+            if isinstance(event, UsageReported):
+                self.costs.take(event)
         if kind in _SIZED:
             self._sizes = errors.fold(figures.evolve, self._sizes, record)
         if bodies:
@@ -194,13 +201,15 @@ async def stats_of(
     losses: Callable[[], Awaitable[Sequence[_HookFailure]]],
     errors: ReadErrors,
     done: Callable[[int], None] = lambda _: None,
+    prices: PriceTable | None = None,
 ) -> Stats:
     """The figures of a store, which is named ``url`` and lies at ``path``.
 
     ``done`` is called with the number of records that were read. Losses that cannot be read are
-    None, and what keeps them from it is noted in ``errors``.
+    None, and what keeps them from it is noted in ``errors``. Costs are by ``prices``, or by the
+    bundled table.
     """
-    sums = _Sums(errors)
+    sums = _Sums(errors, prices or read_prices())
     count = 0
     async for info in store.streams():
         async for record in store.read(info.stream, start=_inherited(info) + 1):
@@ -233,6 +242,7 @@ async def stats_of(
         types=dict(types.most_common()),
         usage=dict(sums.used.models),
         losses=await _losses(losses, errors),
+        costs=sums.costs.all(),
     )
 
 

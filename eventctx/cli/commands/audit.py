@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from eventctx.cli.output import figures, opening
+from eventctx.cli.output import costs, figures, opening
 from eventctx.cli.output.figures import session_in_words
 from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, plural
@@ -20,6 +21,7 @@ from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import ImportedFile
 from eventctx.projections.presence import describe_loss, describe_trigger
 from eventctx.queries.audit import audit_answer, audit_of
+from eventctx.queries.costs import read_prices
 
 if TYPE_CHECKING:
     from eventctx.queries.audit import Audit
@@ -48,9 +50,15 @@ _WIDE: Final = 120
 @click.argument("session", required=False)
 @click.option("--turn", type=int, metavar="N", help="Only the requests of turn N.")
 @click.option("--all", "every", is_flag=True, help="Every request, also on a terminal.")
+@costs.prices_option
 @opening.reading
 def audit_command(
-    session: str | None, turn: int | None, every: bool, store: str | None, as_json: bool
+    session: str | None,
+    turn: int | None,
+    every: bool,
+    prices: Path | None,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Show the requests of SESSION: what was kept, shortened, summarised and dropped.
 
@@ -58,7 +66,7 @@ def audit_command(
     request of each turn and those around compactions, where there are many. Without SESSION: the
     last one used.
     """
-    audit, file = run(_audit(session, turn, store))
+    audit, file = run(_audit(session, turn, store, prices))
     if as_json:
         put_document(audit_answer(audit, file.undated))
     else:
@@ -68,11 +76,12 @@ def audit_command(
 
 
 async def _audit(
-    session: str | None, turn: int | None, store: str | None
+    session: str | None, turn: int | None, store: str | None, prices: Path | None
 ) -> tuple[Audit, ImportedFile]:
+    table = read_prices(prices)
     async with opening.open_reader(store, lists=session is None) as reader:
         info = await session_or_last(reader, session)
-        return await audit_of(reader.store, info.stream, turn)
+        return await audit_of(reader.store, info.stream, turn, table)
 
 
 def telling(audit: Audit) -> list[AuditRow]:
@@ -282,5 +291,7 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     known = session_in_words((row.figures for row in audit.requests), file)
     if known:
         found.append(known)
+    if whole and audit.costs is not None and audit.costs.calls is not None:
+        found += costs.in_words(audit.costs.calls)
     errors = figures.errors_in_words(audit.errors) if whole else ""
     return [*found, errors] if errors else found

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import click
 
-from eventctx.cli.output import opening
+from eventctx.cli.output import costs, opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
 from eventctx.cli.output.program import report_skipped, run
 from eventctx.cli.output.screen import Column, Screen, progress, put_document
 from eventctx.log.store import StoreDescription
 from eventctx.projections import usage
+from eventctx.queries.costs import read_prices
 from eventctx.queries.read_errors import ReadErrors
 from eventctx.queries.stats import LossRow, Stats, records_in, stats_of
 
@@ -34,14 +36,15 @@ _LOST: Final = {"error": "errors", "dropped": "dropped"}
 
 
 @click.command("stats", short_help="Figures of the whole store.")
+@costs.prices_option
 @opening.reading
-def stats_command(store: str | None, as_json: bool) -> None:
+def stats_command(prices: Path | None, store: str | None, as_json: bool) -> None:
     """Figures of the whole store: sessions, records, bytes, compactions, tokens saved.
 
     And which hooks failed or dropped something, if any did.
     """
     errors = ReadErrors()
-    stats = run(_stats(store, errors))
+    stats = run(_stats(store, errors, prices))
     if as_json:
         put_document(stats)
     else:
@@ -49,12 +52,19 @@ def stats_command(store: str | None, as_json: bool) -> None:
     report_skipped(errors)
 
 
-async def _stats(store: str | None, errors: ReadErrors) -> Stats:
+async def _stats(store: str | None, errors: ReadErrors, prices: Path | None) -> Stats:
+    table = read_prices(prices)
     url = opening.location(store)
     async with opening.open_reader(store) as reader:
         with progress("Reading the log", await records_in(reader.store)) as bar:
             return await stats_of(
-                reader.store, url, opening.path_of(url), reader.hook_failures, errors, bar.at
+                reader.store,
+                url,
+                opening.path_of(url),
+                reader.hook_failures,
+                errors,
+                bar.at,
+                table,
             )
 
 
@@ -129,6 +139,8 @@ def _show_usage(screen: Screen, stats: Stats) -> None:
             f"{number(used.prompt) if used.prompt else NOT_RECORDED} "
             f"({number(used.cache_read)} cached), output {_output(used)}",
         )
+    for words in costs.in_words(stats.costs):
+        screen.line((f"{'cost':<13}", "bold"), words)
     if stats.copied_calls:
         copied = f"{plural(stats.copied_calls, 'copied call')}, counted once"
         screen.line((f"{'usage':<13}", "bold"), copied)

@@ -7,14 +7,18 @@ it named. A model that the table does not name has no price, and no sum contains
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from eventctx.errors import InvalidSetting
+from eventctx.log.codec import decode_known
+from eventctx.log.events import UsageReported
+from eventctx.log.store import EventStore
 from eventctx.log.usage import Usage
 
 BUNDLED: Final = Path(__file__).with_name("prices.json")
@@ -82,11 +86,7 @@ class Cost(msgspec.Struct, frozen=True):
     cache_read: float = 0.0
     cache_write: float = 0.0
     output: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """The sum of all four."""
-        return self.input + self.cache_read + self.cache_write + self.output
+    total: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         """The cost of both."""
@@ -95,7 +95,87 @@ class Cost(msgspec.Struct, frozen=True):
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
             self.output + other.output,
+            self.total + other.total,
         )
+
+
+class CallCosts(msgspec.Struct, frozen=True):
+    """What calls cost at the list prices of the day ``date``, in US dollars.
+
+    ``models`` and ``total`` sum the calls of models that have a price; ``unpriced`` counts the
+    calls of all others by the model's name ("" where it is not known).
+    """
+
+    date: str
+    total: Cost
+    models: dict[str, Cost]
+    unpriced: dict[str, int]
+
+
+class SessionCosts(NamedTuple):
+    """The costs of a session: of its requests, its turns, and the calls of its compactions.
+
+    ``requests`` and ``compactions`` are by position, ``turns`` by turn id. A request or compaction
+    without a price is in none.
+    """
+
+    calls: CallCosts | None
+    requests: dict[int, Cost]
+    compactions: dict[int, Cost]
+    turns: dict[str, Cost]
+
+
+class CostSums:
+    """Sums the costs of reported calls, one report after the other."""
+
+    def __init__(self, table: PriceTable) -> None:
+        self._table = table
+        self._models: dict[str, Cost] = {}
+        self._unpriced: Counter[str] = Counter()
+
+    def take(self, event: UsageReported) -> Cost | None:
+        """Take a report; return what its call cost, None where its model has no price."""
+        price = self._table.of(event.model)
+        if price is None:
+            self._unpriced[event.model or ""] += 1
+            return None
+        output = event.output if event.output_exact else 0
+        cost = cost_of(price, Usage(event.prompt, output, event.cache_read, event.cache_write))
+        name = event.model or ""
+        self._models[name] = self._models.get(name, Cost()) + cost
+        return cost
+
+    def all(self) -> CallCosts:
+        """The sums so far."""
+        total = sum(self._models.values(), Cost())
+        return CallCosts(self._table.date, total, dict(self._models), dict(self._unpriced))
+
+
+async def session_costs(store: EventStore, session: str, table: PriceTable) -> SessionCosts:
+    """The costs of the session's own calls. Raises StreamNotFound."""
+    sums = CostSums(table)
+    requests: dict[int, Cost] = {}
+    compactions: dict[int, Cost] = {}
+    turns: dict[str, Cost] = {}
+    asked: dict[str, Cost] = {}
+    info = await store.head(session)
+    start = 0 if info is None or info.forked_at is None else info.forked_at + 1
+    async for record in store.read(session, start=start, bodies=False):
+        if record.type == "usage:reported":
+            event: Any = decode_known(record)
+            cost = sums.take(event)
+            if cost is None:
+                continue
+            if event.prepared is not None:
+                requests[event.prepared] = requests.get(event.prepared, Cost()) + cost
+            if record.turn_id is not None:
+                turns[record.turn_id] = turns.get(record.turn_id, Cost()) + cost
+            if record.parent_span_id is not None:
+                parent = record.parent_span_id
+                asked[parent] = asked.get(parent, Cost()) + cost
+        elif record.type == "context:post_compact" and record.span_id in asked:
+            compactions[record.position] = asked[record.span_id]
+    return SessionCosts(sums.all(), requests, compactions, turns)
 
 
 def read_prices(path: Path | None = None) -> PriceTable:
@@ -115,12 +195,13 @@ def cost_of(price: Price, usage: Usage) -> Cost:
     plain = max(0, usage.prompt - usage.cache_read - usage.cache_write)
     read = rates.input if rates.cache_read is None else rates.cache_read
     write = rates.input if rates.cache_write is None else rates.cache_write
-    return Cost(
+    parts = (
         plain * rates.input / PER,
         usage.cache_read * read / PER,
         usage.cache_write * write / PER,
         usage.output * rates.output / PER,
     )
+    return Cost(*parts, sum(parts))
 
 
 @cache

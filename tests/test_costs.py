@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import eventctx
 from eventctx.errors import InvalidSetting
 from eventctx.log.usage import Usage
-from eventctx.queries.prices import Cost, cost_of, read_prices
+from eventctx.queries.audit import audit_answer, audit_of
+from eventctx.queries.costs import cost_of, read_prices, session_costs
+from eventctx.stores.memory import MemoryStore
+from tests.sessions import USER
 
 TABLE = read_prices()
 
@@ -44,7 +48,8 @@ def test_cache_reads_and_writes_are_priced_apart() -> None:
     cost = cost_of(
         price, Usage(prompt=100_000, output=1_000, cache_read=80_000, cache_write=15_000)
     )
-    assert cost == Cost(0.025, 0.04, 0.09375, 0.025)
+    parts = (cost.input, cost.cache_read, cost.cache_write, cost.output)
+    assert parts == (0.025, 0.04, 0.09375, 0.025)
     assert cost.total == pytest.approx(0.18375)
 
 
@@ -97,3 +102,45 @@ def test_a_file_that_is_no_table_is_told_with_its_path(tmp_path: Path, text: str
 def test_a_missing_file_is_told_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(InvalidSetting, match="nowhere"):
         read_prices(tmp_path / "nowhere.json")
+
+
+async def played() -> eventctx.Engine:
+    """An engine with a session of two turns: two priced calls, and one of an unknown model."""
+    engine = eventctx.Engine(MemoryStore())
+    ctx = await engine.session("s")
+    for model, prompt in (("claude-opus-4-5", 10_000), ("claude-opus-4-5", 20_000), ("mine", 5)):
+        async with ctx.turn(f"turn-{prompt}") as turn, turn.iteration() as iteration:
+            await ctx.add_message(USER)
+            await ctx.get_messages_for_request(model=model)
+            async with iteration.provider_call(model, "p") as call:
+                await call.usage(prompt, 100, cache_read=prompt // 2)
+    return engine
+
+
+async def test_requests_turns_and_the_session_have_costs_and_an_unknown_model_none() -> None:
+    engine = await played()
+    found = await session_costs(engine.store, "s", TABLE)
+    audit, _ = await audit_of(engine.store, "s")
+    answer = audit_answer(audit)
+    costs = [row.cost.total if row.cost else None for row in answer.requests]
+    assert costs == [pytest.approx(0.0300), pytest.approx(0.0575), None]
+    assert [row.cost.total if row.cost else None for row in answer.turns] == costs
+    assert found.calls is not None
+    assert found.calls.total.total == pytest.approx(0.0875)
+    assert found.calls.unpriced == {"mine": 1}
+    assert answer.costs == found.calls
+    await engine.close()
+
+
+async def test_a_persons_own_table_replaces_the_bundled_one(tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text('{"date": "2026-01-01", "models": {"mine": {"input": 1, "output": 0}}}')
+    engine = await played()
+    found = (await session_costs(engine.store, "s", read_prices(path))).calls
+    assert found is not None
+    assert (found.date, list(found.models), found.unpriced) == (
+        "2026-01-01",
+        ["mine"],
+        {"claude-opus-4-5": 2},
+    )
+    await engine.close()

@@ -138,7 +138,7 @@ async def test_a_persons_own_table_replaces_the_bundled_one(tmp_path: Path) -> N
     engine = await played()
     found = (await session_costs(engine.store, "s", read_prices(path))).calls
     assert found is not None
-    assert (found.date, list(found.models), found.unpriced) == (
+    assert (found.date, list(found.by_model), found.unpriced) == (
         "2026-01-01",
         ["mine"],
         {"claude-opus-4-5": 2},

@@ -102,13 +102,13 @@ class Cost(msgspec.Struct, frozen=True):
 class CallCosts(msgspec.Struct, frozen=True):
     """What calls cost at the list prices of the day ``date``, in US dollars.
 
-    ``models`` and ``total`` sum the calls of models that have a price; ``unpriced`` counts the
+    ``by_model`` and ``total`` sum the calls of models that have a price; ``unpriced`` counts the
     calls of all others by the model's name ("" where it is not known).
     """
 
     date: str
     total: Cost
-    models: dict[str, Cost]
+    by_model: dict[str, Cost]
     unpriced: dict[str, int]
 
 

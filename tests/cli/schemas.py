@@ -73,7 +73,9 @@ _FREE = frozenset(
     ("attributes", "content", "facts", "message", "payload", "prepared", "settings", "shows")
 )
 """Keys whose values are not the command line's to define: messages, events, policies' settings."""
-_MAPS = frozenset(("known", "left_by", "left_of", "raw", "types", "unknown", "usage"))
+_MAPS = frozenset(
+    ("by_model", "known", "left_by", "left_of", "raw", "types", "unknown", "unpriced", "usage")
+)
 """Keys whose values are tables, keyed by names."""
 
 _NULL_OR = {

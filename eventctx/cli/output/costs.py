@@ -21,7 +21,7 @@ prices_option: Final = click.option(
 def in_words(costs: CallCosts) -> list[str]:
     """Sentences about what calls cost, and which of them have no price; none without calls."""
     found = []
-    if costs.models:
+    if costs.by_model:
         total = costs.total
         found.append(
             f"Cost at list prices of {costs.date}: {dollars(total.total)} (input "

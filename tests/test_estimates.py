@@ -37,7 +37,8 @@ GROWTH = {
     "258c7280-ae7": (-3, 5),  # Claude Code, Opus 4.6, held out
     "entire-26dcd": (0, 8),  # Claude Code, Opus 4.5
     "large-sessio": (0, 20),  # pi, Sonnet 4.5, held out
-    "rollout-2026": (0, 8),  # Codex, GPT 5.5, held out
+    # Codex, GPT 5.5, held out; the finds of its provider's searches are in no message.
+    "rollout-2026": (-8, 8),
     "deepseek-cha": (-3, 8),
     "gemini-3-pro": (-3, 8),
 }

@@ -105,10 +105,10 @@ async def test_a_dump_is_the_same_store_on_another_server_and_goes_on(
         assert verified is not None
         assert verified.exit_code == 0, verified.output
         assert len(list((tmp_path / "state").rglob("receipts/*.jsonl"))) == 1  # of both servers
+
+        restored = await PostgresStore.open(other.url("agents"))  # the first that may write
         offset = "SELECT value::bigint FROM eventctx.meta WHERE key = 'xid_offset'"
         assert other.execute(offset, database="agents") > [(0,)]
-
-        restored = await PostgresStore.open(other.url("agents"))
         news = restored.subscribe(after=last)
         coming = asyncio.ensure_future(anext(news))
         await talk(other.url("agents"), "By day.")

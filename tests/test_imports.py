@@ -89,6 +89,9 @@ MOST_FILES = {
     "web": 20,
 }
 
+SCREEN = 60
+"""Lines of a function, its signature and docstring included."""
+
 MOST_NAMES = 40
 """Names at the top of the package."""
 
@@ -290,6 +293,17 @@ def test_a_small_module_has_more_than_one_user() -> None:
         and len(MODULES[name].read_text().splitlines()) < SMALL
     }
     assert {f"{name} -> {who}" for name, who in alone.items() if name not in OWN_FILES} == set()
+
+
+def test_a_function_fits_a_screen() -> None:
+    long = {
+        f"{name}.{node.name}"
+        for name, path in MODULES.items()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= SCREEN
+    }
+    assert long == set()
 
 
 def test_the_top_of_the_package_has_few_names() -> None:

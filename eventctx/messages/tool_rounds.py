@@ -150,13 +150,11 @@ def group_rows(rows: Sequence[Facts]) -> list[Group]:
             referring = current
         _open_calls(facts, current, open_calls)
         last = current
-    groups: list[Group] = []
-    for one in rounds:
-        if isinstance(one, Group):
-            groups.append(one)
-        else:
-            groups += one.groups(rows)
-    return groups
+    return [
+        group
+        for one in rounds
+        for group in ((one,) if isinstance(one, Group) else one.groups(rows))
+    ]
 
 
 def _open_calls(facts: Facts, current: _Round, open_calls: dict[str, list[_Round]]) -> None:

@@ -12,6 +12,7 @@ from eventctx.log.codec import decode_known
 from eventctx.log.events import Known, RequestPrepared, known_as
 from eventctx.log.integrity import check_bodies, damage_found, is_sound, sound_bodies
 from eventctx.log.naming import position_name, request_name
+from eventctx.log.record import Record
 from eventctx.log.store import Address, EventStore
 from eventctx.messages.encoding import decode_bodies, decode_body
 from eventctx.projections import numbering
@@ -154,13 +155,7 @@ async def request_at(
     Raises InvalidSetting where another record or none lies there, StreamNotFound, and LogCorrupted
     for a body that lost its digest or cannot be decoded.
     """
-    prepared = await record_at(store, stream, position)
-    if prepared is None or prepared.type != "context:request_prepared":
-        found = "nothing" if prepared is None else prepared.type
-        raise InvalidSetting(
-            f"{position_name(position)} of session {stream!r}: expected a "
-            f"context:request_prepared, found {found}"
-        )
+    prepared = await _prepared_at(store, stream, position)
     event: Any = decode_known(prepared)
     before = await timeline_at(store, stream, position - 1)
     sources = sources_of(before)
@@ -206,6 +201,17 @@ async def request_at(
         sent,
         tools,
     )
+
+
+async def _prepared_at(store: EventStore, stream: str, position: int) -> Record:
+    prepared = await record_at(store, stream, position)
+    if prepared is None or prepared.type != "context:request_prepared":
+        found = "nothing" if prepared is None else prepared.type
+        raise InvalidSetting(
+            f"{position_name(position)} of session {stream!r}: expected a "
+            f"context:request_prepared, found {found}"
+        )
+    return prepared
 
 
 async def host_reports(store: EventStore, stream: str, position: int) -> tuple[HostReport, ...]:

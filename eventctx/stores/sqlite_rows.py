@@ -182,9 +182,7 @@ def records_from(
             if count > 1:
                 bodies += tuple(further(pos, count))
                 size -= sum([len(body.data or b"") for body in bodies[1:]])
-        type_name = known.get(kind)
-        if type_name is None:
-            type_name = known[kind] = types(kind)
+        type_name = known.get(kind) or known.setdefault(kind, types(kind))
         found.append(
             Record(
                 fixed if fixed is not None else name_of(stream),  # type: ignore[operator]

@@ -35,6 +35,23 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _configured(inspector: Inspector) -> uvicorn.Config:
+    return uvicorn.Config(
+        inspector.app,
+        http=PatientConnection,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        # Its warnings are of what clients send, which any page may do: the terminal stays ours.
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=MOST_HEADERS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+
+
 async def serve(
     reader: Reader,
     *,
@@ -64,22 +81,7 @@ async def serve(
         reader, access, page,
         url=url, path=path, port=port, host=host, start=start, reveal=reveal,
     )  # fmt: skip
-    server = _Server(
-        uvicorn.Config(
-            inspector.app,
-            http=PatientConnection,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            # Its warnings are of what clients send, which any page may do: the terminal stays ours.
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-            h11_max_incomplete_event_size=MOST_HEADERS,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
-        )
-    )
+    server = _Server(_configured(inspector))
 
     async def ending() -> None:
         await stop.wait()

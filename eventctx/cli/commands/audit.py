@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from eventctx.cli.output import costs, figures, opening
+from eventctx.cli.output import figures, opening
 from eventctx.cli.output.figures import session_in_words
 from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, plural
@@ -50,7 +50,7 @@ _WIDE: Final = 120
 @click.argument("session", required=False)
 @click.option("--turn", type=int, metavar="N", help="Only the requests of turn N.")
 @click.option("--all", "every", is_flag=True, help="Every request, also on a terminal.")
-@costs.prices_option
+@figures.prices_option
 @opening.reading
 def audit_command(
     session: str | None,
@@ -292,6 +292,6 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     if known:
         found.append(known)
     if whole and audit.costs is not None and audit.costs.calls is not None:
-        found += costs.in_words(audit.costs.calls)
+        found += figures.costs_in_words(audit.costs.calls)
     errors = figures.errors_in_words(audit.errors) if whole else ""
     return [*found, errors] if errors else found

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from eventctx.cli.output import costs, opening
+from eventctx.cli.output import figures, opening
 from eventctx.cli.output.figures import tokens
 from eventctx.cli.output.plain import NOT_RECORDED, number, one_line, plural, size
 from eventctx.cli.output.program import report_skipped, run
@@ -36,7 +36,7 @@ _LOST: Final = {"error": "errors", "dropped": "dropped"}
 
 
 @click.command("stats", short_help="Figures of the whole store.")
-@costs.prices_option
+@figures.prices_option
 @opening.reading
 def stats_command(prices: Path | None, store: str | None, as_json: bool) -> None:
     """Figures of the whole store: sessions, records, bytes, compactions, tokens saved.
@@ -139,7 +139,7 @@ def _show_usage(screen: Screen, stats: Stats) -> None:
             f"{number(used.prompt) if used.prompt else NOT_RECORDED} "
             f"({number(used.cache_read)} cached), output {_output(used)}",
         )
-    for words in costs.in_words(stats.costs):
+    for words in figures.costs_in_words(stats.costs):
         screen.line((f"{'cost':<13}", "bold"), words)
     if stats.copied_calls:
         copied = f"{plural(stats.copied_calls, 'copied call')}, counted once"

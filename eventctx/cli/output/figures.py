@@ -1,4 +1,4 @@
-"""Token figures as a screen shows them, and how requests are known.
+"""Token figures and costs as a screen shows them, and how requests are known.
 
 An estimate always has its ``~``.
 """
@@ -6,9 +6,12 @@ An estimate always has its ``~``.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from eventctx.cli.output.plain import number, plural
+import click
+
+from eventctx.cli.output.plain import number, one_line, plural
 
 if TYPE_CHECKING:
     from eventctx.cli.output.screen import Screen
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
         ImportedFile,
         RequestFigures,
     )
+    from eventctx.queries.costs import CallCosts
     from eventctx.queries.requests import RequestView
 
 
@@ -172,3 +176,33 @@ def _missing(figures: RequestFigures, where: str, file: ImportedFile) -> str:
         return f"{words}; tokens are those of the messages alone."
     share = f"about {beside_tokens(figures).lstrip('~')} tokens of {request_tokens(figures)}{where}"
     return f"{words}, {share}."
+
+
+prices_option: Final = click.option(
+    "--prices",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A table of prices, instead of the bundled one.",
+)
+
+
+def costs_in_words(costs: CallCosts) -> list[str]:
+    """Sentences about what calls cost, and which of them have no price; none without calls."""
+    found = []
+    if costs.by_model:
+        total = costs.total
+        found.append(
+            f"Cost at list prices of {costs.date}: {dollars(total.total)} (input "
+            f"{dollars(total.input)}, cache reads {dollars(total.cache_read)}, cache writes "
+            f"{dollars(total.cache_write)}, output {dollars(total.output)})."
+        )
+    if costs.unpriced:
+        names = ", ".join(one_line(name) or "an unknown model" for name in sorted(costs.unpriced))
+        count = plural(sum(costs.unpriced.values()), "call")
+        found.append(f"No price for {count}, of {names}: --prices FILE brings one.")
+    return found
+
+
+def dollars(amount: float) -> str:
+    """``$1.23``; below a cent, two figures that count."""
+    return f"${amount:,.2f}" if amount >= 0.01 or amount == 0 else f"${amount:.2g}"

@@ -1,4 +1,4 @@
-"""What reported tokens cost, by a table of prices with its date.
+"""The cost of reported tokens, by a table of prices with its date.
 
 Invariant: a cost is a sum over counts that a provider reported, at the list price of the model that
 it named. A model that the table does not name has no price, and no sum contains a guess.
@@ -100,7 +100,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class CallCosts(msgspec.Struct, frozen=True):
-    """What calls cost at the list prices of the day ``date``, in US dollars.
+    """The cost of calls at the list prices of the day ``date``, in US dollars.
 
     ``by_model`` and ``total`` sum the calls of models that have a price; ``unpriced`` counts the
     calls of all others by the model's name ("" where it is not known).

@@ -75,7 +75,7 @@ class PromptReports:
     def compare(
         self, usage: UsageReported, shown: Callable[[], ShownMessages | None]
     ) -> LossSuspected | None:
-        """What is suspected of the request that ``usage`` is of; None where nothing is.
+        """Return the loss that is suspected of the request of ``usage``; None where none is.
 
         ``shown`` gives the messages of the view, None where it is not in memory.
         """

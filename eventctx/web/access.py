@@ -1,4 +1,4 @@
-"""Who may ask: a token that is used once buys a cookie, and the cookie buys everything else.
+"""The right to ask: a token that is used once buys a cookie, and the cookie buys everything else.
 
 The token is in the address that the program prints, so it may end in a browser's history or in
 a list of processes; after its first use it is worth nothing. The cookie is a second secret. Cookies

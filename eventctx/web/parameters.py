@@ -1,4 +1,4 @@
-"""What a request asks about: names and numbers are the only inputs, never a path."""
+"""The inputs of a request: names and numbers are the only inputs, never a path."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def addresses_of(request: Request) -> list[Address]:
 
 
 def query_of(request: Request) -> str:
-    """What is searched for. Raises InvalidSetting."""
+    """The text to search for. Raises InvalidSetting."""
     given = request.query_params.get("q", "")
     if not given.strip() or len(given) > MOST_QUERY:
         raise InvalidSetting(f"q: expected 1 to {MOST_QUERY:,} characters, found {len(given):,}")

@@ -1,4 +1,4 @@
-"""What the page's answers read of a store: in the background, the newest sessions, pictures.
+"""Reads of a store for the page: in the background, the newest sessions, pictures.
 
 A question may compute for a second. In the loop that serves, every stream and every other page
 would wait for it. So it gets a thread with a loop and a reader of its own, with key

@@ -17,7 +17,7 @@ from eventctx.projections.timeline.columns import Document
 
 
 class HeldContents(NamedTuple):
-    """What a file holds the contents of: message numbers, and places among the extras."""
+    """The contents that a file holds: message numbers, and places among the extras."""
 
     numbers: frozenset[int]
     extras: frozenset[int]

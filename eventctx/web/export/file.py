@@ -30,7 +30,7 @@ _ALONE: Final = (
 
 
 class Contents(NamedTuple):
-    """What a file holds of a session.
+    """The contents of a session that a file holds.
 
     With ``reveal`` no secret is replaced. With ``structure`` no text and
     no chosen name is in the file. ``turns`` are the first and the last one of a cut.
@@ -41,7 +41,7 @@ class Contents(NamedTuple):
     turns: tuple[int, int] | None = None
 
     def left_out(self) -> list[str]:
-        """What is not in the file, in sentences for its reader."""
+        """The parts that are not in the file, in sentences for its reader."""
         found = []
         if self.turns is not None:
             first, last = self.turns

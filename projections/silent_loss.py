@@ -127,7 +127,7 @@ class ShownMessages(NamedTuple):
 def suspect(
     before: ReportedRequest, now: ReportedRequest, shown: Callable[[], ShownMessages]
 ) -> SuspectedLoss | None:
-    """Return the loss that is suspected of ``now``, if any; ``before`` is the last request with a report.
+    """Return the loss that is suspected of ``now``, if any; ``before`` is the last report.
 
     ``shown`` gives the messages of the view of ``now``; it is called where something is missing.
     """

@@ -37,7 +37,7 @@ ContentKind = Literal["message", "system", "tools", "parameters"]
 Break = Literal[
     "compaction", "set", "clear", "restore", "erase", "insertion", "late_result", "model"
 ]
-"""Reasons why a request does not begin with the whole request before it (DESIGN §6, rule 5)."""
+"""Reasons why a request does not begin with the whole request before it: a prompt cache misses."""
 
 CountedPart = Literal["prompt", "cache"]
 LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
 class MessageAdded(Event, frozen=True, tag="context:message_added"):
     """One message, body 0. Its number is the count of the messages added to the stream before.
 
-    ``unbound`` as in a plan. ``origin``: a harness wrote this message of the user's role, not a
+    ``unbound`` as in ``Plan``. ``origin``: a harness wrote this message of the user's role, not a
     person. ``observation``: it is the result of an action in the model's text.
     """
 
@@ -122,7 +122,7 @@ class Restored(Event, frozen=True, tag="context:restored"):
     """These messages were brought back into view; they stay until the next compaction.
 
     ``before`` names for each the message in view that follows it (null: none); without it, numbers
-    give the order. ``unbound`` as in a plan.
+    give the order. ``unbound`` as in ``Plan``.
     """
 
     messages: tuple[Located, ...]
@@ -133,7 +133,7 @@ class Restored(Event, frozen=True, tag="context:restored"):
 class Erased(Event, frozen=True, tag="context:erased"):
     """These messages' contents, and all derived from them, were destroyed.
 
-    ``bodies`` are the emptied ``[position, index]``. ``unbound`` as in a plan.
+    ``bodies`` are the emptied ``[position, index]``. ``unbound`` as in ``Plan``.
     """
 
     numbers: tuple[int, ...]
@@ -159,7 +159,7 @@ class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
 
     The last ``memory`` bodies are texts of its memory, each a system row after the prompt. No view
     shows the transcript's system messages ``replaced`` (runs) until the next such event.
-    ``unbound`` as in a plan.
+    ``unbound`` as in ``Plan``.
     """
 
     unbound: tuple[tuple[int, int], ...] = ()
@@ -428,7 +428,7 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
     ``estimator``'s count of the view, times ``factor``, plus ``reserve`` for the rest of the
     request (system prompt, tool definitions). ``wire``: the request as sent, where the client
     recorded it. ``demands_absent`` counts a person's demands that the view lacks word by word; None
-    if none was known. ``unbound`` as in a plan: a model cannot read the thinking of another.
+    if none was known. ``unbound`` as in ``Plan``: a model cannot read the thinking of another.
     """
 
     renderer: int
@@ -453,7 +453,7 @@ class RequestPrepared(Event, frozen=True, tag="context:request_prepared"):
 
 
 def known_as(event: RequestPrepared) -> Known:
-    """How a request is known (DESIGN §4): as it was sent, as it was made, or by inference."""
+    """How a request is known: as it was sent, as it was made, or by inference."""
     if event.wire is not None:
         return "observed"
     return "reconstructed" if event.reconstructed else "prepared"

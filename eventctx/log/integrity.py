@@ -30,7 +30,7 @@ def is_sound(body: Body) -> bool:
 
 
 async def sound_bodies(store: EventStore, stream: str, addresses: Sequence[Address]) -> list[Body]:
-    """The bodies at ``addresses``, in that order, each with the digest that its record names.
+    """The bodies at ``addresses``, in that order, each checked against its record's digest.
 
     Raises LogCorrupted for a body that lost its digest, and what ``EventStore.bodies`` raises.
     """

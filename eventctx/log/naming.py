@@ -144,5 +144,5 @@ def iso(time: int) -> str:
 
 
 def iso_or(time: int, undated: int | None) -> str | None:
-    """A time; None for ``undated``, the time of an import without times."""
+    """The time in ISO form; None if it equals ``undated``, the time of an import without times."""
     return None if time == undated else iso(time)

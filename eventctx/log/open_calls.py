@@ -78,7 +78,7 @@ class OpenCalls:
 
     @property
     def beside_each_other(self) -> bool:
-        """Whether the end of one call may be that of another, open or still to begin."""
+        """Whether an end could belong to more than one call, with those that did not begin yet."""
         return len(self._open) + sum(self._to_begin.values()) > 1
 
     def begin(self, key: object, span: TurnSpan[ToolPre], alike: int = 0) -> None:
@@ -177,7 +177,7 @@ class OpenCalls:
         return None
 
     def _find_undecided(self, call: _Call) -> tuple[list[_Call], list[_End]]:
-        """The calls that a call can be mistaken for, with it, and the ends that wait for them."""
+        """The calls that look like this one, with it, and the waiting ends that may be theirs."""
         calls, ends = [call], list[_End]()
         while more := [
             end for end in self._waiting if end not in ends and not set(calls).isdisjoint(end.among)

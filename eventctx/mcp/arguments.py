@@ -27,7 +27,7 @@ _Turn = Annotated[
 
 
 class RecallCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of ``recall``: a search, or one message."""
+    """Arguments of ``recall``: a search, or one message."""
 
     session: _Session = None
     query: Annotated[

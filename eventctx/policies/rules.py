@@ -1,4 +1,4 @@
-"""Rules that every proposal must keep, whoever made it (DESIGN §6).
+"""Rules that every proposal must keep, whoever made it.
 
 A policy may be a user's own function, so nothing about its proposal is taken for granted. The
 checks run in two steps, because ``fit`` comes between them: ``check_form`` makes sure that the

@@ -117,7 +117,7 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 class LedgerTexts(NamedTuple):
-    """The demands of each message by number, and the texts of copies and insertions in one line.
+    """Demands by message number; copies and insertions by address, each text on one line.
 
     ``erased`` messages of a person have no text.
     """

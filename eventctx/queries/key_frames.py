@@ -38,7 +38,7 @@ MOST_RECORDS: Final = 1_000_000
 
 
 MOST_BESIDE: Final = 50_000
-"""Messages of all sessions for which questions keep something with the frames: 3 KB a message.
+"""Most messages, over all sessions, with data that is cached with the key frames: 3 KB each.
 
 The session asked about last is kept however long it is.
 """

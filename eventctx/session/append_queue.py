@@ -117,7 +117,7 @@ class AppendQueue:
         """The last position that was handed to the store."""
         return self.head - len(self._unsent)
 
-    # -- mirrors ---------------------------------------------------------------------------------
+    # -- mirrors: sessions that an import alone changes -------------------------------------------
 
     async def writable(self, asked: str) -> None:
         """Raise ImportedSession, with what was ``asked``, if the session mirrors a file."""

@@ -286,7 +286,7 @@ def _measure_prefix(
     if before is None:
         return None
     if not event.breaks and before.carrier is None and sent.carrier is None:
-        return 1.0  # DESIGN §6, rule 5: between breaks, views only grow at their end
+        return 1.0  # between breaks, views only grow at their end
     try:
         return reused_share(before, sent, state.erased)
     except Exception:

@@ -1,6 +1,6 @@
 """The order of a view: references in, entries out, under the rules that every provider needs.
 
-Rules (DESIGN §6): results follow their call directly, and a row between them moves after them; a
+Rules: results follow their call directly, and a row between them moves after them; a
 call without a result gets a synthetic one; a result without a call is left out; the first row that
 is not a system message has role user. None of this changes the transcript.
 
@@ -52,7 +52,7 @@ class Layout(NamedTuple):
     synthetic result in the sealed part, with the number of the message that calls. ``omitted``
     counts messages left out as orphans or duplicates, or because the host's system prompt replaces
     them; ``late`` counts results that came after their call was abandoned; ``shortened`` counts
-    shortened messages in an entry. ``ends`` are for the results that are made up.
+    shortened messages in an entry. ``ends`` are for the results that are synthetic.
     """
 
     refs: Series[MessageRef]
@@ -219,7 +219,7 @@ def with_end(layout: Layout, call_id: str, end: CallEnd) -> Layout:
 
 
 def made_up_tokens(layout: Layout) -> dict[tuple[int, str], int]:
-    """Tokens of the made-up results in view, by message number and call id."""
+    """Tokens of the synthetic results in view, by message number and call id."""
     if not (layout.abandoned or layout.pending):
         return {}
     return {

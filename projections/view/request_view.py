@@ -9,8 +9,9 @@ step reads the record and the state before it, never a clock, a setting or a bod
 ``context:request_prepared`` needs to hold a digest only, and any past request is derived again.
 
 Invariant: between two breaks a view only grows at its end, so a provider's prompt cache stays warm.
-A break is a compaction, a set, a clear, a restore, an erasure, a changed insertion, or a late
-result. The next prepared request records the breaks since the one before it.
+A break is a compaction, a set, a clear, a restore, an erasure, a changed insertion, a late result,
+or another model (``log.events.Break``). The next prepared request records the breaks since the one
+before it.
 
 The state holds references of the visible messages, not their texts: position and index of the body,
 its digest, its facts and its tokens. Of messages out of view it holds runs of numbers and counts.

@@ -63,7 +63,7 @@ def text_block(text: str) -> dict[str, Any]:
 
 
 def with_pictures(blocks: Blocks) -> Blocks:
-    """The blocks, with a block for each image of a block of several."""
+    """Replace each block with ``image_urls`` by one image block for each URL."""
     made: Blocks = []
     for block in blocks:
         urls = block.get("image_urls") if isinstance(block, dict) else None

@@ -197,7 +197,7 @@ class RecordedConversation:
         self._compacted = []
 
     def _rewrite(self, line: int, sent: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Take a conversation that was written anew; return what is new after that."""
+        """Replace the known rows by the rewritten conversation; return the messages after it."""
         first = self._rows[0]
         if sent and rows.is_system(first.message) and rows.is_system(sent[0]):
             # A prompt that changed by the way is no part of what was compacted.
@@ -326,7 +326,7 @@ def _names_state(sent: dict[str, Any]) -> bool:
 
 
 def _id(value: object) -> str | None:
-    """An id that is a text, or in an object."""
+    """``value``, or its ``id`` if it is an object; None unless that is a text."""
     return text_or_none(value.get("id") if isinstance(value, dict) else value)
 
 

@@ -57,6 +57,13 @@ EXEMPT = {
     ("amplifier_source", "orchestrators"): "the same",
 }
 
+TABLES = {
+    # Modules that list others, a row each: a row is a module of its own, whatever its size.
+    "eventctx.cli.main",
+    "eventctx.importers.format_table",
+    "eventctx.policies.named",
+}
+
 OWN_FILES = {
     # Small modules with a single user that have a file of their own, and why.
     "eventctx.adapters.claude_agent_sdk.hooks": "loaded with the SDK alone",
@@ -67,7 +74,9 @@ OWN_FILES = {
 }
 
 MOST_FILES = {
-    # Files of a room, sub-folders included.
+    # Files of a room, sub-folders included. A new policy, format, question or host raises the
+    # number of its room by its own file.
+    "amplifier_source": 6,
     "adapters": 60,
     "cli": 50,
     "comparison": 9,
@@ -274,7 +283,7 @@ def test_a_room_has_no_more_files_than_a_reader_can_hold() -> None:
     for name in set(MODULES) - {"eventctx"}:
         if MODULES[name].parent != ROOT / "eventctx":
             sizes[room_of(name)] = sizes.get(room_of(name), 0) + 1
-    assert {room: n for room, n in sizes.items() if n > MOST_FILES.get(room, 6)} == {}
+    assert {room: n for room, n in sizes.items() if n > MOST_FILES[room]} == {}
 
 
 def test_a_small_module_has_more_than_one_user() -> None:
@@ -287,6 +296,7 @@ def test_a_small_module_has_more_than_one_user() -> None:
         if len(who) == 1
         and not is_front_door(name)
         and not is_front_door(next(iter(who)))
+        and who.isdisjoint(TABLES)
         and MODULES[name].name != "__init__.py"
         and "eventctx" not in who
         and room_of(next(iter(who))) == room_of(name)
@@ -344,7 +354,7 @@ def test_a_large_folder_has_sub_folders() -> None:
     sizes: dict[str, int] = {}
     for name in MODULES:
         sizes[folder_of(name)] = sizes.get(folder_of(name), 0) + 1
-    assert {folder: size for folder, size in sizes.items() if size > 25} == {}
+    assert {folder: size for folder, size in sizes.items() if size > 30} == {}
 
 
 def test_there_is_no_cycle() -> None:

@@ -5,7 +5,7 @@ and the tool's name alone when it failed, so two calls of one tool can have one 
 that several open calls may have waits, and is settled by the first of these:
 
 1. As many such ends wait as there are calls, and all ends are equal: the order does not matter.
-   So the last open call gets the end that is left over.
+   So when one call is still open, it gets the remaining end.
    Calls that are alike but for their ids are taken in the order of the answer, while a host may run
    them in any. So the end of one also waits for those of its kind that are still to begin.
 2. The conversation gets a call's result: its text holds the failure, or is the answer. A result

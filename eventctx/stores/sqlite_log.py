@@ -228,7 +228,7 @@ class Log:
         return self._insert(info.stream, owner, info.head, (last,), digests).records[0]
 
     def _note_unscrubbed(self) -> None:
-        """Note in the file that its log holds bytes that must go, in case this process ends."""
+        """Record in the file that its WAL still holds erased bytes, in case this process dies."""
         self.save_checkpoint(UNSCRUBBED, 0)
         self.erased = True
 

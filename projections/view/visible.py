@@ -215,8 +215,8 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
     def shortenable(self) -> list[int]:
         """Rows whose results may be shortened.
 
-        Pins are none of them. A protected row is one only where it holds a person's words and
-        results together: the words stay whole, the results may be shortened.
+        Pins do not count. A protected row counts only if it holds a person's words and results: the
+        words stay whole, the results may be shortened.
         """
         pinned, protected = self.pinned, self.protected
         return [

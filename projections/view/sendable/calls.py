@@ -32,7 +32,7 @@ from eventctx.projections.view.sendable.rows import (
 def in_one_form(rows: Rows) -> list[RowChange]:
     """Keep one of two forms of the same calls in a row: that of their results.
 
-    A list in a host's own form (LangChain's) is no second one: the host converts it.
+    A list in a host's own form (LangChain's) does not count as a second form: the host converts it.
     """
     changes = []
     by_tool_rows = {row.get("tool_call_id") for row in rows if row and row.get("role") == "tool"}
@@ -102,7 +102,7 @@ def _new_id(wanted: str, kept: Mapping[_Place, str]) -> str:
 def _goes_on(rows: Rows, place: int) -> bool:
     """Whether the answer with an open call at ``place`` is the one that the request goes on with.
 
-    A later row of the model went on without the result.
+    If a later row of the model exists, the model went on without the result.
     """
     row = rows[place]
     for later in rows[place + 1 :]:
@@ -195,7 +195,10 @@ _ODD: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class _Ids:
-    """The ids that a request has used so far; ``waiting`` are the new ids of the last calls."""
+    """The ids that a request has used so far.
+
+    ``waiting`` has the new ids of the latest calls, until their results come.
+    """
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -237,7 +240,7 @@ class _Ids:
 def rename_calls(rows: Rows) -> list[RowChange]:
     """Give a call whose id is taken another one, and its result too.
 
-    An id that one answer uses twice has as many results, or its later calls are left out. Of two
+    If one answer uses an id twice, it needs two results; calls without one are left out. Of two
     results of one call the first stays.
     """
     ids = _Ids()
@@ -258,7 +261,7 @@ def rename_calls(rows: Rows) -> list[RowChange]:
 
 
 def _uses_each_id_once(rows: Rows) -> bool:
-    """Whether no call and no result has the id of another, and all have a form that is taken."""
+    """Whether all ids of calls and of results are unique and valid."""
     calls: list[str] = []
     results: list[str] = []
     for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -142,9 +143,12 @@ async def test_a_server_that_comes_back_goes_on_without_a_gap(live: Live, browse
             await shown_at(page, "word-44")
             await live.says("word-45")
             await shown_at(page, "word-45")
-            held = await page.evaluate(_HELD)
-            asked = await page.evaluate(_ASKED, f"/api{path_of(live.session)}/timeline")
-            assert held == asked
+            held, asked = None, []
+            # The end of a turn comes a moment after its words.
+            async with asyncio.timeout(20):
+                while held != asked:
+                    held = await page.evaluate(_HELD)
+                    asked = await page.evaluate(_ASKED, f"/api{path_of(live.session)}/timeline")
 
 
 async def test_words_that_were_erased_leave_the_page_and_all_that_it_holds(live: Live) -> None:

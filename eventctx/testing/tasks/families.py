@@ -1,0 +1,27 @@
+"""The families, and which of them are held back from any tuning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from eventctx.testing.tasks import found, own, spoken
+from eventctx.testing.tasks.work import Family
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    spoken.RULES,
+    spoken.FORBIDDEN,
+    spoken.CORRECTION,
+    spoken.GLOSSARY,
+    spoken.HANDOFF,
+    found.INVENTORY,
+    found.LATE_ID,
+    found.HOPS,
+    found.BASELINE,
+    found.MIGRATION,
+    own.PLAN,
+    own.REMEDY,
+    own.COUNTERS,
+    own.NESTED,
+    own.CHOICE,
+    own.SCHEDULE,
+)

@@ -1,0 +1,154 @@
+"""Plays a task: an agent, its tools, and whatever makes the view of each request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import eventctx
+from eventctx.messages.recall_text import TOOL_NAME
+from eventctx.search.tool import MIN_CHARACTERS
+from eventctx.testing.tasks.reading import Action, Call, Do, Sought, Unknown, View, messages_of
+from eventctx.testing.tasks.work import Family, Work
+
+SYSTEM: Final = "You work for a person, with tools. What you find goes on from text to text."
+RECALL: Final = "Earlier messages may be out of sight; the tool recall_messages looks them up."
+
+ROOM: Final = 3
+"""A run may take so many times the steps of the run that sees everything."""
+
+SESSION: Final = "task"
+
+
+class ViewSource(Protocol):
+    """What an agent's messages go into, and what makes the view of each request of them."""
+
+    def add(self, message: dict[str, Any]) -> None:
+        """Take one more message."""
+
+    def request(self) -> object:
+        """Prepare the next request."""
+
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """The messages of the prepared request, in the chat dialect."""
+
+    def last(self) -> dict[str, Any]:
+        """The last of them that was added and not made by a program."""
+
+
+class TaskRun(NamedTuple):
+    """A task that was played: whether it succeeded, and how the agent came by its facts."""
+
+    succeeded: bool
+    steps: int
+    recalls: int
+    sought: tuple[Sought, ...]
+    messages: tuple[dict[str, Any], ...]
+
+
+class Log:
+    """The messages of one run in a store of their own, for the recall tool alone."""
+
+    def __init__(self, characters: int) -> None:
+        self._characters = characters
+        self._engine: Any = None
+        self._context: Any = None
+        self._tool: Any = None
+        self._added = 0
+
+    async def recall(self, messages: Sequence[dict[str, Any]], arguments: Mapping[str, Any]) -> str:
+        """The tool's answer, after all messages until now are in the log."""
+        if self._tool is None:
+            self._engine = await eventctx.open(":memory:")
+            self._context = await self._engine.session(SESSION)
+            self._tool = self._context.recall_tool(max_characters=self._characters)
+        for message in messages[self._added :]:
+            await self._context.add_message(message)
+        self._added = len(messages)
+        return str(await self._tool(dict(arguments)))
+
+    async def close(self) -> None:
+        """Let the store go."""
+        if self._engine is not None:
+            await self._engine.close()
+
+
+async def play(
+    family: Family,
+    work: Work,
+    source: ViewSource,
+    *,
+    most_steps: int,
+    recall_characters: int | None = None,
+) -> TaskRun:
+    """Play a task to its end.
+
+    ``recall_characters`` is the size of the recall tool's answers; without it the agent has no such
+    tool. Raises what the source raises.
+    """
+    log = None if recall_characters is None else Log(max(MIN_CHARACTERS, recall_characters))
+    run = _Run(family, work, source, log)
+    try:
+        return await run.play(most_steps)
+    finally:
+        if log is not None:
+            await log.close()
+
+
+class _Run:
+    def __init__(self, family: Family, work: Work, source: ViewSource, log: Log | None) -> None:
+        self._family = family
+        self._work = work
+        self._source = source
+        self._log = log
+        self._messages: list[dict[str, Any]] = []
+        self._calls: list[Call] = []
+        self._sought: dict[tuple[str, str, str], Sought] = {}
+        self._steps = 0
+        self._recalls = 0
+
+    def _add(self, message: dict[str, Any]) -> None:
+        self._messages.append(message)
+        self._source.add(message)
+
+    async def play(self, most_steps: int) -> TaskRun:
+        system = SYSTEM if self._log is None else f"{SYSTEM} {RECALL}"
+        self._add({"role": "system", "content": system})
+        for person in self._work.persons:
+            self._add({"role": "user", "content": person})
+            while self._steps < most_steps:
+                action = self._decide()
+                self._steps += 1
+                self._add(messages_of(action, self._steps))
+                if not isinstance(action, Do):
+                    break
+                content = await self._result(action.call)
+                call_id = f"call_{self._steps}"
+                self._add({"role": "tool", "tool_call_id": call_id, "content": content})
+        return TaskRun(
+            self._work.succeeded(self._calls),
+            self._steps,
+            self._recalls,
+            tuple(self._sought.values()),
+            tuple(self._messages),
+        )
+
+    def _decide(self) -> Action:
+        self._source.request()
+        view = View(self._source.rows, self._source.last(), recalls=self._log is not None)
+        try:
+            action = self._family.decide(view)
+        except Unknown as unknown:
+            action = Do(Call(TOOL_NAME, {"query": unknown.words}))
+        for one in view.sought:
+            self._sought[one.fact, one.where, json.dumps(action, default=str)] = one
+        return action
+
+    async def _result(self, call: Call) -> str:
+        if call.name == TOOL_NAME and self._log is not None:
+            self._recalls += 1
+            return await self._log.recall(self._messages[:-1], call.arguments)
+        result = self._work.result(call, self._calls)
+        self._calls.append(call)
+        return result

@@ -164,8 +164,7 @@ def _note_sightings(view: View, text: str) -> str:
 def _tally(view: View, bird: str, *, known: bool = False) -> int:
     """The tally until now; ``known``: there is one, so that none in view is a loss."""
     here, words = rf"tally of {bird} is now (\d+)", f'"tally of {bird} is now"'
-    if not known and not view.all(here):
-        view.look_up(words)
+    view.look_up(words)
     told = view.seek_all("a tally", "agent", here, words) if known else view.all(here)
     return max([int(one) for (one,) in told], default=0)
 
@@ -238,7 +237,8 @@ def _begin_needed(view: View, part: str, begun: Sequence[str]) -> Action:
 
 def _close_next(view: View) -> Action:
     here = r"\b(\w+) is begun under (seal-\d+)(?: and needs (\w+) first)?"
-    view.seek_all("a seal", "result", here, "is begun under")
+    view.look_up('"is begun under"')
+    view.seek_all("a seal", "result", here, '"is begun under"')
     open_ones = {part: (seal, needs) for part, seal, needs in view.all(here)}
     closed = {one.get("part") for one in view.calls("close", of_request=True)}
     for part, (_, needs) in open_ones.items():

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import eventctx
+from eventctx.comparison.played import PlayedRequest
 from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.search.tool import MIN_CHARACTERS
-from eventctx.testing.tasks.reading import Action, Call, Do, Sought, Unknown, View, messages_of
+from eventctx.testing.tasks.reading import Action, Call, Do, Sought, Unknown, View, message_of
 from eventctx.testing.tasks.work import Family, Work
 
 SYSTEM: Final = "You work for a person, with tools. What you find goes on from text to text."
-RECALL: Final = "Earlier messages may be out of sight; the tool recall_messages looks them up."
+RECALL: Final = (
+    "Earlier messages may be out of sight; the tool recall_messages looks them up. What may have "
+    "changed meanwhile is looked up before it is relied on."
+)
 
 ROOM: Final = 3
 """A run may take so many times the steps of the run that sees everything."""
@@ -27,8 +30,8 @@ class ViewSource(Protocol):
     def add(self, message: dict[str, Any]) -> None:
         """Take one more message."""
 
-    def request(self) -> object:
-        """Prepare the next request."""
+    def request(self) -> PlayedRequest:
+        """Prepare the next request, and say how large its view is."""
 
     def rows(self) -> Sequence[dict[str, Any]]:
         """The messages of the prepared request, in the chat dialect."""
@@ -41,10 +44,10 @@ class TaskRun(NamedTuple):
     """A task that was played: whether it succeeded, and how the agent came by its facts."""
 
     succeeded: bool
-    steps: int
     recalls: int
     sought: tuple[Sought, ...]
     messages: tuple[dict[str, Any], ...]
+    requests: tuple[PlayedRequest, ...]
 
 
 class Log:
@@ -104,8 +107,8 @@ class _Run:
         self._log = log
         self._messages: list[dict[str, Any]] = []
         self._calls: list[Call] = []
-        self._sought: dict[tuple[str, str, str], Sought] = {}
-        self._steps = 0
+        self._sought: list[Sought] = []
+        self._requests: list[PlayedRequest] = []
         self._recalls = 0
 
     def _add(self, message: dict[str, Any]) -> None:
@@ -117,32 +120,29 @@ class _Run:
         self._add({"role": "system", "content": system})
         for person in self._work.persons:
             self._add({"role": "user", "content": person})
-            while self._steps < most_steps:
+            while (step := len(self._requests)) < most_steps:
                 action = self._decide()
-                self._steps += 1
-                self._add(messages_of(action, self._steps))
+                self._add(message_of(action, step))
                 if not isinstance(action, Do):
                     break
                 content = await self._result(action.call)
-                call_id = f"call_{self._steps}"
-                self._add({"role": "tool", "tool_call_id": call_id, "content": content})
+                self._add({"role": "tool", "tool_call_id": f"call_{step}", "content": content})
         return TaskRun(
             self._work.succeeded(self._calls),
-            self._steps,
             self._recalls,
-            tuple(self._sought.values()),
+            tuple(dict.fromkeys(self._sought)),
             tuple(self._messages),
+            tuple(self._requests),
         )
 
     def _decide(self) -> Action:
-        self._source.request()
+        self._requests.append(self._source.request())
         view = View(self._source.rows, self._source.last(), recalls=self._log is not None)
         try:
             action = self._family.decide(view)
         except Unknown as unknown:
-            action = Do(Call(TOOL_NAME, {"query": unknown.words}))
-        for one in view.sought:
-            self._sought[one.fact, one.where, json.dumps(action, default=str)] = one
+            action = Do(Call(TOOL_NAME, unknown.arguments))
+        self._sought += view.sought
         return action
 
     async def _result(self, call: Call) -> str:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple
 
 from eventctx.messages.recall_text import QUOTED, TOOL_NAME
@@ -80,11 +81,11 @@ class Sought(NamedTuple):
 
 
 class Unknown(Exception):
-    """The view lacks a fact, and the agent recalls these words: ends the reading of this view."""
+    """The view lacks a fact, and the agent calls the recall tool: ends the reading of this view."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(arguments)
+        self.arguments = arguments
 
 
 class View:
@@ -158,9 +159,10 @@ class View:
     def seek_all(self, fact: str, kind: Kind, pattern: str, words: str) -> list[tuple[str, ...]]:
         """All that ``pattern`` matches, as ``seek``."""
         found = self.all(pattern)
+        if not found:
+            self.look_up(words)
+            self._read_in_full(words)
         asked = self._looked_for(words)
-        if not found and self.recalls and not asked:
-            raise Unknown(words)
         where: Where = ("recall" if asked else "view") if found else "nowhere"
         self.sought.append(Sought(fact, kind, where))
         return found
@@ -168,7 +170,17 @@ class View:
     def look_up(self, words: str) -> None:
         """Recall ``words`` once in this turn, whatever is in view. Raises Unknown."""
         if self.recalls and not self._looked_for(words):
-            raise Unknown(words)
+            raise Unknown(query=words)
+
+    def _read_in_full(self, words: str) -> None:
+        """Recall the message that an answer quotes first and in part. Raises Unknown."""
+        rows = self.rows[self._asked_at + 1 :]
+        for row, answer in pairwise(rows):
+            if any(one.arguments.get("query") == words for one in row.calls):
+                named = re.search(r'message="(\d+)"', answer.text)
+                calls = self.calls(TOOL_NAME, of_request=True)
+                if named and int(named[1]) not in [one.get("message") for one in calls]:
+                    raise Unknown(message=int(named[1]))
 
     def _looked_for(self, words: str) -> bool:
         asked = self.calls(TOOL_NAME, of_request=True) if self.recalls else ()
@@ -192,7 +204,7 @@ def _call(function: Message) -> Call:
     return Call(str(function.get("name")), arguments if isinstance(arguments, dict) else {})
 
 
-def messages_of(action: Action, number: int) -> Message:
+def message_of(action: Action, number: int) -> Message:
     """The agent's message; ``number`` names its call."""
     if isinstance(action, Say):
         return {"role": "assistant", "content": action.text}

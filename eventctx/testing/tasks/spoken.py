@@ -71,6 +71,7 @@ def _act_on_rules(view: View) -> Action:
 def _desk_of(view: View, topic: str) -> str:
     """Where a topic goes: the desk that it went over to, and not away from again."""
     here = rf"the {topic} (?:is for|goes over from desk \w+ to) desk (\w+)"
+    view.look_up(f"{topic} desk")
     desks = [one for (one,) in view.seek_all("the rule", "person", here, f"{topic} desk")]
     left = {one for (one,) in view.all(rf"the {topic} goes over from desk (\w+) to desk")}
     return next((one for one in reversed(desks) if one not in left), "unknown")
@@ -175,7 +176,8 @@ def _act_on_correction(view: View) -> Action:
 
 
 def _corrected(view: View, what: str, pattern: str) -> str:
-    named = view.seek_all(f"the {what}", "person", pattern, f"{what} wrong mistake not")
+    view.look_up(f"{what} not")
+    named = view.seek_all(f"the {what}", "person", pattern, f"{what} not")
     taken_back = {one for (one,) in view.all(r" and not (\w+)\.")}
     said = [one for groups in named for one in groups if one]
     return next((one for one in reversed(said) if one not in taken_back), "unknown")

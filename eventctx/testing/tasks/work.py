@@ -19,8 +19,7 @@ CHARACTERS: Final = 2.5
 """Characters of a token, about."""
 
 LONGEST: Final = 3_600
-SHORTEST: Final = 700
-"""Characters of one text of a series."""
+"""Characters of one text; of a short task a sixteenth, or a small budget could not show it."""
 
 _ASKED: Final = (
     "Go through the {series}, 1 to {last}, and say when you are at the end.",
@@ -87,6 +86,7 @@ class Desk:
         self.series: dict[str, tuple[str, ...]] = {}
         self._key = key
         self._characters = tokens * CHARACTERS
+        self._longest = min(LONGEST, round(self._characters / 16))
         self._names = self.random.sample(NAMES, len(NAMES))
 
     def name(self) -> str:
@@ -95,10 +95,11 @@ class Desk:
 
     def count(self, share: float, least: int, most: int) -> int:
         """How many texts of usual size a share of the task's length has room for."""
-        return max(least, min(most, round(self._characters * share / 2_000)))
+        return max(least, min(most, round(self._characters * share / self._longest * 2)))
 
     def filler(self, characters: int) -> str:
-        """A text that nobody needs."""
+        """A text that nobody needs, of so many characters or what a short task has room for."""
+        characters = min(characters, self._longest)
         key = f"{self._key} filler {self.random.random()}"
         return "\n".join(lines(key, self.random.choice(list(STYLES)), characters))
 
@@ -111,8 +112,8 @@ class Desk:
         series = f"{self.name()} {style}"
         left, texts = self._characters * share, []
         while left > 0 or len(texts) < 2:
-            size = self.random.randrange(SHORTEST, LONGEST)
-            size = round(max(SHORTEST / 2, min(size, left)))
+            size = self.random.randrange(self._longest // 5, self._longest)
+            size = round(max(self._longest / 10, min(size, left)))
             left -= size
             texts.append([*lines(f"{self._key} {series} {len(texts)}", style, size)])
         for place, line in plants:

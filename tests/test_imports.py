@@ -39,8 +39,12 @@ RIMS = FLOORS[6]
 PORTS = {
     # The modules of a rim that other rims import.
     "eventctx.comparison.compare",
+    "eventctx.comparison.contenders",
     "eventctx.comparison.defaults",
+    "eventctx.comparison.live",
+    "eventctx.comparison.played",
     "eventctx.comparison.recording",
+    "eventctx.comparison.statistics",
     "eventctx.importers.load",
     "eventctx.importers.recorded_calls",
     "eventctx.orchestrators.host.compaction_counts",

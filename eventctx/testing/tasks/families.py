@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventctx.testing.tasks import found, own, spoken
+from eventctx.testing.tasks import agreed, found, own, spoken
 from eventctx.testing.tasks.work import Family
 
 FAMILIES: Final[tuple[Family, ...]] = (
@@ -22,8 +22,8 @@ FAMILIES: Final[tuple[Family, ...]] = (
     own.REMEDY,
     own.COUNTERS,
     own.NESTED,
-    own.CHOICE,
-    own.SCHEDULE,
+    agreed.CHOICE,
+    agreed.SCHEDULE,
 )
 
 HELD_OUT: Final = ("nested", "handoff", "counters", "correction")

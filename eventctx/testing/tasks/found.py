@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from eventctx.testing.tasks.noise import PEOPLE, code
+from eventctx.testing.tasks.noise import PEOPLE
 from eventctx.testing.tasks.reading import Action, Call, Say, View, do
 from eventctx.testing.tasks.work import Desk, Family, Work, made
 
@@ -145,7 +145,9 @@ def _act_on_hops(view: View) -> Action:
     service = re.search(r"Trouble with (\w+)", view.request)
     if service is None or view.calls("page", of_request=True):
         return Say("I am with you.")
-    crew = view.seek("first hop", "bulk", rf"{service[1]} is run by crew (\w+)", f"{service[1]} crew")
+    crew = view.seek(
+        "first hop", "bulk", rf"{service[1]} is run by crew (\w+)", f"{service[1]} crew"
+    )
     if crew is None:
         return do("page", pager="0")
     head = view.seek("second hop", "bulk", rf"crew {crew} is headed by (\w+ \w+)", f"{crew} headed")
@@ -282,14 +284,9 @@ INVENTORY: Final = Family(
     _act_on_inventory,
     _note_stock,
 )
-LATE_ID: Final = Family(
-    "late_id", "an id that is needed late", _build_late_id, _act_on_late_id
-)
+LATE_ID: Final = Family("late_id", "an id that is needed late", _build_late_id, _act_on_late_id)
 HOPS: Final = Family("hops", "references over several hops", _build_hops, _act_on_hops)
-BASELINE: Final = Family(
-    "baseline", "a reading to compare with", _build_baseline, _act_on_baseline
-)
+BASELINE: Final = Family("baseline", "a reading to compare with", _build_baseline, _act_on_baseline)
 MIGRATION: Final = Family(
     "migration", "configuration taken over file by file", _build_migration, _act_on_migration
 )
-_ = code

@@ -17,14 +17,36 @@ NAMES: Final = (
     *("gorse", "granite", "harbour", "hazel", "heron", "indigo", "juniper", "kelp", "kestrel"),
     *("larch", "lichen", "linden", "marlin", "marsh", "meadow", "moss", "nettle", "ochre", "osier"),
     *("otter", "pebble", "pilot", "plover", "quartz", "raven", "reed", "rowan", "sable", "saffron"),
-    *("sorrel", "tallow", "tern", "thistle", "topaz", "umber", "walnut", "willow", "wren", "yarrow"),
+    *(
+        "sorrel",
+        "tallow",
+        "tern",
+        "thistle",
+        "topaz",
+        "umber",
+        "walnut",
+        "willow",
+        "wren",
+        "yarrow",
+    ),
 )
 """Names of what tasks are about."""
 
 _OTHERS: Final = (
     *("abbot", "acorn", "argon", "aspen", "barley", "bishop", "bobbin", "burdock", "canal", "carp"),
     *("chalk", "clover", "cobble", "cornice", "damson", "dapple", "drover", "eider", "elder"),
-    *("fathom", "ferry", "fiddle", "gable", "galley", "gimlet", "hamlet", "heath", "hollow", "jetty"),
+    *(
+        "fathom",
+        "ferry",
+        "fiddle",
+        "gable",
+        "galley",
+        "gimlet",
+        "hamlet",
+        "heath",
+        "hollow",
+        "jetty",
+    ),
     *("lantern", "lattice", "magnet", "maple", "mortar", "oriel", "parcel", "pewter", "quarry"),
     *("rafter", "ribbon", "satin", "slate", "spindle", "sundial", "tiller", "turret", "velvet"),
 )
@@ -42,11 +64,6 @@ _THINGS: Final = ("batch", "ledger", "queue", "crate", "report", "index", "valve
 _HOW: Final = ("late", "twice", "by hand", "as planned", "in part", "after lunch", "at night")
 
 
-def code(random: Random, letters: str = "QF", digits: int = 4) -> str:
-    """An identifier such as ``QF-2231``."""
-    return f"{letters}-{random.randrange(10 ** (digits - 1), 10**digits)}"
-
-
 def _name(random: Random) -> str:
     return random.choice(NAMES if random.random() < NAMESAKES else _OTHERS)
 
@@ -61,7 +78,7 @@ def _log(random: Random) -> str:
 
 def _table(random: Random) -> str:
     return (
-        f"| {code(random, 'KD')} | {_name(random)} {random.choice(_THINGS)} | "
+        f"| KD-{random.randrange(1_000, 9_999)} | {_name(random)} {random.choice(_THINGS)} | "
         f"{random.randrange(500)} | {random.choice(PEOPLE)} | {random.choice(_HOW)} |"
     )
 

@@ -139,9 +139,9 @@ class View:
     def latest_of(self, pattern: str) -> str:
         """The last result of a tool that matches, quotations of the past left out; else empty."""
         for row in reversed(self.rows):
-            if row.role == "tool" and not row.text.startswith(QUOTED):
-                if re.search(pattern, row.text):
-                    return row.text
+            ours = row.role == "tool" and not row.text.startswith(QUOTED)
+            if ours and re.search(pattern, row.text):
+                return row.text
         return ""
 
     def all(self, pattern: str) -> list[tuple[str, ...]]:
@@ -189,11 +189,11 @@ class View:
 
 def read_row(message: Message) -> Row:
     """A message of the chat dialect, as it is read."""
-    content = message.get("content") or ""
+    content: Any = message.get("content") or ""
     if isinstance(content, list):
         content = "\n".join([str(one.get("text", "")) for one in content if isinstance(one, dict)])
     calls = tuple([_call(one["function"]) for one in message.get("tool_calls") or ()])
-    return Row(str(message.get("role")), content, calls)
+    return Row(str(message.get("role")), str(content), calls)
 
 
 def _call(function: Message) -> Call:
@@ -214,4 +214,3 @@ def message_of(action: Action, number: int) -> Message:
         "content": action.text,
         "tool_calls": [{"id": f"call_{number}", "type": "function", "function": function}],
     }
-

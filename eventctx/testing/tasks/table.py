@@ -163,9 +163,7 @@ async def _play_with_all_in_view(family: Family, length: int, seed: int) -> Task
     return run
 
 
-async def _play(
-    column: _Column, family: Family, length: int, seed: int, whole: TaskRun
-) -> TaskRun:
+async def _play(column: _Column, family: Family, length: int, seed: int, whole: TaskRun) -> TaskRun:
     budget = max(1, round(whole.requests[-1].tokens * column.share))
     return await play(
         family,

@@ -110,7 +110,8 @@ class Desk:
         """
         style = self.random.choice(list(STYLES))
         series = f"{self.name()} {style}"
-        left, texts = self._characters * share, []
+        left = self._characters * share
+        texts: list[list[str]] = []
         while left > 0 or len(texts) < 2:
             size = self.random.randrange(self._longest // 5, self._longest)
             size = round(max(self._longest / 10, min(size, left)))

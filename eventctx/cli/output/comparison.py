@@ -201,7 +201,7 @@ def show_tasks(screen: Screen, found: TaskTable) -> None:
     first = [row for row in alone if row.policy == alone[0].policy]
     heads = (Column("family"), *[Column(_whole_percent(row.share), right=True) for row in first])
     of_family = [
-        [name, *[_percent(row.families[name]) for row in first]] for name in found.families
+        [name, *[_percent(row.by_family[name]) for row in first]] for name in found.families
     ]
     screen.line((f"{alone[0].policy}, by family", "bold"))
     screen.table(heads, of_family)

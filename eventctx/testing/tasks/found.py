@@ -227,7 +227,7 @@ def _build_migration(desk: Desk) -> Work:
     guide = desk.filler(3_000).splitlines()
     for one in old:
         guide.insert(desk.random.randrange(1, len(guide)), f"{one} has become {new[one]}")
-    count = desk.count(0.8, 3, 150)
+    count = desk.count(0.8, 1_700, 3, 500)
     files: dict[int, str] = {}
     truth: dict[int, dict[str, int]] = {}
     for number in range(1, count + 1):

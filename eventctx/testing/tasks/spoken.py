@@ -18,7 +18,7 @@ def _build_rules(desk: Desk) -> Work:
     """Three topics have desks; twice a topic moves to another desk; every case gets its desk."""
     topics, desks = [desk.name() for _ in range(3)], [desk.name().title() for _ in range(5)]
     now = dict(zip(topics, desks, strict=False))
-    count = desk.count(0.2, 2, 8)
+    count = desk.count(0.1, 600, 2, 20)
     told = "; ".join([f"the {topic} is for desk {where}" for topic, where in now.items()])
     persons = [f"Every case has a topic. For now {told}. Nothing to sort yet."]
     truth: dict[str, str] = {}

@@ -69,7 +69,7 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     succeeded: Measured
     tuned: float | None
     held_out: float | None
-    families: dict[str, float]
+    by_family: dict[str, float]
     facts: tuple[FactCount, ...]
     steps: float
     recalls: float
@@ -237,7 +237,7 @@ def _rows(
             succeeded=Measured(value, statistics.interval(own, drawn), difference),
             tuned=_share(column.runs, [one not in HELD_OUT for one in names]),
             held_out=_share(column.runs, [one in HELD_OUT for one in names]),
-            families=by_family,
+            by_family=by_family,
             facts=tuple(_facts(column.runs)),
             steps=len(requests) / sum([len(one.requests) for one in whole]),
             recalls=sum([one.recalls for one in column.runs]) / len(names),

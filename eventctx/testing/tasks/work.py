@@ -15,11 +15,14 @@ from typing import Final, NamedTuple
 from eventctx.testing.tasks.noise import NAMES, STYLES, lines
 from eventctx.testing.tasks.reading import Action, Call, Do, Say, View, do
 
-CHARACTERS: Final = 2.5
+CHARACTERS: Final = 2.7
 """Characters of a token, about."""
 
 LONGEST: Final = 3_600
 """Characters of one text; of a short task a sixteenth, or a small budget could not show it."""
+
+OF_ROUND: Final = 500
+"""Characters of two rounds besides their text, counted as text is."""
 
 _ASKED: Final = (
     "Go through the {series}, 1 to {last}, and say when you are at the end.",
@@ -93,9 +96,10 @@ class Desk:
         """A name that nothing else in this task has; texts may have it by chance."""
         return self._names.pop()
 
-    def count(self, share: float, least: int, most: int) -> int:
-        """How many texts of usual size a share of the task's length has room for."""
-        return max(least, min(most, round(self._characters * share / self._longest * 2)))
+    def count(self, share: float, characters: int, least: int, most: int) -> int:
+        """How many rounds with a text of so many characters a share of the task has room for."""
+        size = min(characters, self._longest) + OF_ROUND
+        return max(least, min(most, round(self._characters * share / size)))
 
     def filler(self, characters: int) -> str:
         """A text that nobody needs, of so many characters or what a short task has room for."""
@@ -115,7 +119,7 @@ class Desk:
         while left > 0 or len(texts) < 2:
             size = self.random.randrange(self._longest // 5, self._longest)
             size = round(max(self._longest / 10, min(size, left)))
-            left -= size
+            left -= size + OF_ROUND / 2
             texts.append([*lines(f"{self._key} {series} {len(texts)}", style, size)])
         for place, line in plants:
             text = texts[min(len(texts) - 1, int(place * len(texts)))]

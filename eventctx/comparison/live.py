@@ -6,7 +6,7 @@ from typing import Any
 
 from eventctx.comparison.played import PlayedRequest, stand_in
 from eventctx.comparison.recording import Recording
-from eventctx.comparison.simulator import TARGET, THRESHOLD, Run
+from eventctx.comparison.simulator import TARGET, THRESHOLD, SimulatedRun
 from eventctx.policies.policy import Policy
 from eventctx.policies.trigger import make_budget
 from eventctx.projections.view import request_view
@@ -15,7 +15,7 @@ from eventctx.projections.view.render import places, render
 from eventctx.projections.view.sendable.sending import sent_rows
 
 
-class LiveRun(Run):
+class LiveRun(SimulatedRun):
     """A run under way: messages are added, and requests are made between them.
 
     Without a policy or a budget nothing is ever compacted. Questions that need a model are answered

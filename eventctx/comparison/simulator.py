@@ -147,10 +147,10 @@ def steps(
     """As ``play``, for a caller that answers the policy's questions itself."""
     recording = messages if isinstance(messages, Recording) else Recording(messages)
     limits = None if budget is None else make_budget(budget, threshold, target)
-    return Run(recording, policy, limits, model, watch).play()
+    return SimulatedRun(recording, policy, limits, model, watch).play()
 
 
-class Run:
+class SimulatedRun:
     """One run under way: a view that grows, and the requests made of it."""
 
     def __init__(

@@ -78,7 +78,18 @@ _FREE = frozenset(
 )
 """Keys whose values are not the command line's to define: messages, events, policies' settings."""
 _MAPS = frozenset(
-    ("by_family", "by_model", "known", "left_by", "left_of", "raw", "types", "unknown", "unpriced", "usage")
+    (
+        "by_family",
+        "by_model",
+        "known",
+        "left_by",
+        "left_of",
+        "raw",
+        "types",
+        "unknown",
+        "unpriced",
+        "usage",
+    )
 )
 """Keys whose values are tables, keyed by names."""
 

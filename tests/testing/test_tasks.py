@@ -16,13 +16,13 @@ from eventctx.messages.demands import demands_in
 from eventctx.testing.tasks import (
     FAMILIES,
     HELD_OUT,
+    AgentView,
     TaskContext,
     TaskTable,
-    View,
     play,
     run_tasks,
 )
-from eventctx.testing.tasks.reading import Unknown
+from eventctx.testing.tasks.reading import MissingFact
 
 SMALL = 3_000
 Message = dict[str, Any]
@@ -122,13 +122,15 @@ def test_a_view_is_read_whoever_said_it_and_only_persons_words_are_a_request() -
         },
         {"role": "tool", "tool_call_id": "c", "content": "room 14 is red"},
     ]
-    view = View(lambda: rows, rows[-1])
+    view = AgentView(lambda: rows, rows[-1])
     assert view.request == "Find it."
     assert view.all(r"room (\d+)") == [("12",), ("13",), ("14",)]
     assert view.calls("look", of_request=True) == [{"at": "room 13"}]
     assert view.seek("colour", "result", r"room 15 is (\w+)", "room 15") is None
-    with pytest.raises(Unknown):
-        View(lambda: rows, rows[-1], recalls=True).seek("colour", "result", "room 15 (.)", "room")
+    with pytest.raises(MissingFact):
+        AgentView(lambda: rows, rows[-1], recalls=True).seek(
+            "colour", "result", "room 15 (.)", "room"
+        )
 
 
 @pytest.fixture(scope="module")

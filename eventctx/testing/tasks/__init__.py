@@ -12,7 +12,7 @@ whether it succeeded. With everything in view it always does. No model is called
 
 from eventctx.testing.tasks.families import FAMILIES, HELD_OUT
 from eventctx.testing.tasks.playing import TaskRun, ViewSource, play
-from eventctx.testing.tasks.reading import Sought, View
+from eventctx.testing.tasks.reading import AgentView, Sought
 from eventctx.testing.tasks.table import (
     LENGTHS,
     SHARES,
@@ -29,6 +29,7 @@ __all__ = [
     "HELD_OUT",
     "LENGTHS",
     "SHARES",
+    "AgentView",
     "FactCount",
     "Family",
     "Sought",
@@ -36,7 +37,6 @@ __all__ = [
     "TaskRow",
     "TaskRun",
     "TaskTable",
-    "View",
     "ViewSource",
     "Work",
     "play",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eventctx.testing.tasks.noise import PEOPLE
-from eventctx.testing.tasks.reading import Action, Call, Say, View, do
+from eventctx.testing.tasks.reading import Action, AgentCall, AgentView, Say, do
 from eventctx.testing.tasks.work import Desk, Family, Work, made
 
 # -- an offer that was taken ---------------------------------------------------------------------
@@ -30,17 +30,17 @@ def _build_choice(desk: Desk) -> Work:
         "Now `book` the way that we settled on.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return "\n".join(offers) if call.name == "carrier" else "It is booked."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         booked = {"town": towns[chosen], "crates": crates[chosen], "day": days[chosen]}
         return made(calls, "book") == [booked]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_choice(view: View) -> Action:
+def _act_on_choice(view: AgentView) -> Action:
     words = view.request
     asked = re.search(r"for ways \(([^)]*)\)", words)
     if asked:
@@ -79,14 +79,14 @@ def _build_schedule(desk: Desk) -> Work:
         persons += [f"`book_room` for the {who} group, day {day}; any room.", desk.errand(0.18)]
     persons.append(f"The {mine} group begins an hour later: `shift` each of its bookings, by room.")
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         day = call.arguments.get("day")
         if call.name != "book_room" or day not in days:
             return "It is noted."
         room = rooms[days.index(day)]
         return f"Room {room} is booked on day {day}; {keeper} has the key."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         shifted = [one["room"] for one in made(calls, "shift")]
         own = [room for room, who in zip(rooms, wanted, strict=True) if who == mine]
         return sorted(map(str, shifted)) == sorted(map(str, own))
@@ -94,7 +94,7 @@ def _build_schedule(desk: Desk) -> Work:
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_schedule(view: View) -> Action:
+def _act_on_schedule(view: AgentView) -> Action:
     words = view.request
     asked = re.search(r"for the (\w+) group, day (\d+)", words)
     if asked:

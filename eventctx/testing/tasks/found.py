@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from eventctx.testing.tasks.noise import PEOPLE
-from eventctx.testing.tasks.reading import Action, Call, Say, View, do
+from eventctx.testing.tasks.reading import Action, AgentCall, AgentView, Say, do
 from eventctx.testing.tasks.work import Desk, Family, Work, made
 
 # -- inventory -----------------------------------------------------------------------------------
@@ -31,17 +31,17 @@ def _build_inventory(desk: Desk) -> Work:
         "Bring all the short goods up to their floor with `order`, one call for each.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return f"{call.arguments.get('goods')} is ordered."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         ordered = [(str(one["goods"]), one["amount"]) for one in made(calls, "order")]
         return dict(ordered) == short and len(ordered) == len(short)
 
     return desk.work(persons, answer, succeeded)
 
 
-def _note_stock(view: View, text: str) -> str:
+def _note_stock(view: AgentView, text: str) -> str:
     found = [
         f"{goods} is short by {int(floor) - int(hand)}."
         for goods, hand, floor in _STOCK.findall(text)
@@ -50,7 +50,7 @@ def _note_stock(view: View, text: str) -> str:
     return " ".join(found)
 
 
-def _act_on_inventory(view: View) -> Action:
+def _act_on_inventory(view: AgentView) -> Action:
     if "Bring all the short goods" not in view.request:
         return Say("Let us begin.")
     view.look_up("is short by")
@@ -84,18 +84,18 @@ def _build_late_id(desk: Desk) -> Work:
     for one, text in logs.items():
         text.insert(len(text) // 2, f"rollout {ids[one]} of {one} is queued")
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         if call.name == "begin":
             return "\n".join(logs.get(str(call.arguments.get("what")), ["unknown"]))
         return "The request is taken."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return made(calls, "promote") == [{"id": ids[first]}]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_late_id(view: View) -> Action:
+def _act_on_late_id(view: AgentView) -> Action:
     words = view.request
     begun = re.search(r"Begin (?:a rollout|one) of (\w+)", words)
     if begun:
@@ -132,16 +132,16 @@ def _build_hops(desk: Desk) -> Work:
         f"Trouble with {service}: `page` the head of the crew that runs it, by pager number.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return "It rings."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return made(calls, "page") == [{"pager": pager}]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_hops(view: View) -> Action:
+def _act_on_hops(view: AgentView) -> Action:
     service = re.search(r"Trouble with (\w+)", view.request)
     if service is None or view.calls("page", of_request=True):
         return Say("I am with you.")
@@ -178,7 +178,7 @@ def _build_baseline(desk: Desk) -> Work:
     ]
     texts = [desk.filler(900).splitlines() for _ in range(6)]
 
-    def answer(call: Call, before_it: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before_it: Sequence[AgentCall]) -> str:
         if call.name != "gauge":
             return "The alarm is on."
         name = str(call.arguments.get("name"))
@@ -188,13 +188,13 @@ def _build_baseline(desk: Desk) -> Work:
         text.insert(len(text) // 2, f"gauge {name} reads {reading} {'now' if again else 'bar'}")
         return "\n".join(text)
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return {str(one["name"]) for one in made(calls, "raise_alarm")} == rose
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_baseline(view: View) -> Action:
+def _act_on_baseline(view: AgentView) -> Action:
     words = view.request
     named = re.search(r"\(?\b(\w+, \w+, \w+)\b[:)]", words)
     if named is None:
@@ -243,20 +243,20 @@ def _build_migration(desk: Desk) -> Work:
         "Take the files over now, each with `take` and then `put`: begin with `take` 1.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         if call.name == "guide":
             return "\n".join(guide)
         if call.name == "take":
             return files.get(int(call.arguments.get("file", 0)), "There is no such file.")
         return f"File {call.arguments.get('file')} is in place."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return [(one["file"], one["settings"]) for one in made(calls, "put")] == [*truth.items()]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_migration(view: View) -> Action:
+def _act_on_migration(view: AgentView) -> Action:
     if "Read the `guide`" in view.request:
         return Say("I have read it.") if view.calls("guide", of_request=True) else do("guide")
     if "each with `take` and then `put`" not in view.request:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from eventctx.testing.tasks.reading import Action, Call, Say, View, do
+from eventctx.testing.tasks.reading import Action, AgentCall, AgentView, Say, do
 from eventctx.testing.tasks.work import Desk, Family, Work, made
 
 # -- a plan that is resumed ----------------------------------------------------------------------
@@ -30,18 +30,18 @@ def _build_plan(desk: Desk) -> Work:
     ]
     log = desk.filler(700)
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         if call.name == "sheet":
             return "\n".join(sheet)
         return f"{call.arguments.get('what')}: ready.\n{log}"
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return [(one["doing"], one["what"]) for one in made(calls, "work")] == steps
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_plan(view: View) -> Action:
+def _act_on_plan(view: AgentView) -> Action:
     words = view.request
     if "Read the `sheet`" in words:
         if not view.calls("sheet", of_request=True):
@@ -64,7 +64,7 @@ def _act_on_plan(view: View) -> Action:
     return do("work", doing=left[0][0], what=left[0][1])
 
 
-def _look_for_done(view: View, plan: dict[int, tuple[str, str]]) -> None:
+def _look_for_done(view: AgentView, plan: dict[int, tuple[str, str]]) -> None:
     """Whether the first steps were done already: in view, or else in the log."""
     for _, (_, what) in sorted(plan.items())[:2]:
         here = rf'(?:"what": "{what}"|\b{what}: ready)()'
@@ -91,7 +91,7 @@ def _build_remedy(desk: Desk) -> Work:
     ]
     logs = [desk.filler(900) for _ in range(3)]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         tries = [one for one in before if one.arguments.get("part") == second]
         if call.arguments.get("part") == second and len(tries) >= 2:
             return "The line is shut."
@@ -100,14 +100,14 @@ def _build_remedy(desk: Desk) -> Work:
         log = logs[len(before) % 3].splitlines()
         return "\n".join([*log, f"{error}: the spool ran over", log[0]])
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         tries = [one for one in made(calls, "build") if one["part"] == second]
         return remedy in [one["flag"] for one in tries[:2]]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_remedy(view: View) -> Action:
+def _act_on_remedy(view: AgentView) -> Action:
     asked = re.search(r"[Bb]uild (\w+)(?: with|\.)", view.request)
     if asked is None:
         return Say("I see.")
@@ -144,23 +144,23 @@ def _build_counters(desk: Desk) -> Work:
         f"File the tallies ({', '.join(birds)}) with `file_tally`, one call for each.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return "Filed."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         filed = [(str(one["bird"]), one["count"]) for one in made(calls, "file_tally")]
         return sorted(filed) == sorted(truth.items())
 
     return desk.work(persons, answer, succeeded)
 
 
-def _note_sightings(view: View, text: str) -> str:
+def _note_sightings(view: AgentView, text: str) -> str:
     seen = re.findall(r"sighting: one (\w+) at", text)
     now = {bird: _tally(view, bird) + seen.count(bird) for bird in dict.fromkeys(seen)}
     return " ".join([f"The tally of {bird} is now {count}." for bird, count in now.items()])
 
 
-def _tally(view: View, bird: str, *, known: bool = False) -> int:
+def _tally(view: AgentView, bird: str, *, known: bool = False) -> int:
     """The tally until now; ``known``: there is one, so that none in view is a loss."""
     here, words = rf"tally of {bird} is now (\d+)", f'"tally of {bird} is now"'
     view.look_up(words)
@@ -168,7 +168,7 @@ def _tally(view: View, bird: str, *, known: bool = False) -> int:
     return max([int(one) for (one,) in told], default=0)
 
 
-def _act_on_counters(view: View) -> Action:
+def _act_on_counters(view: AgentView) -> Action:
     asked = re.search(r"File the tallies \(([^)]*)\)", view.request)
     if asked is None:
         return Say("I shall count.")
@@ -198,20 +198,20 @@ def _build_nested(desk: Desk) -> Work:
         needs = f" and needs {parts[at + 1]} first" if at + 1 < len(parts) else ""
         logs[at].insert(len(logs[at]) // 2, f"{one} is begun under {seals[one]}{needs}")
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         part = str(call.arguments.get("part"))
         if call.name == "begin":
             return "\n".join(logs[parts.index(part)]) if part in parts else "unknown"
         return "Closed."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         closed = [(str(one["part"]), one["seal"]) for one in made(calls, "close")]
         return closed == [(one, seals[one]) for one in reversed(parts)]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_nested(view: View) -> Action:
+def _act_on_nested(view: AgentView) -> Action:
     words = view.request
     begun = [str(one.get("part")) for one in view.calls("begin", of_request=True)]
     release, deeper = re.search(r"Release (\w+):", words), re.search(r"what (\w+) needs", words)
@@ -226,7 +226,7 @@ def _act_on_nested(view: View) -> Action:
     return _close_next(view)
 
 
-def _begin_needed(view: View, part: str, begun: Sequence[str]) -> Action:
+def _begin_needed(view: AgentView, part: str, begun: Sequence[str]) -> Action:
     here = rf"\b{part} is begun under seal-\d+ and needs (\w+) first"
     needed = view.seek("what is needed", "result", here, f"{part} begun needs")
     if needed is None or needed in begun:
@@ -234,7 +234,7 @@ def _begin_needed(view: View, part: str, begun: Sequence[str]) -> Action:
     return do("begin", part=needed)
 
 
-def _close_next(view: View) -> Action:
+def _close_next(view: AgentView) -> Action:
     here = r"\b(\w+) is begun under (seal-\d+)(?: and needs (\w+) first)?"
     view.look_up('"is begun under"')
     view.seek_all("a seal", "result", here, '"is begun under"')

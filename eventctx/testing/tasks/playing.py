@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-import eventctx
 from eventctx.comparison.played import PlayedRequest
+from eventctx.engine import open_engine
 from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.search.tool import MIN_CHARACTERS
-from eventctx.testing.tasks.reading import Action, Call, Do, Sought, Unknown, View, message_of
+from eventctx.testing.tasks.reading import (
+    Action,
+    AgentCall,
+    AgentView,
+    Do,
+    MissingFact,
+    Sought,
+    message_of,
+)
 from eventctx.testing.tasks.work import Family, Work
 
 SYSTEM: Final = "You work for a person, with tools. What you find goes on from text to text."
@@ -50,7 +58,7 @@ class TaskRun(NamedTuple):
     requests: tuple[PlayedRequest, ...]
 
 
-class Log:
+class RecallLog:
     """The messages of one run in a store of their own, for the recall tool alone."""
 
     def __init__(self, characters: int) -> None:
@@ -63,7 +71,7 @@ class Log:
     async def recall(self, messages: Sequence[dict[str, Any]], arguments: Mapping[str, Any]) -> str:
         """The tool's answer, after all messages until now are in the log."""
         if self._tool is None:
-            self._engine = await eventctx.open(":memory:")
+            self._engine = await open_engine(":memory:")
             self._context = await self._engine.session(SESSION)
             self._tool = self._context.recall_tool(max_characters=self._characters)
         for message in messages[self._added :]:
@@ -90,7 +98,7 @@ async def play(
     ``recall_characters`` is the size of the recall tool's answers; without it the agent has no such
     tool. Raises what the source raises.
     """
-    log = None if recall_characters is None else Log(max(MIN_CHARACTERS, recall_characters))
+    log = None if recall_characters is None else RecallLog(max(MIN_CHARACTERS, recall_characters))
     run = _Run(family, work, source, log)
     try:
         return await run.play(most_steps)
@@ -100,13 +108,15 @@ async def play(
 
 
 class _Run:
-    def __init__(self, family: Family, work: Work, source: ViewSource, log: Log | None) -> None:
+    def __init__(
+        self, family: Family, work: Work, source: ViewSource, log: RecallLog | None
+    ) -> None:
         self._family = family
         self._work = work
         self._source = source
         self._log = log
         self._messages: list[dict[str, Any]] = []
-        self._calls: list[Call] = []
+        self._calls: list[AgentCall] = []
         self._sought: list[Sought] = []
         self._requests: list[PlayedRequest] = []
         self._recalls = 0
@@ -137,15 +147,15 @@ class _Run:
 
     def _decide(self) -> Action:
         self._requests.append(self._source.request())
-        view = View(self._source.rows, self._source.last(), recalls=self._log is not None)
+        view = AgentView(self._source.rows, self._source.last(), recalls=self._log is not None)
         try:
             action = self._family.decide(view)
-        except Unknown as unknown:
-            action = Do(Call(TOOL_NAME, unknown.arguments))
+        except MissingFact as unknown:
+            action = Do(AgentCall(TOOL_NAME, unknown.arguments))
         self._sought += view.sought
         return action
 
-    async def _result(self, call: Call) -> str:
+    async def _result(self, call: AgentCall) -> str:
         if call.name == TOOL_NAME and self._log is not None:
             self._recalls += 1
             return await self._log.recall(self._messages[:-1], call.arguments)

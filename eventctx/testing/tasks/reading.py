@@ -28,7 +28,7 @@ _OF_PROGRAMS: Final = ("[", "<", "(", "#", "Here is a summary", "Summary", "Conv
 """Beginnings of the texts that programs put in a person's place: summaries, indexes, notices."""
 
 
-class Call(NamedTuple):
+class AgentCall(NamedTuple):
     """A call of a tool."""
 
     name: str
@@ -48,7 +48,7 @@ class Say(NamedTuple):
 class Do(NamedTuple):
     """A call, and the words before it."""
 
-    call: Call
+    call: AgentCall
     text: str = ""
 
 
@@ -57,15 +57,15 @@ Action = Say | Do
 
 def do(name: str, text: str = "", /, **arguments: Any) -> Do:
     """A call with these arguments."""
-    return Do(Call(name, arguments), text)
+    return Do(AgentCall(name, arguments), text)
 
 
-class Row(NamedTuple):
+class ReadRow(NamedTuple):
     """A message as it is read."""
 
     role: str
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[AgentCall, ...] = ()
 
     @property
     def by_person(self) -> bool:
@@ -80,7 +80,7 @@ class Sought(NamedTuple):
     where: Where
 
 
-class Unknown(Exception):
+class MissingFact(Exception):
     """The view lacks a fact, and the agent calls the recall tool: ends the reading of this view."""
 
     def __init__(self, **arguments: Any) -> None:
@@ -88,7 +88,7 @@ class Unknown(Exception):
         self.arguments = arguments
 
 
-class View:
+class AgentView:
     """The messages of one request; ``rows`` makes them when more than the last one is read.
 
     ``sought`` is filled as the agent looks for facts.
@@ -103,7 +103,7 @@ class View:
         self.sought: list[Sought] = []
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ReadRow]:
         """All messages, in order."""
         return [read_row(one) for one in self._rows()]
 
@@ -138,11 +138,11 @@ class View:
 
     def latest_of(self, pattern: str) -> str:
         """The last result of a tool that matches, quotations of the past left out; else empty."""
-        for row in reversed(self.rows):
-            ours = row.role == "tool" and not row.text.startswith(QUOTED)
-            if ours and re.search(pattern, row.text):
-                return row.text
-        return ""
+        texts: list[str] = [row.text for row in self.rows if row.role == "tool"]
+        matching = [
+            text for text in texts if not text.startswith(QUOTED) and re.search(pattern, text)
+        ]
+        return matching[-1] if matching else ""
 
     def all(self, pattern: str) -> list[tuple[str, ...]]:
         """The groups of every match, in order."""
@@ -151,7 +151,7 @@ class View:
     def seek(self, fact: str, kind: Kind, pattern: str, words: str) -> str | None:
         """The last text that the group of ``pattern`` matches; None if it is nowhere.
 
-        Raises Unknown where the agent looks for ``words`` first.
+        Raises MissingFact where the agent looks for ``words`` first.
         """
         found = self.seek_all(fact, kind, pattern, words)
         return found[-1][0] if found else None
@@ -168,40 +168,40 @@ class View:
         return found
 
     def look_up(self, words: str) -> None:
-        """Recall ``words`` once in this turn, whatever is in view. Raises Unknown."""
+        """Recall ``words`` once in this turn, whatever is in view. Raises MissingFact."""
         if self.recalls and not self._looked_for(words):
-            raise Unknown(query=words)
+            raise MissingFact(query=words)
 
     def _read_in_full(self, words: str) -> None:
-        """Recall the message that an answer quotes first and in part. Raises Unknown."""
+        """Recall the message that an answer quotes first and in part. Raises MissingFact."""
         rows = self.rows[self._asked_at + 1 :]
         for row, answer in pairwise(rows):
             if any(one.arguments.get("query") == words for one in row.calls):
                 named = re.search(r'message="(\d+)"', answer.text)
                 calls = self.calls(TOOL_NAME, of_request=True)
                 if named and int(named[1]) not in [one.get("message") for one in calls]:
-                    raise Unknown(message=int(named[1]))
+                    raise MissingFact(message=int(named[1]))
 
     def _looked_for(self, words: str) -> bool:
         asked = self.calls(TOOL_NAME, of_request=True) if self.recalls else ()
         return any(one.get("query") == words for one in asked)
 
 
-def read_row(message: Message) -> Row:
+def read_row(message: Message) -> ReadRow:
     """A message of the chat dialect, as it is read."""
     content: Any = message.get("content") or ""
     if isinstance(content, list):
         content = "\n".join([str(one.get("text", "")) for one in content if isinstance(one, dict)])
     calls = tuple([_call(one["function"]) for one in message.get("tool_calls") or ()])
-    return Row(str(message.get("role")), str(content), calls)
+    return ReadRow(str(message.get("role")), str(content), calls)
 
 
-def _call(function: Message) -> Call:
+def _call(function: Message) -> AgentCall:
     try:
         arguments = json.loads(function.get("arguments") or "{}")
     except ValueError:  # cut by a policy
         arguments = {}
-    return Call(str(function.get("name")), arguments if isinstance(arguments, dict) else {})
+    return AgentCall(str(function.get("name")), arguments if isinstance(arguments, dict) else {})
 
 
 def message_of(action: Action, number: int) -> Message:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from eventctx.testing.tasks.noise import PEOPLE
-from eventctx.testing.tasks.reading import Action, Call, Say, View, do
+from eventctx.testing.tasks.reading import Action, AgentCall, AgentView, Say, do
 from eventctx.testing.tasks.work import Desk, Family, Work, made
 
 # -- rules that change ---------------------------------------------------------------------------
@@ -39,20 +40,20 @@ def _build_rules(desk: Desk) -> Work:
             truth[str(number)] = now[topic]
         persons.append(f"Sort the new cases: begin with `take` {first}, then `route` each.")
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         number = str(call.arguments.get("case"))
         if call.name == "take":
             return cases.get(number, "There is no such case.")
         return f"Case {number} is routed."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         routed = {str(one["case"]): one["desk"] for one in made(calls, "route")}
         return routed == truth
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_rules(view: View) -> Action:
+def _act_on_rules(view: AgentView) -> Action:
     if not view.last.by_person:
         case = view.latest(_CASE)
         if case is None:
@@ -68,7 +69,7 @@ def _act_on_rules(view: View) -> Action:
     return Say("I have that.")
 
 
-def _desk_of(view: View, topic: str) -> str:
+def _desk_of(view: AgentView, topic: str) -> str:
     """Where a topic goes: the desk that it went over to, and not away from again."""
     here = rf"the {topic} (?:is for|goes over from desk \w+ to) desk (\w+)"
     view.look_up(f"{topic} desk")
@@ -103,25 +104,26 @@ def _build_forbidden(desk: Desk) -> Work:
     desk.random.shuffle(paths)
     ours = {one for one in paths if one.partition("/")[0] not in closed}
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         if call.name == "list_old":
             return "Files with an old header:\n" + "\n".join([f"- {one}" for one in paths])
         return f"The header of {call.arguments.get('path')} is new.\n{desk_text}"
 
     desk_text = desk.filler(300)
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return {str(one["path"]) for one in made(calls, "renew")} == ours
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_forbidden(view: View) -> Action:
+def _act_on_forbidden(view: AgentView) -> Action:
     if "renew the old headers" not in view.request:
         return Say("I understand.")
-    paths = list(dict.fromkeys([one for (one,) in view.all(r"- (\w+/\w+_\d+\.txt)")]))
-    if not paths:
+    listed = view.latest_of("Files with an old header:")
+    if not listed:
         return do("list_old")
+    paths = re.findall(r"- (\w+/\w+_\d+\.txt)", listed)
     done = {one.get("path") for one in view.calls("renew", of_request=True)}
     folders = sorted({one.partition("/")[0] for one in paths})
     closed = _closed(view)
@@ -135,7 +137,7 @@ def _act_on_forbidden(view: View) -> Action:
     return do("renew", path=left[0]) if left else Say("All of ours are new.")
 
 
-def _closed(view: View) -> set[str]:
+def _closed(view: AgentView) -> set[str]:
     return {one for (one,) in view.all(r"(\w+)/ (?:belongs to the museum|is frozen until)")}
 
 
@@ -159,17 +161,17 @@ def _build_correction(desk: Desk) -> Work:
         f"Time for the next figures: send week {week}, same way.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return f"Week {call.arguments.get('week')} is on its way."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         sent = {"week": week, "host": new, "unit": right}
         return made(calls, "send")[1:] == [sent]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_correction(view: View) -> Action:
+def _act_on_correction(view: AgentView) -> Action:
     asked = view.all(r"[Ss]end week (\d+)")
     if not asked or "end week" not in view.request:
         return Say("Noted.")
@@ -181,7 +183,7 @@ def _act_on_correction(view: View) -> Action:
     return do("send", week=week, host=host, unit=unit)
 
 
-def _corrected(view: View, what: str, pattern: str) -> str:
+def _corrected(view: AgentView, what: str, pattern: str) -> str:
     view.look_up(f"{what} not")
     named = view.seek_all(f"the {what}", "person", pattern, f"{what} not")
     taken_back = {one for (one,) in view.all(r" and not (\w+)\.")}
@@ -206,12 +208,12 @@ def _build_glossary(desk: Desk) -> Work:
         f"And {second} as well: a new start.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return f"{call.arguments.get('host')} is up again.\n{log}"
 
     log = desk.filler(800)
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         return [one["host"] for one in made(calls, "restart")] == [hosts[first], hosts[second]]
 
     return desk.work(persons, answer, succeeded)
@@ -221,7 +223,7 @@ def _numbers(desk: Desk, count: int) -> list[int]:
     return desk.random.sample(range(1_000, 9_999), count)
 
 
-def _act_on_glossary(view: View) -> Action:
+def _act_on_glossary(view: AgentView) -> Action:
     words = view.request
     if "a new start" not in words:
         return Say("Good to know.")
@@ -257,17 +259,17 @@ def _build_handoff(desk: Desk) -> Work:
         f"Now `call` whoever has the second key to the {valve} valve.",
     ]
 
-    def answer(call: Call, before: Sequence[Call]) -> str:
+    def answer(call: AgentCall, before: Sequence[AgentCall]) -> str:
         return "It is done."
 
-    def succeeded(calls: Sequence[Call]) -> bool:
+    def succeeded(calls: Sequence[AgentCall]) -> bool:
         opened = made(calls, "open_door") == [{"door": door, "code": codes[0]}]
         return opened and made(calls, "call") == [{"person": keeper}]
 
     return desk.work(persons, answer, succeeded)
 
 
-def _act_on_handoff(view: View) -> Action:
+def _act_on_handoff(view: AgentView) -> Action:
     words = view.request
     door, valve = _word_after(words, "Open the "), _word_after(words, "second key to the ")
     if door and not view.calls("open_door", of_request=True):

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from eventctx.testing.tasks.noise import NAMES, STYLES, lines
-from eventctx.testing.tasks.reading import Action, Call, Do, Say, View, do
+from eventctx.testing.tasks.reading import Action, AgentCall, AgentView, Do, Say, do
 
 CHARACTERS: Final = 2.7
 """Characters of a token, about."""
@@ -49,10 +49,10 @@ class Work(NamedTuple):
 
     persons: tuple[str, ...]
     series: Mapping[str, tuple[str, ...]]
-    answer: Callable[[Call, Sequence[Call]], str]
-    succeeded: Callable[[Sequence[Call]], bool]
+    answer: Callable[[AgentCall, Sequence[AgentCall]], str]
+    succeeded: Callable[[Sequence[AgentCall]], bool]
 
-    def result(self, call: Call, before: Sequence[Call]) -> str:
+    def result(self, call: AgentCall, before: Sequence[AgentCall]) -> str:
         """The result of a call."""
         if call.name != "fetch":
             return self.answer(call, before)
@@ -69,15 +69,15 @@ class Family(NamedTuple):
     name: str
     about: str
     build: Callable[[Desk], Work]
-    act: Callable[[View], Action]
-    notes: Callable[[View, str], str] | None = None
+    act: Callable[[AgentView], Action]
+    notes: Callable[[AgentView, str], str] | None = None
 
     def make(self, tokens: int, seed: int) -> Work:
         """The task of this length and seed; the same every time."""
         return self.build(Desk(f"{self.name} {tokens} {seed}", tokens))
 
-    def decide(self, view: View) -> Action:
-        """The agent's next step, from one view alone. Raises Unknown."""
+    def decide(self, view: AgentView) -> Action:
+        """The agent's next step, from one view alone. Raises MissingFact."""
         return read_on(view, self.notes) or self.act(view)
 
 
@@ -131,15 +131,17 @@ class Desk:
     def work(
         self,
         persons: Sequence[str],
-        answer: Callable[[Call, Sequence[Call]], str],
-        succeeded: Callable[[Sequence[Call]], bool],
+        answer: Callable[[AgentCall, Sequence[AgentCall]], str],
+        succeeded: Callable[[Sequence[AgentCall]], bool],
     ) -> Work:
         """The task of these messages and rules."""
         opening = self.random.choice(_OPENINGS)
         return Work((opening, *persons), dict(self.series), answer, succeeded)
 
 
-def read_on(view: View, notes: Callable[[View, str], str] | None = None) -> Do | Say | None:
+def read_on(
+    view: AgentView, notes: Callable[[AgentView, str], str] | None = None
+) -> Do | Say | None:
     """The next text of a series that the agent is at; None where it is at none."""
     if view.last.by_person:
         asked = _REQUEST.search(view.last.text)
@@ -158,6 +160,6 @@ def read_on(view: View, notes: Callable[[View, str], str] | None = None) -> Do |
     return Say(f"{said} That was the last of the {series}.".strip())
 
 
-def made(calls: Sequence[Call], name: str) -> list[dict[str, object]]:
+def made(calls: Sequence[AgentCall], name: str) -> list[dict[str, object]]:
     """The arguments of all calls of a tool."""
     return [one.arguments for one in calls if one.name == name]

@@ -73,7 +73,7 @@ async def measure(place: Place) -> list[Row]:
             )
     finally:
         for one in processes:
-            one.end()
+            one.close()
     show(lines, whole)
     versions = {one.way.name: one.version for one in peers}
     return [

@@ -18,7 +18,7 @@ from eventctx.policies.policy import Policy, PolicyFunction
 from eventctx.testing.tasks.families import FAMILIES, HELD_OUT
 from eventctx.testing.tasks.playing import ROOM, TaskRun, ViewSource, play
 from eventctx.testing.tasks.reading import Kind
-from eventctx.testing.tasks.work import Family
+from eventctx.testing.tasks.work import Family, Work
 from eventctx.text import counted, summary_line
 
 LENGTHS: Final = (8_000, 32_000, 64_000, 128_000, 256_000)
@@ -133,9 +133,11 @@ async def run_tasks(
     ]
     whole: list[TaskRun] = []
     for done, (family, length, seed) in enumerate(tasks):
-        whole.append(await _play_with_all_in_view(family, length, seed))
+        work = family.make(length, seed)
+        whole.append(await play(family, work, LiveRun(None, None), most_steps=length))
+        assert whole[-1].succeeded, f"{family.name} {length} {seed}: fails with all in view"
         for column in columns:
-            column.runs.append(await _play(column, family, length, seed, whole[-1]))
+            column.runs.append(await _play(column, family, work, whole[-1]))
             await asyncio.sleep(0)  # other tasks of the program may run in between
         if progress is not None:
             progress(done + 1, len(tasks))
@@ -156,18 +158,11 @@ class _Column(NamedTuple):
     runs: list[TaskRun]
 
 
-async def _play_with_all_in_view(family: Family, length: int, seed: int) -> TaskRun:
-    work = family.make(length, seed)
-    run = await play(family, work, LiveRun(None, None), most_steps=length)
-    assert run.succeeded, f"{family.name} of {length} tokens, seed {seed}: fails with all in view"
-    return run
-
-
-async def _play(column: _Column, family: Family, length: int, seed: int, whole: TaskRun) -> TaskRun:
+async def _play(column: _Column, family: Family, work: Work, whole: TaskRun) -> TaskRun:
     budget = max(1, round(whole.requests[-1].tokens * column.share))
     return await play(
         family,
-        family.make(length, seed),
+        work,
         column.context.make(budget),
         most_steps=ROOM * len(whole.requests),
         recall_characters=min(RECALL_CHARACTERS, budget) if column.recall else None,

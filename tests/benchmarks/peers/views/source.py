@@ -82,10 +82,11 @@ class Process:
             raise RuntimeError(f"{self.way.name}: {found['missing']}")
         return [*before[: found["same"]], *found["rows"]]
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
         self._process.wait()
 
     def _say(self, what: object) -> None:

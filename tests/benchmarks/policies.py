@@ -1,15 +1,17 @@
-"""Policies and neighbours' ways on generated tasks: what their views held, cost, and led to.
+"""Policies and neighbours' ways: what their views held, what they cost, and what they led to.
 
-Everything is generated from seeds, so the table is the same on any machine: no model is called, and
-neighbours that summarize get the same scripted summary. Shares of evidence and words are measured
-over the run that sees everything, as over a recorded session; success is of the agent that sees
-each view.
+Success is that of generated tasks, the same on any machine: no model is called, and neighbours that
+summarize get the same scripted summary. All else is measured over recorded sessions, where
+``EVENTCTX_SESSIONS`` names a folder of some, or over the tasks' own transcripts, which repeat too
+little to tell of evidence.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +26,7 @@ from eventctx.projections.evidence import normalise
 from eventctx.testing.tasks import FAMILIES, HELD_OUT, TaskContext, ViewSource, play, run_tasks
 from tests.benchmarks.peers.views.source import WAYS, Process
 from tests.benchmarks.place import Place
+from tests.benchmarks.recorded_chats import recorded_chats
 from tests.benchmarks.rows import Row, missing
 
 FIGURE: Final = "policies"
@@ -31,6 +34,11 @@ POLICIES: Final = ("workset", "ladder", "importance", "simple", "masking", "rece
 LENGTHS: Final = (8_000, 32_000, 64_000)
 SHARES: Final = (0.5, 0.25, 0.12)
 SEEDS: Final = 2
+SESSIONS: Final = 10
+"""Recorded sessions, those with most to judge."""
+
+LEAST_JUDGED: Final = 20
+"""Requests that used something again, below which nothing is said of evidence."""
 
 
 class Line(NamedTuple):
@@ -51,7 +59,12 @@ async def measure(place: Place) -> list[Row]:
     absent = [one for one in processes if one.missing]
     peers = [one for one in processes if not one.missing]
     try:
-        recordings = await _recordings(lengths, seeds)
+        folder = os.environ.get("EVENTCTX_SESSIONS")
+        recordings = (
+            await recorded_chats(Path(folder), place.count(SESSIONS, 3))
+            if folder
+            else await _transcripts(lengths, seeds)
+        )
         whole = _whole(recordings)
         contexts = [*map(_of_policy, contenders(POLICIES)), *[one.context() for one in peers]]
         found = await run_tasks(contexts, lengths=lengths, shares=SHARES, seeds=seeds)
@@ -82,7 +95,7 @@ async def measure(place: Place) -> list[Row]:
     ]
 
 
-async def _recordings(lengths: Sequence[int], seeds: int) -> list[Recording]:
+async def _transcripts(lengths: Sequence[int], seeds: int) -> list[Recording]:
     """The runs that see everything."""
     found = []
     for length in lengths:
@@ -148,12 +161,12 @@ def _play(recording: Recording, source: ViewSource) -> tuple[RunFigures, int, in
         source.add(message)
     done = requests[-1].compactions if requests else 0
     played = Played("", None, tuple(requests), (), 0)
-    sums = figures(played, recording.needs)
+    sums = figures(played, recording.needs, recording.demands)
     return sums + RunFigures(compactions=done), held, pairs
 
 
 HEADS: Final = (
-    *("policy", "success %", "held out", "recall", "evidence %", "persons %", "cost"),
+    *("policy", "success %", "held out", "recall", "evidence %", "demands %", "persons %", "cost"),
     *("compactions/50", "prefix %", "over %"),
 )
 
@@ -161,7 +174,8 @@ HEADS: Final = (
 def cells(line: Line, whole: float) -> list[str]:
     """A line's figures, as the table shows them."""
     sums = line.figures
-    shares: list[Any] = [sums.recall, line.words]
+    evidence = sums.recall if sums.judged >= LEAST_JUDGED else None
+    shares = [evidence, sums.demand_recall, line.words]
     return [
         line.name,
         _percent(line.success),
@@ -181,7 +195,7 @@ def _percent(share: float | None) -> str:
 
 def show(lines: Sequence[Line], whole: float) -> None:
     """Print a table for each share."""
-    console = Console(width=150)
+    console = Console(width=160)
     for share in dict.fromkeys([one.share for one in lines]):
         made = Table(title=f"{share:.0%} of the full length", title_justify="left")
         for head in HEADS:

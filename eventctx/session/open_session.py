@@ -135,7 +135,8 @@ class SessionMemory:
     answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
     of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
     ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
-    was open when the session was first loaded, until a turn begins.
+    was open when the session was first loaded, until a turn begins. ``recallable``: a tool was made
+    with which the agent reads messages again.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
@@ -145,6 +146,7 @@ class SessionMemory:
     reports: PromptReports = field(default_factory=PromptReports)
     ending: set[asyncio.Future[None]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)
+    recallable: bool = False
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

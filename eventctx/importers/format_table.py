@@ -126,6 +126,7 @@ _ROWS: Final = (
         home=ProgramHome("Claude Code", ".claude", "projects", "CLAUDE_CONFIG_DIR"),
         has_agents=True,
         has_requests=True,
+        undoes_compactions=True,
     ),
     Format(
         "codex",

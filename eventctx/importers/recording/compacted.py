@@ -150,6 +150,8 @@ def plan_undoing(
     plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
     if undone:
         standing = [one for one in plan.insertions if one.at not in undone]
+        if standing:
+            again = PutIn()  # the compactions that are undone had left it in view
         plan = msgspec.structs.replace(plan, insertions=(*standing, *again.insertions))
     return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
 from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
-from eventctx.importers.formats.claude.route import Route
+from eventctx.importers.formats.claude.route import KeptLines, Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
     Boundary,
@@ -172,6 +172,7 @@ class ClaudeConversation:
 
     def _repetition(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """A line that was written again; while its answer is open, its usage may have grown."""
+        self.route.note_repetition(row.uuid)
         message = object_or_empty(value_of(bytes(row.message)))
         if row.type == "assistant" and self.open is not None and self.open.id == message.get("id"):
             self.open.count_again(message)
@@ -254,7 +255,8 @@ class ClaudeConversation:
         """The answers that the program took out of the conversation, after a refusal."""
         yield from self._close()
         named = list_or_empty(row.retractedMessageUuids)
-        yield from self._taken_back(line, time_of(row), self.route.of(named))
+        if places := self.route.of(named):
+            yield Undone(line, time_of(row), places)
 
     def _speech(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
@@ -282,20 +284,34 @@ class ClaudeConversation:
         if row.type == "assistant":
             return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
-            self.route.note_summary(line)
-            self.route.enter(row.uuid, row.parentUuid, line, message=True)
-            told, self.boundary = self.boundary, Boundary()
-            compaction = CompactionItem(
-                line,
-                time,
-                told.trigger,
-                (message,),
-                tokens_before=told.tokens,
-                resent=RESENT,
-                took=told.took,
-            )
-            return (*self._close(), *self._deliver(line), compaction)
+            return self._summary(line, time, row, message)
         return self._user_line(line, time, row, message, data)
+
+    def _summary(
+        self, line: int, time: int | None, row: ClaudeRow, message: dict[str, Any]
+    ) -> Iterator[Item]:
+        """The items of a compaction; what it keeps is told before it, by the boundary."""
+        yield from self._close()
+        yield from self._deliver(line)
+        told, self.boundary = self.boundary, Boundary()
+        kept = self.route.named(told.kept)
+        if not told.kept and told.segment is not None:
+            kept = self.route.between(*told.segment)
+        behind = KeptLines() if told.kept_first else kept
+        self.route.note_summary(row.uuid, row.parentUuid, line, behind)
+        stays = bool(kept.places or kept.summaries)
+        yield CompactionItem(
+            line,
+            time,
+            told.trigger,
+            (message,),
+            forgotten=self.route.others(kept.places) if stays else None,
+            before=self.route.count if stays and told.kept_first else None,
+            standing=kept.summaries,
+            tokens_before=told.tokens,
+            resent=RESENT,
+            took=told.took,
+        )
 
     def _user_line(
         self,
@@ -321,7 +337,9 @@ class ClaudeConversation:
             self.queue.begin_turn()
             yield TurnBegan(line, time)
         if prompt and self.open is None:
-            yield from self._taken_back(line, time, self.route.left_by(row.parentUuid))
+            left = self.route.left_by(row.parentUuid)
+            if left.places:
+                yield Undone(line, time, *left)
         if self.open is None:
             yield item
         else:
@@ -329,10 +347,6 @@ class ClaudeConversation:
             if stopped:
                 yield from self._close()
         self.route.enter(row.uuid, row.parentUuid, line, message=True, prompt=prompt)
-
-    def _taken_back(self, line: int, time: int | None, places: frozenset[int]) -> Iterator[Item]:
-        if places:
-            yield Undone(line, time, places)
 
     def _assistant(
         self,

@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.importers.source.lines import (
     count,
+    list_or_empty,
     nanoseconds,
     object_or_empty,
     text_or_none,
@@ -113,20 +114,36 @@ def in_nanoseconds(milliseconds: object) -> int | None:
 
 
 class Boundary(NamedTuple):
-    """Facts of a compaction, from the line before its summary; ``took`` is in nanoseconds."""
+    """Facts of a compaction, from the line before its summary; ``took`` is in nanoseconds.
+
+    ``kept`` are the names of the lines that stay in the conversation, or, where the program names
+    only the first and the last of them, ``segment``. ``kept_first``: they come before the summary.
+    """
 
     trigger: str | None = None
     tokens: int | None = None
     took: int | None = None
+    kept: tuple[str, ...] = ()
+    segment: tuple[str, str] | None = None
+    kept_first: bool = False
 
 
 def boundary_of(row: ClaudeRow) -> Boundary:
     """The facts in a ``compact_boundary`` line; a field without a sound value is None."""
     facts = object_or_empty(row.compactMetadata)
+    named = object_or_empty(facts.get("preservedMessages"))
+    segment = object_or_empty(facts.get("preservedSegment"))
+    kept = [one for one in list_or_empty(named.get("uuids")) if isinstance(one, str)]
+    head, tail = text_or_none(segment.get("headUuid")), text_or_none(segment.get("tailUuid"))
+    # They follow the summary that is the anchor; where it is the boundary, the summary comes last.
+    anchor = (named if kept else segment).get("anchorUuid")
     return Boundary(
         text_or_none(facts.get("trigger")),
         count(facts.get("preTokens")) or None,
         in_nanoseconds(facts.get("durationMs")),
+        tuple(kept),
+        (head, tail) if head and tail else None,
+        anchor is not None and anchor == row.uuid,
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from eventctx.importers.recording.compacted import (
     Compacted,
     plan_clearing,
+    plan_clearing_thinking,
     plan_compaction,
     plan_undoing,
 )
@@ -42,6 +43,7 @@ from eventctx.importers.source.items import (
     RecordedRequest,
     ResultsCleared,
     Session,
+    ThinkingCleared,
     TurnBegan,
     TurnEnded,
     TurnMeasured,
@@ -121,6 +123,7 @@ class Recorder:
             CompactionItem: self._compaction,
             Undone: self._taken_back,
             ResultsCleared: self._cleared,
+            ThinkingCleared: self._thinking_cleared,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -362,6 +365,12 @@ class Recorder:
         if not unstorable:
             step = plan_clearing(self._view, item, stored, self._format, self._places)
             await self._planned(step, item.time)
+
+    async def _thinking_cleared(self, item: ThinkingCleared) -> None:
+        await self._turns.end_call(None)
+        self.counts.compactions += 1
+        step = plan_clearing_thinking(self._view, item, self._format, self._places)
+        await self._planned(step, item.time)
 
     async def _branched(self, item: Branched) -> None:
         await self._turns.end_call(None)

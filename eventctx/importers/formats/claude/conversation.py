@@ -13,7 +13,8 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
-from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
+from eventctx.importers.formats.claude.answer import AnswerLines, ProviderEdits
+from eventctx.importers.formats.claude.cleared import ClearedPlaces
 from eventctx.importers.formats.claude.route import KeptLines, Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
@@ -90,7 +91,8 @@ class ClaudeConversation:
         self.last_id: object = None
         self.ids: set[int] = set()
         self.route = Route()
-        self.results = ResultPlaces()
+        self.results = ClearedPlaces()
+        self.edits = ProviderEdits(self.results)
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
@@ -113,6 +115,12 @@ class ClaudeConversation:
                 human = item.facts is not None and item.facts.human
                 place = self.route.place(item.line, message, spoken=answer or human)
                 self.results.add(place, message)
+                if human:
+                    self.results.begin_turn()
+            elif isinstance(item, CompactionItem):
+                self.results.forget(item.forgotten)
+            elif isinstance(item, Undone):
+                self.results.undo(item.places, item.compactions)
             yield item
 
     def _row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -240,16 +248,9 @@ class ClaudeConversation:
         facts = object_or_empty(row.microcompactMetadata)
         how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
         calls = list_or_empty(facts.get("compactedToolIds"))
-        yield from self._clear(line, time_of(row), how, calls, count(facts.get("preTokens")))
-
-    def _clear(
-        self, line: int, time: int | None, how: str, calls: list[Any], tokens: int = 0
-    ) -> Iterator[Item]:
-        """The step that clears the results of ``calls``, as far as the conversation has them."""
         if found := self.results.clear(calls):
-            places = tuple(sorted(found))
-            messages = tuple([found[place] for place in places])
-            yield ResultsCleared(line, time, how, places, messages, tokens or None)
+            tokens = count(facts.get("preTokens")) or None
+            yield ResultsCleared(line, time_of(row), how, *found, tokens_before=tokens)
 
     def _retract(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
@@ -382,9 +383,7 @@ class ClaudeConversation:
         answer, self.open = self.open, None
         if answer is None:
             return
-        if number := cleared_by_provider(answer.message):
-            calls = self.results.oldest(number)
-            yield from self._clear(answer.line, None, "clear_tool_uses", calls)
+        yield from self.edits.items(answer.line, answer.message)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))

@@ -171,13 +171,17 @@ class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
 
 
 class SessionStart(Event, frozen=True, tag="session:start"):
-    """A session begins. Importers set ``source``, ``format`` and ``imported_at``."""
+    """A session begins. Importers set ``source``, ``format`` and ``imported_at``.
+
+    ``folder`` is a mark of the folder of a source whose name alone names the session.
+    """
 
     library: str
     settings: dict[str, Any] = {}
     source: str | None = None
     format: str | None = None
     imported_at: int | None = None
+    folder: str | None = None
 
 
 class SessionFork(Event, frozen=True, tag="session:fork"):

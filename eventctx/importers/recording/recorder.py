@@ -80,6 +80,7 @@ class Recorder:
         source: str,
         format: str,  # noqa: A002 - the word of the command line and of the record
         imported_at: int,
+        folder: str | None = None,
         call_id: str | None = None,
         call_span: SpanIds | None = None,
         has_requests: bool = False,
@@ -93,6 +94,7 @@ class Recorder:
         self._source = source
         self._format = format
         self._imported_at = imported_at
+        self._folder = folder
         self._call_id = call_id
         self._call_span = call_span or (None, None)
         self._view = request_view.initial()
@@ -181,6 +183,7 @@ class Recorder:
                 source=self._source,
                 format=self._format,
                 imported_at=self._imported_at,
+                folder=self._folder,
             ),
             item.time,
         )

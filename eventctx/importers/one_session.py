@@ -179,7 +179,9 @@ async def import_session(
     if parent is not None:
         first = msgspec.structs.replace(first, parent=parent)
     name = run.session or session_name(first.session_id)
-    track = Track(run.store, name, run.salt, run.now, only_match=run.only_match)
+    track = Track(
+        run.store, name, run.salt, run.now, only_match=run.only_match, rewrites=chosen.rewrites
+    )
     reading.track = track
     await track.open()
     rest: Iterable[Item] = items

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
+from eventctx.errors import SourceChanged
 from eventctx.importers.many import import_paths
+from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import Codex, events, jsonl, load
+from tests.importers.given import Codex, events, jsonl, load, records
 
 THREAD = "019f0000-0000-7000-8000-0000000000c1"
 BEGIN = "rollout-2026-09-01T10-00-00-"
@@ -179,3 +181,35 @@ async def test_calls_of_a_base_count_in_its_own_file(tmp_path: Path) -> None:
     await import_paths(engine.store, [tmp_path], complete=True)
     assert len((await engine.audit(THREAD)).requests) == 2
     assert len((await engine.audit(f"{THREAD}_01")).requests) == 1
+
+
+# -- written anew --------------------------------------------------------------------------------
+
+
+async def test_a_rollout_that_was_written_anew_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl"
+    store = MemoryStore()
+    log = turn(Codex(), "oil", "oiled", 100)
+    path.write_bytes(log.data())
+    await load(store, path)
+    log = turn(log, "red", "is red", 200)
+    log.rows[0]["payload"]["git"] = {"branch": "paint"}
+    path.write_bytes(jsonl([{**row, "ordinal": place} for place, row in enumerate(log.rows)]))
+    grown = await load(store, path)
+    words = "the file was written anew since it was imported; its messages are the same, and what"
+    assert (grown.messages, grown.warnings) == (5, (f"line 1: {words} changed is kept",))
+    kept = [
+        raw_of(one) or b"" for one in await records(store, "codex-1") if one.type == "import:raw"
+    ]
+    assert sum(b'"paint"' in one for one in kept) == 1
+    assert (await load(store, path)).added == 0
+
+
+async def test_a_rollout_with_other_messages_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl"
+    store = MemoryStore()
+    path.write_bytes(turn(turn(Codex(), "oil", "oiled", 1), "red", "is red", 2).data())
+    await load(store, path)
+    path.write_bytes(turn(turn(Codex(), "oil", "oiled", 1), "blue", "is blue", 2).data())
+    with pytest.raises(SourceChanged, match="--session NEW"):
+        await load(store, path)

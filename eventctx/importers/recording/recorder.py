@@ -150,6 +150,9 @@ class Recorder:
         if closed:
             await self._turns.end(None, OK)
         await self.raw.end()
+        if self.raw.changed is not None:
+            words = "the file was written anew since it was imported; its messages are the same"
+            self.counts.warn(Warned(self.raw.changed, f"{words}, and what changed is kept"))
         await self._track.flush()
 
     def close(self) -> None:

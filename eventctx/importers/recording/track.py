@@ -74,10 +74,12 @@ class Track:
         now: int,
         *,
         only_match: bool = False,
+        rewrites: bool = False,
     ) -> None:
         """``now`` (UTC nanoseconds) is used for the times of a file that has none.
 
         With ``only_match`` no record is appended: one that is new raises SourceChanged.
+        ``rewrites`` as in the table of formats.
         """
         self.stream = stream
         self.added = 0
@@ -89,6 +91,7 @@ class Track:
         self._salt = salt
         self._now = now
         self._only_match = only_match
+        self._rewrites = rewrites
         self._before_first = True
         self._stored: AsyncIterator[Record] | None = None
         self._next: Record | None = None
@@ -170,7 +173,7 @@ class Track:
                 or body.data == content.data
                 or (content.plain is not None and raw_of(stored) == content.plain)
             )
-        if not same:
+        if not same and not (self._rewrites and kind == "import:raw"):
             raise SourceChanged(
                 f"line {line}: expected the text that was imported before, found another "
                 f"({where}); import the file as another session with --session NEW"

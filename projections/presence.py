@@ -205,6 +205,7 @@ def _of_tools(facts: Facts) -> bool:
 
 CAUSES: Final[dict[LossCause, str]] = {
     "model": "another model read it",
+    "tools": "other tool definitions were sent",
     "edited": "something before the end was taken out, by the program or the server",
     "resumed": "the session was resumed with less",
     "expired": "the cache expired in the pause",

@@ -40,7 +40,7 @@ Break = Literal[
 """Reasons why a request does not begin with the whole request before it: a prompt cache misses."""
 
 CountedPart = Literal["prompt", "cache"]
-LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
+LossCause = Literal["model", "tools", "edited", "resumed", "expired", "unknown"]
 """Likely causes of a suspected loss, inferred by ``projections.timeline.silent_loss``."""
 
 

@@ -20,7 +20,7 @@ from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
     Boundary,
     ClaudeRow,
-    agent_in_progress,
+    agent_in,
     boundary_of,
     envelope_of,
     in_nanoseconds,
@@ -202,12 +202,15 @@ class ClaudeConversation:
 
     def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
-        agent = agent_in_progress(row)
-        if not agent or agent in self.linked or not row.sessionId:
-            return (raw,)
-        self.linked.add(agent)
-        linked = Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
-        return (raw, linked)
+        return (raw, *self._linked(line, row, agent_in(row.data).agentId, row.parentToolUseID))
+
+    def _linked(
+        self, line: int, row: ClaudeRow, agent: str | None, call_id: str | None
+    ) -> Iterator[Linked]:
+        """The link to a subagent that is named for the first time."""
+        if agent and agent not in self.linked and row.sessionId:
+            self.linked.add(agent)
+            yield Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", call_id)
 
     def _queue_line(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         if row.type == "queue-operation":
@@ -341,10 +344,14 @@ class ClaudeConversation:
             left = self.route.left_by(row.parentUuid)
             if left.places:
                 yield Undone(line, time, *left)
+        agent = agent_in(row.toolUseResult)
+        links = list(self._linked(line, row, agent.agentId, _answered_call(message)))
+        # What is said to be over is known to be when its result comes.
+        items = [item, *links] if agent.runs else [*links, item]
         if self.open is None:
-            yield item
+            yield from items
         else:
-            self.open.held.append(item)
+            self.open.held += items
             if stopped:
                 yield from self._close()
         self.route.enter(row.uuid, row.parentUuid, line, message=True, prompt=prompt)
@@ -412,3 +419,10 @@ class ClaudeConversation:
         else:
             yield from self._close()
             yield from self._deliver(self.line)
+
+
+def _answered_call(message: dict[str, Any]) -> str | None:
+    """The call whose result is the first one in a message."""
+    blocks = map(object_or_empty, list_or_empty(message.get("content")))
+    found = (text_or_none(one.get("tool_use_id")) for one in blocks)
+    return next((one for one in found if one), None)

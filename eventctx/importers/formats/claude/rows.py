@@ -68,6 +68,7 @@ class ClaudeRow(msgspec.Struct):
     parentToolUseID: str | None = None  # noqa: N815
     message: msgspec.Raw = msgspec.Raw()
     data: msgspec.Raw = msgspec.Raw()
+    toolUseResult: msgspec.Raw = msgspec.Raw()  # noqa: N815
     attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
     microcompactMetadata: Any = None  # noqa: N815
@@ -189,19 +190,27 @@ def source_of(row: ClaudeRow) -> str | None:
     return None if source == row.sessionId else source
 
 
-class _Progress(msgspec.Struct):
+class NamedAgent(msgspec.Struct):
+    """The subagent that a part of a line names; ``status`` is that of a call that started it."""
+
     agentId: str | None = None  # noqa: N815 - the format's own name
+    status: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its call has a result, and it goes on."""
+        return self.status == "async_launched"
 
 
-_decode_progress: Final = msgspec.json.Decoder(_Progress).decode
+_decode_agent: Final = msgspec.json.Decoder(NamedAgent).decode
 
 
-def agent_in_progress(row: ClaudeRow) -> str | None:
-    """The subagent that a line of progress is of."""
-    details = bytes(row.data)
+def agent_in(part: msgspec.Raw) -> NamedAgent:
+    """The subagent that a line of progress, or the program's own result of a call, is of."""
+    details = bytes(part)
     if b'"agentId"' not in details:
-        return None
+        return NamedAgent()
     try:
-        return _decode_progress(details).agentId
+        return _decode_agent(details)
     except BROKEN:
-        return None
+        return NamedAgent()

@@ -216,7 +216,8 @@ def tools_of(event: RequestPrepared) -> str | None:
     of a session, which are stored once.
     """
     if event.wire is not None and event.wire.tools is not None:
-        return f"{event.wire.tools.position}.{event.wire.tools.index}"
+        position, index = event.wire.tools
+        return f"{position}.{index}"
     return event.tools_digest
 
 

@@ -347,7 +347,7 @@ class ClaudeConversation:
         agent = agent_in(row.toolUseResult)
         links = list(self._linked(line, row, agent.agentId, _answered_call(message)))
         # What is said to be over is known to be when its result comes.
-        items = [item, *links] if agent.runs else [*links, item]
+        items: list[Item] = [item, *links] if agent.runs else [*links, item]
         if self.open is None:
             yield from items
         else:

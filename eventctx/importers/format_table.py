@@ -90,6 +90,7 @@ class Format(NamedTuple):
 
     ``by_file``: no line names a session, so that two files of one name are told apart by their
     folders. ``has_agents``: sessions of subagents are in files of a folder with the session's name.
+    ``rewrites``: the program writes heads and envelopes of a file anew, and leaves its messages.
     ``has_requests``: files hold requests as they were sent. ``undoes_compactions``: what a
     compaction took out may return.
     """
@@ -108,6 +109,7 @@ class Format(NamedTuple):
     has_agents: bool = False
     has_requests: bool = False
     undoes_compactions: bool = False
+    rewrites: bool = False
 
 
 OPENHANDS: Final = "openhands"
@@ -126,6 +128,7 @@ _ROWS: Final = (
         home=ProgramHome("Claude Code", ".claude", "projects", "CLAUDE_CONFIG_DIR"),
         has_agents=True,
         has_requests=True,
+        undoes_compactions=True,
     ),
     Format(
         "codex",
@@ -133,6 +136,7 @@ _ROWS: Final = (
         codex.parse,
         is_row=codex_rows.is_row,
         whole=codex_rows.with_base,
+        rewrites=True,
         home=ProgramHome("Codex", ".codex", "sessions", "CODEX_HOME"),
         undoes_compactions=True,
     ),

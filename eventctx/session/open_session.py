@@ -28,6 +28,7 @@ from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.constraints import AtLeastOne, check_value
+from eventctx.projections.audit import tools_of
 from eventctx.projections.silent_loss import ReportedRequest, ShownMessages, suspect
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
@@ -68,6 +69,8 @@ class PromptReports:
             model=event.model,
             breaks=frozenset(event.breaks),
             reports=self._reports,
+            tools=tools_of(event),
+            tools_counted=event.wire is not None,
         )
         if len(self._expected) > MAX_EXPECTED:
             del self._expected[next(iter(self._expected))]

@@ -125,10 +125,9 @@ async def _import(
 
     async with opening.open_or_create(store) as engine:
 
-        async def importing(path: Path, name: str | None) -> list[ImportSummary]:
-            name = session or name
+        async def importing(path: Path) -> list[ImportSummary]:
             with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
-                return await _import_one(engine, path, format_, name, complete, take_over, bar)
+                return await _import_one(engine, path, format_, session, complete, take_over, bar)
 
         done = await import_paths(
             engine.store, files, take_over=take_over, importing=importing, told=told

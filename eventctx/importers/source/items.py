@@ -206,7 +206,8 @@ class Undone(msgspec.Struct, frozen=True):
 class ResultsCleared(msgspec.Struct, frozen=True):
     """The messages in these places are sent as ``messages`` from here on, one for each place.
 
-    ``trigger`` and ``tokens_before`` as in ``CompactionItem``.
+    ``trigger`` and ``tokens_before`` as in ``CompactionItem``. ``inferred``: the file counts what
+    was cleared, and does not name it.
     """
 
     line: int
@@ -214,6 +215,20 @@ class ResultsCleared(msgspec.Struct, frozen=True):
     trigger: str
     places: tuple[int, ...]
     messages: tuple[dict[str, Any], ...]
+    tokens_before: int | None = None
+    inferred: bool = False
+
+
+class ThinkingCleared(msgspec.Struct, frozen=True):
+    """The thinking in the messages in these places is not sent from here on.
+
+    ``trigger`` and ``tokens_before`` as in ``CompactionItem``.
+    """
+
+    line: int
+    time: int | None
+    trigger: str
+    places: frozenset[int]
     tokens_before: int | None = None
 
 
@@ -289,6 +304,7 @@ Item = (
     | CompactionItem
     | Undone
     | ResultsCleared
+    | ThinkingCleared
     | Branched
     | Linked
     | Raw

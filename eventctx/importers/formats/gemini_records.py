@@ -1,0 +1,115 @@
+"""The records of Gemini CLI's chats: what marks them, and the messages that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from eventctx.importers.formats.google_contents import GoogleContents, calls_in, results_in
+from eventctx.importers.formats.google_history import CONTEXT
+from eventctx.importers.source.lines import (
+    list_or_empty,
+    nanoseconds,
+    object_or_empty,
+    text_or_none,
+    without,
+)
+
+SCREEN: Final = frozenset(("info", "error", "warning"))
+"""Types of records of what the program showed, and never sent."""
+
+TYPES: Final = SCREEN | {"user", "gemini"}
+"""Every known ``type`` of a record."""
+
+_BY_PROGRAM: Final = (CONTEXT, "<hook_context>", "System: Please continue.")
+_SETS: Final = ("$set", "$rewindTo")
+
+
+def is_row(value: dict[str, Any]) -> bool:
+    """Whether an object is a line of a chat, or the whole of one."""
+    if is_head(value):
+        return "startTime" in value or isinstance(value.get("messages"), list)
+    if value.get("type") in TYPES and isinstance(value.get("type"), str):
+        return all(key in value for key in ("id", "timestamp", "content"))
+    return len(value) == 1 and any(key in value for key in _SETS)
+
+
+def is_document(value: object) -> bool:
+    """Whether a value is a whole chat."""
+    return isinstance(value, dict) and is_head(value) and isinstance(value.get("messages"), list)
+
+
+def is_head(value: Mapping[str, Any]) -> bool:
+    return isinstance(value.get("sessionId"), str) and isinstance(value.get("projectHash"), str)
+
+
+def messages_of(records: list[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:
+    """The messages of a history and the ids of their records.
+
+    Results that the list has twice count once: a resumed session has those of its calls' records
+    and those that were sent.
+    """
+    contents = GoogleContents()
+    owners: list[str] = []
+    messages: list[dict[str, Any]] = []
+    seen: set[str] = set()
+
+    def take(record: dict[str, Any], role: str, blocks: list[Any]) -> None:
+        results = results_in(blocks)
+        if blocks and not (results and seen.issuperset(results)):
+            seen.update(results)
+            owners.append(str(record.get("id")))
+            messages.append({"role": role, "content": blocks})
+
+    for record in records:
+        if record.get("type") == "user":
+            take(record, "user", contents.blocks(record.get("content") or []))
+        elif record.get("type") == "gemini":
+            take(record, "assistant", answer_blocks(contents, record))
+            results = [call.get("result") or [] for call in tools_of(record)]
+            take(record, "user", [block for one in results for block in contents.blocks(one)])
+    return owners, messages
+
+
+def answer_blocks(contents: GoogleContents, record: dict[str, Any]) -> list[Any]:
+    """The blocks of an answer: its parts, or where the file has a text, what is next to it."""
+    blocks = contents.blocks(record.get("content") or [])
+    thinks = any(isinstance(one, dict) and one.get("type") == "thinking" for one in blocks)
+    if not thinks and not calls_in(blocks):
+        thoughts = [object_or_empty(one) for one in list_or_empty(record.get("thoughts"))]
+        found = [{"type": "thinking", "thinking": _thought(one)} for one in thoughts]
+        blocks = [one for one in found if one["thinking"]] + blocks
+    known = set(calls_in(blocks))
+    calls = [call for call in tools_of(record) if call.get("id") not in known]
+    return blocks + [contents.call(call) for call in calls]
+
+
+def _thought(thought: dict[str, Any]) -> str:
+    subject, words = thought.get("subject"), text_or_none(thought.get("description")) or ""
+    return f"**{subject}** {words}" if subject else words
+
+
+def tools_of(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in list_or_empty(record.get("toolCalls")) if isinstance(one, dict)]
+
+
+def tools_ended_at(record: dict[str, Any]) -> int | None:
+    times = [nanoseconds(call.get("timestamp")) for call in tools_of(record)]
+    return max([time for time in times if time is not None], default=None)
+
+
+def is_media(content: Any) -> bool:
+    """Whether a note on the screen is in truth the data that a tool's result came with."""
+    return isinstance(content, list) and any("inlineData" in object_or_empty(p) for p in content)
+
+
+def is_by_program(blocks: list[Any]) -> bool:
+    first = object_or_empty(blocks[0]).get("text") if blocks else None
+    return isinstance(first, str) and first.lstrip().startswith(_BY_PROGRAM)
+
+
+def envelope_of(record: dict[str, Any]) -> dict[str, Any]:
+    """A record without what becomes messages."""
+    rest = without(record, "content", "toolCalls")
+    calls = [without(call, "args", "result") for call in tools_of(record)]
+    return {**rest, "toolCalls": calls} if calls else rest

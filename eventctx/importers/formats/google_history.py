@@ -74,8 +74,8 @@ class History:
         ``undone`` are compactions that are taken back with it, by their numbers, each with the
         conversation before it.
         """
-        gone = frozenset([one.place for one in self.now if one.place >= place])
         before = list(undone[min(undone)]) if undone else self.now
+        gone = frozenset([one.place for one in (*before, *self.now) if one.place >= place])
         self.now = [one for one in before if one.place < place]
         if gone or undone:
             yield Undone(line, time, gone, frozenset(undone or ()))

@@ -92,7 +92,7 @@ def _storage_of(path: Path) -> Path | None:
 
 def _file_lines(storage: Path, path: Path) -> Iterator[FileLine]:
     head, broken = _read(path)
-    yield _line(1, {"info": {"id": path.stem, **head}, **broken})
+    yield _line(1, {"info": _named(head, path.stem), **broken})
     found = []
     for file in _sorted_files(storage / "message" / path.stem):
         info, broken = _read(file)
@@ -106,7 +106,7 @@ def _file_lines(storage: Path, path: Path) -> Iterator[FileLine]:
             part, failed = _read(one)
             parts += [part] if part else []
             broken = {UNREADABLE: {**broken.get(UNREADABLE, {}), **failed.get(UNREADABLE, {})}}
-        row = {"info": {"id": stem, **info} if info else {}, "parts": parts}
+        row = {"info": _named(info, stem) if info else {}, "parts": parts}
         yield _line(number, {**row, **{key: value for key, value in broken.items() if value}})
 
 
@@ -138,6 +138,11 @@ def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(value, dict):
         return value, {}
     return {}, {UNREADABLE: {file.name: data.decode("utf-8", errors="replace")}}
+
+
+def _named(value: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object with its id, which is also its file's name."""
+    return value if isinstance(value.get("id"), str) else {**value, "id": name}
 
 
 def _line(number: int, row: dict[str, Any]) -> FileLine:

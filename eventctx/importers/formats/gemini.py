@@ -22,6 +22,7 @@ from eventctx.importers.formats.gemini_records import (
     is_head,
     is_media,
     messages_of,
+    says_more,
     tools_ended_at,
     tools_of,
 )
@@ -199,7 +200,10 @@ class _Chat:
         if own not in self.held:
             answers = kind == "gemini" and row.get("model") is not None
             yield from self._flush(line, only_answers=not answers)
-        yield Raw(line, f"{kind}.envelope", encode(envelope_of(row)))
+        elif says_more(self.held[own].record, row):
+            yield Raw(line, f"{kind}.before", encode(self.held[own].record))
+        last = next(reversed(self.held.values())).record if self.held else {}
+        yield Raw(line, f"{kind}.envelope", encode(envelope_of(row, last)))
         self.held[own] = _Held(line, row)
 
     def end(self, ended: Ended) -> Iterator[Item]:
@@ -287,7 +291,7 @@ class _Chat:
             about = {"id": call.get("id"), "name": call.get("name")}
             result = {"functionResponse": {**about, "response": {"output": result}}}
         blocks = self.contents.blocks(result) if result else []
-        if call.get("status") in _FAILED:
+        if text_or_none(call.get("status")) in _FAILED:
             blocks = [{**one, "is_error": True} if is_results([one]) else one for one in blocks]
         return blocks
 
@@ -313,7 +317,7 @@ class _Chat:
                     self.held.pop(record["id"], None)
                     yield from self._message(record["id"], line, record)
             return
-        listed = {one.get("id") for one in records}
+        listed = {str(one.get("id")) for one in records}
         for own in [own for own, one in self.held.items() if one.record.get("model") is not None]:
             answer = self.held.pop(own)
             yield from self._message(own, answer.line, answer.record)

@@ -29,7 +29,7 @@ def is_row(value: dict[str, Any]) -> bool:
     """Whether an object is a line of a chat, or the whole of one."""
     if is_head(value):
         return "startTime" in value or isinstance(value.get("messages"), list)
-    if value.get("type") in TYPES and isinstance(value.get("type"), str):
+    if text_or_none(value.get("type")) in TYPES:
         return all(key in value for key in ("id", "timestamp", "content"))
     return len(value) == 1 and any(key in value for key in _SETS)
 
@@ -79,9 +79,10 @@ def answer_blocks(contents: GoogleContents, record: dict[str, Any]) -> list[Any]
         thoughts = [object_or_empty(one) for one in list_or_empty(record.get("thoughts"))]
         found = [{"type": "thinking", "thinking": _thought(one)} for one in thoughts]
         blocks = [one for one in found if one["thinking"]] + blocks
-    known = set(calls_in(blocks))
+    known = calls_in(blocks)
     calls = [call for call in tools_of(record) if call.get("id") not in known]
-    return blocks + [contents.call(call) for call in calls]
+    own = [{key: call[key] for key in ("id", "name", "args") if key in call} for call in calls]
+    return blocks + [contents.call(call) for call in own]
 
 
 def _thought(thought: dict[str, Any]) -> str:
@@ -108,8 +109,26 @@ def is_by_program(blocks: list[Any]) -> bool:
     return isinstance(first, str) and first.lstrip().startswith(_BY_PROGRAM)
 
 
-def envelope_of(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what becomes messages."""
-    rest = without(record, "content", "toolCalls")
-    calls = [without(call, "args", "result") for call in tools_of(record)]
-    return {**rest, "toolCalls": calls} if calls else rest
+def envelope_of(record: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """A record without what becomes messages; ``before`` is the answer that waits, if one does.
+
+    Results that are sent are recorded with their calls, too, and become messages once.
+    """
+    parts = list_or_empty(record.get("content"))
+    sent = [part for part in parts if "functionResponse" in object_or_empty(part)]
+    known = [part for call in tools_of(before) for part in list_or_empty(call.get("result"))]
+    again = bool(sent) and any(part not in known for part in parts)
+    odd = not isinstance(record.get("content"), str | list | dict)
+    rest = record if again or odd else without(record, "content")
+    listed = list_or_empty(record.get("toolCalls"))
+    if not listed or tools_of(record) != listed:
+        return rest
+    return {**rest, "toolCalls": [without(call, "args", "result") for call in listed]}
+
+
+def says_more(before: dict[str, Any], record: dict[str, Any]) -> bool:
+    """Whether a record says what the one written again in its place does not."""
+    if before.get("content") != record.get("content"):
+        return True
+    tools = [(call.get("args"), call.get("result")) for call in tools_of(record)]
+    return any((call.get("args"), call.get("result")) not in tools for call in tools_of(before))

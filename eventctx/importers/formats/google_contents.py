@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import Any, Final
 
-from eventctx.importers.source.lines import object_or_empty, text_or_none
+from eventctx.importers.source.lines import text_or_none, without
 from eventctx.importers.source.values import encode
 
 _OUTCOMES: Final = ("output", "error")
@@ -38,19 +38,15 @@ class GoogleContents:
             return {"type": "text", "text": part} if part else None
         if not isinstance(part, dict):
             return part
-        rest = dict(part)
-        call, answer = rest.pop("functionCall", None), rest.pop("functionResponse", None)
-        if isinstance(call, dict):
-            return self.call(call, rest)
-        if isinstance(answer, dict):
-            return self._result(answer, rest)
+        call, answer, media = map(part.get, ("functionCall", "functionResponse", "inlineData"))
+        if _is_named(call):
+            return self.call(call, without(part, "functionCall"))
+        if _is_named(answer):
+            return self._result(answer, without(part, "functionResponse"))
         if isinstance(part.get("text"), str):
-            words = rest.pop("text")
-            kind = "thinking" if rest.pop("thought", None) is True else "text"
-            return {"type": kind, kind: words, **rest} if words or rest else None
-        media = object_or_empty(part.get("inlineData"))
-        if isinstance(media.get("data"), str):
-            return _media(media)
+            return _text(part)
+        if isinstance(media, dict) and isinstance(media.get("data"), str):
+            return {**_media(media), **without(part, "inlineData")}
         return part
 
     def call(self, call: dict[str, Any], rest: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -59,12 +55,18 @@ class GoogleContents:
         self._calls += 1
         call_id = text_or_none(call.get("id")) or f"call-{self._calls}"
         self._open[name].append(call_id)
-        block = {"type": "tool_use", "id": call_id, "name": name, "input": call.get("args") or {}}
-        return {**block, **(rest or {})}
+        args = call.get("args")
+        own = without(call, "id", "name") if args is None else without(call, "id", "name", "args")
+        block = {
+            "type": "tool_use",
+            "id": call_id,
+            "name": name,
+            "input": {} if args is None else args,
+        }
+        return {**block, **own, **(rest or {})}
 
     def _result(self, answer: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
-        name = text_or_none(answer.get("name")) or ""
-        call_id = text_or_none(answer.get("id"))
+        name, call_id = answer["name"], answer.get("id")
         waiting = self._open[name]
         if call_id is None:
             call_id = waiting.popleft() if waiting else f"unknown-{name}"
@@ -74,10 +76,26 @@ class GoogleContents:
         content: Any = _outcome_of(response)
         if more:
             content = [{"type": "text", "text": content}, *more]
-        block = {"type": "tool_result", "tool_use_id": call_id, "content": content}
+        block = {"type": "tool_result", "tool_use_id": call_id, "name": name, "content": content}
         if isinstance(response, dict) and "error" in response and "output" not in response:
             block["is_error"] = True
-        return {**block, **rest}
+        said = ("id", "name", "parts") if response is None else ("id", "name", "parts", "response")
+        return {**block, **without(answer, *said), **rest}
+
+
+def _is_named(value: Any) -> bool:
+    """Whether a value has the form of a call or of a result; its id may be missing."""
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return False
+    return value.get("id") is None or isinstance(value["id"], str)
+
+
+def _text(part: dict[str, Any]) -> dict[str, Any] | None:
+    rest = without(part, "text")
+    kind = "text"
+    if isinstance(rest.get("thought"), bool):
+        kind = "thinking" if rest.pop("thought") else "text"
+    return {"type": kind, kind: part["text"], **rest} if part["text"] or rest else None
 
 
 def is_results(blocks: list[Any]) -> bool:
@@ -110,4 +128,6 @@ def _outcome_of(response: Any) -> str:
 def _media(media: dict[str, Any]) -> dict[str, Any]:
     kind = text_or_none(media.get("mimeType")) or ""
     source = {"type": "base64", "media_type": kind, "data": media["data"]}
-    return {"type": "image" if kind.startswith("image/") else "document", "source": source}
+    about = without(media, "data") if kind != media.get("mimeType") else {}
+    rest = {**without(media, "data", "mimeType"), **about}
+    return {"type": "image" if kind.startswith("image/") else "document", "source": source, **rest}

@@ -20,7 +20,8 @@ from eventctx.importers.source.items import CompactionItem, Item, ResultsCleared
 CONTEXT: Final = "<session_context>"
 """The beginning of the message in which the program describes the machine and the folder."""
 
-_META: Final = frozenset(("id", "tool_use_id", "is_error", "thought", "thoughtSignature"))
+_SAYS: Final = {"tool_use": ("name", "input"), "tool_result": ("content",)}
+"""The fields of a block that say something; ids differ from one list to the next."""
 
 
 class InPlace(NamedTuple):
@@ -209,6 +210,5 @@ def _is(block: Any, *kinds: str) -> bool:
 
 
 def _said(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    return {key: value for key, value in block.items() if key not in _META}
+    fields = _SAYS.get(block.get("type")) if isinstance(block, dict) else None
+    return block if fields is None else [block.get(field) for field in fields]

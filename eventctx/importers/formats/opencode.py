@@ -109,7 +109,7 @@ class _Session:
 
     def __init__(self, head: dict[str, Any], name: str, ended: Ended) -> None:
         self.about = object_or_empty(head.get("info"))
-        self.head = without(head, "messages")
+        self.head = without(head, "messages") if isinstance(head.get("messages"), list) else head
         self.name = stem(name)
         self.ended = ended
         self.next = 0
@@ -127,6 +127,7 @@ class _Session:
         agent = text_or_none(self.about.get("agent")) or "subagent"
         yield Session(0, build.milliseconds(created), own, agent if parent else None, parent=parent)
         yield from repaired
+        yield from _unreadable(0, self.head)
         number, last = 0, None
         for number, row in enumerate(rows, 1):
             if last is not None:
@@ -162,15 +163,17 @@ class _Session:
         info = object_or_empty(object_or_empty(row).get("info"))
         listed = list_or_empty(object_or_empty(row).get("parts"))
         parts = [part for part in listed if isinstance(part, dict)]
-        for file, text in object_or_empty(object_or_empty(row).get(UNREADABLE)).items():
-            yield Raw(line, "unreadable", str(text).encode(), understood=False)
-            yield Warned(line, f"{file} is not readable as JSON")
-        if info.get("role") not in ("user", "assistant"):
+        yield from _unreadable(line, object_or_empty(row))
+        if text_or_none(info.get("role")) not in ("user", "assistant"):
             yield from not_understood(line, "message", encode(row), "a message without a role")
             return
-        rest = {"info": info, "parts": [build.rest_of(part) for part in parts]}
-        yield Raw(line, "message.envelope", encode(rest), volatile=True)
-        for part in [one for one in parts if one.get("type") not in build.KNOWN]:
+        own = (
+            row
+            if info.get("summary") is True
+            else {**row, "parts": list(map(build.rest_of, listed))}
+        )
+        yield Raw(line, "message.envelope", encode(own), volatile=True)
+        for part in [one for one in parts if text_or_none(one.get("type")) not in build.KNOWN]:
             kind = text_or_none(part.get("type")) or "untyped"
             yield Raw(line, f"part/{kind}", encode(part), understood=False, volatile=True)
         if not parts and not info.get("error"):
@@ -249,7 +252,7 @@ class _Session:
     ) -> Iterator[Item]:
         """An answer that was broken off; it is sent again only where it says something."""
         aborted = error.get("name") == _ABORTED
-        says = any(part.get("type") not in _NO_WORDS for part in parts)
+        says = any(text_or_none(part.get("type")) not in _NO_WORDS for part in parts)
         gone = frozenset(one for one in self.shown if one >= first)
         if gone and not (aborted and says):
             self.shown = [one for one in self.shown if one < first]
@@ -267,7 +270,8 @@ class _Session:
     ) -> Iterator[Item]:
         """A summary, with the question for it, in place of all before it but a kept tail."""
         asked, self.asked = self.asked, None
-        (step, *_) = build.steps_of(parts)
+        steps = list(build.steps_of(parts))
+        step = steps[-1]._replace(blocks=[block for one in steps for block in one.blocks])
         messages = [{"role": "assistant", "content": step.blocks}]
         part: dict[str, Any] = {}
         if asked is not None:
@@ -304,10 +308,19 @@ class _Session:
             yield ResultsCleared(line, max(one[0] for one in due), "prune", places, messages)
 
 
+def _unreadable(line: int, row: dict[str, Any]) -> Iterator[Item]:
+    """The files of a line that are no JSON."""
+    for file, text in object_or_empty(row.get(UNREADABLE)).items():
+        yield Raw(line, "unreadable", str(text).encode(), understood=False)
+        yield Warned(line, f"{file} is not readable as JSON")
+
+
 def _is_complete(row: Any) -> bool:
     """Whether a message is an answer that will not change any more."""
     info = object_or_empty(object_or_empty(row).get("info"))
-    parts = [one for one in list_or_empty(row.get("parts")) if isinstance(one, dict)]
+    parts = [
+        one for one in list_or_empty(object_or_empty(row).get("parts")) if isinstance(one, dict)
+    ]
     completed = object_or_empty(info.get("time")).get("completed")
     return info.get("role") == "assistant" and bool(completed) and not build.is_running(parts)
 

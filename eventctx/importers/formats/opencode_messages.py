@@ -55,7 +55,7 @@ def steps_of(parts: list[dict[str, Any]]) -> Iterator[AnswerStep]:
             step = step._replace(finish=part)
         elif kind == "tool":
             _add_tool(step, part)
-        elif kind == "text" and part.get("text"):
+        elif kind == "text" and isinstance(part.get("text"), str) and part["text"]:
             step.blocks.append({"type": "text", "text": part["text"]})
         elif kind == "reasoning" and isinstance(part.get("text"), str):
             step.blocks.extend(_thinking(part))
@@ -115,7 +115,8 @@ def told(parts: list[dict[str, Any]]) -> tuple[list[Any], bool]:
     person = False
     for part in parts:
         kind = part.get("type")
-        if kind == "text" and part.get("text") and part.get("ignored") is not True:
+        said = kind == "text" and isinstance(part.get("text"), str) and part["text"]
+        if said and part.get("ignored") is not True:
             blocks.append({"type": "text", "text": part["text"]})
             person = person or part.get("synthetic") is not True
         elif kind == "file":
@@ -141,12 +142,20 @@ def _file(part: object) -> list[Any]:
     return [{"type": kind, "source": {"type": "url", "url": url}}]
 
 
-def rest_of(part: dict[str, Any]) -> dict[str, Any]:
+def rest_of(part: Any) -> Any:
     """A part without what becomes a block."""
-    if part.get("type") != "tool":
-        return without(part, "text", "url")
-    state = object_or_empty(part.get("state"))
-    return {**part, "state": without(state, "input", "output", "error", "attachments")}
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in ("text", "reasoning") and isinstance(part.get("text"), str):
+        return part if part.get("ignored") is True else without(part, "text")
+    if kind == "file" and _file(part):
+        return without(part, "url")
+    state = part.get("state") if kind == "tool" else None
+    if not isinstance(state, dict):
+        return part
+    taken = ["input"] if isinstance(state.get("input"), dict) else []
+    if state.get("status") == "completed" and isinstance(state.get("output"), str):
+        taken.append("output")
+    return {**part, "state": without(state, *taken)}
 
 
 def is_running(parts: list[dict[str, Any]]) -> bool:

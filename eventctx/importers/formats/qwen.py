@@ -151,6 +151,7 @@ class _Chat:
     def _go_to(self, line: int, time: int | None, record: dict[str, Any]) -> Iterator[Item]:
         """Go back to the record's parent, if the conversation is not there already."""
         parent = record.get("parentUuid")
+        parent = parent if parent is None else str(parent)
         root = parent is None and (record["type"] != "system" or record.get("subtype") == "rewind")
         if not self.steps or parent == self.last or (parent is None and not root):
             return
@@ -227,14 +228,14 @@ class _Chat:
     def _told(
         self, line: int, time: int | None, data: bytes, record: dict[str, Any]
     ) -> Iterator[Item]:
-        kind, subtype = record["type"], record.get("subtype")
+        kind, subtype = record["type"], _subtype(record)
         message = self.contents.message("user", _parts(record))
         if message is None or subtype in _NOT_SENT:
             yield Raw(line, kind, data)
             return
         yield Raw(line, f"{kind}.envelope", encode(_envelope(record)))
         yield from self._close(line)
-        status = object_or_empty(record.get("toolCallResult")).get("status")
+        status = text_or_none(object_or_empty(record.get("toolCallResult")).get("status"))
         if status in _FAILED:
             message["content"] = [
                 {**one, "is_error": True} if is_results([one]) else one
@@ -256,16 +257,14 @@ class _Chat:
     def _system(
         self, line: int, time: int | None, data: bytes, record: dict[str, Any]
     ) -> Iterator[Item]:
-        subtype, payload = record.get("subtype"), object_or_empty(record.get("systemPayload"))
+        subtype, payload = _subtype(record), object_or_empty(record.get("systemPayload"))
         kind = f"system/{subtype}"
         history = payload.get("compressedHistory")
         if subtype == "chat_compression" and isinstance(history, list):
-            rest = {**record, "systemPayload": without(payload, "compressedHistory")}
-            yield Raw(line, f"{kind}.envelope", encode(rest))
+            yield Raw(line, kind, data)
             yield from self._compressed(line, time, record, history, payload.get("info"))
         elif subtype == "agent_bootstrap":
-            rest = {**record, "systemPayload": without(payload, "history")}
-            yield Raw(line, f"{kind}.envelope", encode(rest))
+            yield Raw(line, kind, data)
             for message in _messages(self.contents, list_or_empty(payload.get("history"))):
                 self.history.add(message)
                 yield MessageItem(line, time, message, by_harness=message["role"] == "user")
@@ -323,6 +322,11 @@ def _messages(contents: GoogleContents, history: list[Any]) -> list[dict[str, An
         if message is not None:
             found.append(message)
     return found
+
+
+def _subtype(record: dict[str, Any]) -> str | None:
+    subtype = record.get("subtype")
+    return subtype if subtype is None or isinstance(subtype, str) else "odd"
 
 
 def _parts(record: dict[str, Any]) -> list[Any]:

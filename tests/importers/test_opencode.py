@@ -10,6 +10,7 @@ import pytest
 
 from eventctx.engine import Engine
 from eventctx.errors import MalformedTranscript, NotATranscript, SourceChanged, UnknownFormat
+from eventctx.importers.found import FolderWatcher
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
@@ -101,6 +102,26 @@ async def test_a_session_that_grows_adds_what_is_new(tmp_path: Path) -> None:
     whole = MemoryStore()
     await load(whole, log.storage(tmp_path / "storage"))
     assert await messages(store, "ses_1") == await messages(whole, "ses_1")
+
+
+@pytest.mark.parametrize("form", ["storage", "database"])
+async def test_a_watch_notices_what_is_written_next_to_a_sessions_file(
+    form: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "opencode"
+    root.mkdir()
+    log = session()
+    if form == "storage":
+        log.storage(root / "storage")
+        written = root / "storage" / "part" / "msg_03" / "prt_03_9.json"
+    else:
+        log.database(root / "opencode.db")
+        written = root / "opencode.db-wal"
+    watcher = FolderWatcher([tmp_path], quiet=600)
+    (before,) = await watcher.look()
+    written.write_text("{}")
+    (after,) = await watcher.look()
+    assert {one.path for one in after.files} - {one.path for one in before.files} == {str(written)}
 
 
 async def test_what_opencode_changes_in_its_head_is_no_other_session(tmp_path: Path) -> None:

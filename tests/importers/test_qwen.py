@@ -114,8 +114,8 @@ async def test_a_subagents_round_is_one_answer_in_a_session_of_its_own(tmp_path:
     helper = {"agentId": "explore-7", "agentName": "Explore", "isSidechain": True}
     log = Qwen(**helper).user("count")
     first = {"agentRunId": "r", "agentRound": 1}
-    log.answer(says("both"), **first).answer(calls("c1"), usageMetadata=None, **first)
-    log.answer(calls("c2"), usageMetadata=None, **first).result("c1").result("c2")
+    log.answer(says("both"), **first).answer(calls("c1"), usageMetadata=None)
+    log.answer(calls("c2"), usageMetadata=None).result("c1").result("c2")
     log.answer(says("two"), agentRunId="r", agentRound=2)
     folder = tmp_path / "subagents" / CHAT
     folder.mkdir(parents=True)

@@ -55,6 +55,9 @@ from eventctx.log.usage import form_of_opencode, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
 
 _ABORTED: Final = "MessageAbortedError"
+_LAST: Final = 2**63
+"""A time after all others, in nanoseconds."""
+
 _NO_WORDS: Final = frozenset(("step-start", "reasoning"))
 
 
@@ -146,7 +149,7 @@ class _Session:
         if self.asked is not None and self.ended():
             yield from self._ask_in_vain()
         if self.ended():
-            yield from self._clear(number + 1, None)
+            yield from self._clear(number + 1, _LAST)
         revert = object_or_empty(self.about.get("revert"))
         place = self.places.get(str(revert.get("messageID")))
         if place is None:
@@ -176,11 +179,13 @@ class _Session:
         for part in [one for one in parts if text_or_none(one.get("type")) not in build.KNOWN]:
             kind = text_or_none(part.get("type")) or "untyped"
             yield Raw(line, f"part/{kind}", encode(part), understood=False, volatile=True)
+        if not parts and _never_answered(info):
+            return
         if not parts and not info.get("error"):
             yield Warned(line, "the parts of the message are missing")
         self.places[str(info.get("id"))] = self.next
         time = build.milliseconds(object_or_empty(info.get("time")).get("created"))
-        yield from self._clear(line, time)
+        yield from self._clear(line, time or 0)
         if info["role"] == "user":
             yield from self._user(line, time, info, parts)
         else:
@@ -291,9 +296,9 @@ class _Session:
         )
         self.shown = [one for one in self.shown if kept is not None and one >= kept]
 
-    def _clear(self, line: int, time: int | None) -> Iterator[Item]:
-        """The results that were cleared before a time; all, where it is None."""
-        due = [one for one in self.clearing if time is None or one[0] < time]
+    def _clear(self, line: int, time: int) -> Iterator[Item]:
+        """The results that were cleared before a time."""
+        due = [one for one in self.clearing if one[0] < time]
         self.clearing = [one for one in self.clearing if one not in due]
         calls: dict[int, set[str]] = {}
         results: dict[int, list[Any]] = {}
@@ -323,6 +328,12 @@ def _is_complete(row: Any) -> bool:
     ]
     completed = object_or_empty(info.get("time")).get("completed")
     return info.get("role") == "assistant" and bool(completed) and not build.is_running(parts)
+
+
+def _never_answered(info: dict[str, Any]) -> bool:
+    """Whether a message is of a call that ended before anything came, as a crash leaves it."""
+    completed = object_or_empty(info.get("time")).get("completed")
+    return info["role"] == "assistant" and not completed and not _prompt_of(info)
 
 
 def _call(line: int, info: dict[str, Any], step: build.AnswerStep) -> ModelCall:

@@ -3,7 +3,7 @@
 A record whose parent is not the one before it goes back to that parent: what came after it was
 taken back. A compression holds the whole history that the program goes on with
 (``google_history.py``). A subagent's file holds its text and each of its calls in records of their
-own, which are one answer where their round is the same.
+own, which are one answer up to the next result or round.
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ class _Chat:
     # -- answers ---------------------------------------------------------------------------------
 
     def _joins(self, kind: str, record: dict[str, Any]) -> bool:
-        """Whether a record continues the answer that waits."""
-        return (
-            self.held is not None
-            and kind == "assistant"
-            and (record.get("uuid") == self.last or _round(record) == self.held.round)
-        )
+        """Whether a record continues the answer that waits: of its round, or a call without one."""
+        if self.held is None or kind != "assistant":
+            return False
+        if record.get("agentRound") is None or record.get("uuid") == self.last:
+            return True
+        return _round(record) == self.held.round
 
     def _answer(
         self, line: int, time: int | None, data: bytes, record: dict[str, Any], again: bool

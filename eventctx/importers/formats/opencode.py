@@ -120,7 +120,7 @@ class _Session:
         self.places: dict[str, int] = {}
         self.clearing: list[tuple[int, int, str, list[Any]]] = []
         self.asked: tuple[int, dict[str, Any], list[Any]] | None = None
-        self.tokens = 0
+        self.tokens = self.latest = 0
 
     def items(self, rows: Iterable[Any], repaired: list[Raw]) -> Iterator[Item]:
         """The items of the session. The last message waits for the next one, or for its end."""
@@ -185,11 +185,21 @@ class _Session:
             yield Warned(line, "the parts of the message are missing")
         self.places[str(info.get("id"))] = self.next
         time = build.milliseconds(object_or_empty(info.get("time")).get("created"))
-        yield from self._clear(line, time or 0)
+        yield from self._clear(line, self._before(info, time or 0))
+        self.latest = time or self.latest
         if info["role"] == "user":
             yield from self._user(line, time, info, parts)
         else:
             yield from self._assistant(line, info, parts)
+
+    def _before(self, info: dict[str, Any], time: int) -> int:
+        """The time up to which results were cleared when the request of a message was made.
+
+        The next prompt may be sent while opencode clears results. A prompt that did not become
+        smaller had all that the message before it found.
+        """
+        smaller = info["role"] == "user" or _prompt_of(info) < self.tokens
+        return time if smaller else min(time, self.latest)
 
     def _say(
         self, line: int, time: int | None, role: str, blocks: list[Any], by_harness: bool = False

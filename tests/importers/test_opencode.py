@@ -13,6 +13,8 @@ from eventctx.errors import MalformedTranscript, NotATranscript, SourceChanged, 
 from eventctx.importers.found import FolderWatcher
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
+from eventctx.queries.read_errors import ReadErrors
+from eventctx.queries.session_list import project_of, sum_sessions
 from eventctx.stores.memory import MemoryStore
 from tests.importers.given import load, messages, records
 from tests.importers.terminal_agents import OpenCode, ran
@@ -77,6 +79,12 @@ async def test_a_storage_is_one_session_for_each_head(tmp_path: Path) -> None:
     assert [(one.session, one.messages) for one in done.sessions] == [("ses_1", 4), ("ses_2", 1)]
     links = [one for one in await records(store, "ses_2") if one.type == "session:linked"]
     assert [b"ses_1" in one.payload for one in links] == [True]
+
+
+async def test_the_folder_of_a_session_is_its_project(tmp_path: Path) -> None:
+    store, _ = await imported(tmp_path, session())
+    (found,) = await sum_sessions(store, ReadErrors())
+    assert await project_of(store, "ses_1", found.sums) == "/w"
 
 
 async def test_a_database_is_all_of_its_sessions(tmp_path: Path) -> None:

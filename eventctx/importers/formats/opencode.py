@@ -130,6 +130,7 @@ class _Session:
         agent = text_or_none(self.about.get("agent")) or "subagent"
         yield Session(0, build.milliseconds(created), own, agent if parent else None, parent=parent)
         yield from repaired
+        yield Raw(0, "document", encode(self.head), volatile=True)
         yield from _unreadable(0, self.head)
         number, last = 0, None
         for number, row in enumerate(rows, 1):
@@ -142,7 +143,6 @@ class _Session:
             else:
                 yield Waiting(number, "the last message may still change")
         yield from self._end(number)
-        yield Raw(0, "document", encode(self.head), volatile=True)
 
     def _end(self, number: int) -> Iterator[Item]:
         """What is marked in the head alone, and may still be taken back."""

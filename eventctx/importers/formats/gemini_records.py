@@ -22,6 +22,7 @@ TYPES: Final = SCREEN | {"user", "gemini"}
 """Every known ``type`` of a record."""
 
 _BY_PROGRAM: Final = (CONTEXT, "<hook_context>", "System: Please continue.")
+_OF_A_CALL: Final = frozenset(("id", "name", "args"))
 _SETS: Final = ("$set", "$rewindTo")
 
 
@@ -81,7 +82,7 @@ def answer_blocks(contents: GoogleContents, record: dict[str, Any]) -> list[Any]
         blocks = [one for one in found if one["thinking"]] + blocks
     known = calls_in(blocks)
     calls = [call for call in tools_of(record) if call.get("id") not in known]
-    own = [{key: call[key] for key in ("id", "name", "args") if key in call} for call in calls]
+    own = [{key: call[key] for key in call if key in _OF_A_CALL} for call in calls]
     return blocks + [contents.call(call) for call in own]
 
 

@@ -8,7 +8,7 @@ text, that text is the result, else its JSON.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from eventctx.importers.source.lines import text_or_none, without
 from eventctx.importers.source.values import encode
@@ -38,7 +38,8 @@ class GoogleContents:
             return {"type": "text", "text": part} if part else None
         if not isinstance(part, dict):
             return part
-        call, answer, media = map(part.get, ("functionCall", "functionResponse", "inlineData"))
+        call, answer = part.get("functionCall"), part.get("functionResponse")
+        media = part.get("inlineData")
         if _is_named(call):
             return self.call(call, without(part, "functionCall"))
         if _is_named(answer):
@@ -83,7 +84,7 @@ class GoogleContents:
         return {**block, **without(answer, *said), **rest}
 
 
-def _is_named(value: Any) -> bool:
+def _is_named(value: Any) -> TypeGuard[dict[str, Any]]:
     """Whether a value has the form of a call or of a result; its id may be missing."""
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return False

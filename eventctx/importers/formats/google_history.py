@@ -210,5 +210,5 @@ def _is(block: Any, *kinds: str) -> bool:
 
 
 def _said(block: Any) -> Any:
-    fields = _SAYS.get(block.get("type")) if isinstance(block, dict) else None
+    fields = _SAYS.get(str(block.get("type"))) if isinstance(block, dict) else None
     return block if fields is None else [block.get(field) for field in fields]

@@ -69,15 +69,18 @@ class GoogleContents:
     def _result(self, answer: dict[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
         name, call_id = answer["name"], answer.get("id")
         waiting = self._open[name]
+        own = {} if waiting else {"name": name}  # its call has the name
         if call_id is None:
             call_id = waiting.popleft() if waiting else f"unknown-{name}"
         elif call_id in waiting:
             waiting.remove(call_id)
+        else:
+            own = {"name": name}
         response, more = answer.get("response"), self.blocks(answer.get("parts") or [])
         content: Any = _outcome_of(response)
         if more:
             content = [{"type": "text", "text": content}, *more]
-        block = {"type": "tool_result", "tool_use_id": call_id, "name": name, "content": content}
+        block = {"type": "tool_result", "tool_use_id": call_id, "content": content, **own}
         if isinstance(response, dict) and "error" in response and "output" not in response:
             block["is_error"] = True
         said = ("id", "name", "parts") if response is None else ("id", "name", "parts", "response")

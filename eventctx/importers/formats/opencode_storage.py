@@ -50,11 +50,18 @@ def with_messages(path: Path, lines: Iterable[FileLine]) -> Iterable[FileLine]:
         first = next(iter(session_ids(path)), None)
         return () if first is None else stored_lines(path, first)
     storage = _storage_of(path)
-    return lines if storage is None else _file_lines(storage, path)
+    return lines if storage is None else _readable(path, _file_lines(storage, path))
+
+
+def _readable(path: Path, lines: Iterator[FileLine]) -> Iterator[FileLine]:
+    try:
+        yield from lines
+    except OSError as error:
+        raise unreadable(Path(error.filename or path), error) from error
 
 
 def files_of_session(path: Path) -> list[Path]:
-    """The further files that an import of a session reads."""
+    """The further files that an import of a session reads. Raises OSError."""
     if path.match(DATABASE):
         wal = path.with_name(path.name + "-wal")
         return [wal] if wal.is_file() else []
@@ -72,9 +79,11 @@ def sessions_in(folder: Path, names: Collection[str]) -> list[Path] | None:
     """
     if _FOLDERS.issubset(names):
         return sorted((folder / "session").glob("*/*.json"))
+    if folder.name != "opencode":
+        return None
     databases = sorted(folder / name for name in names if fnmatch(name, DATABASE))
     storage = folder / "storage"
-    if folder.name != "opencode" or not (databases or (storage / "session").is_dir()):
+    if not databases and not (storage / "session").is_dir():
         return None
     return [*sorted((storage / "session").glob("*/*.json")), *databases]
 
@@ -121,16 +130,11 @@ def _sorted_files(folder: Path) -> list[Path]:
         return sorted(file for file in folder.iterdir() if file.suffix == ".json")
     except FileNotFoundError:
         return []
-    except OSError as error:
-        raise unreadable(folder, error) from error
 
 
 def _read(file: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The object of a file, and its text where it is none."""
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise unreadable(file, error) from error
+    data = file.read_bytes()
     try:
         value, _ = read_value(data)
     except ValueError:

@@ -170,11 +170,8 @@ class _Session:
         if text_or_none(info.get("role")) not in ("user", "assistant"):
             yield from not_understood(line, "message", encode(row), "a message without a role")
             return
-        own = (
-            row
-            if info.get("summary") is True
-            else {**row, "parts": list(map(build.rest_of, listed))}
-        )
+        whole = info.get("summary") is True or not listed
+        own = row if whole else {**row, "parts": [build.rest_of(part) for part in listed]}
         yield Raw(line, "message.envelope", encode(own), volatile=True)
         for part in [one for one in parts if text_or_none(one.get("type")) not in build.KNOWN]:
             kind = text_or_none(part.get("type")) or "untyped"

@@ -128,15 +128,6 @@ CASSETTE: Final = "cassette"
 MESSAGES: Final = "messages"
 
 _ROWS: Final = (
-    # Its records have Claude Code's keys, too, and so it comes first.
-    Format(
-        "qwen-code",
-        "Qwen Code chat (JSONL)",
-        qwen.parse,
-        is_row=qwen.is_row,
-        home=ProgramHome("Qwen Code", ".qwen", "projects"),
-        undoes_compactions=True,
-    ),
     Format(
         "claude-code",
         "Claude Code session (JSONL)",
@@ -164,6 +155,14 @@ _ROWS: Final = (
         is_document=gemini_records.is_document,
         called=gemini.called,
         home=ProgramHome("Gemini CLI", ".gemini", "tmp"),
+    ),
+    Format(
+        "qwen-code",
+        "Qwen Code chat (JSONL)",
+        qwen.parse,
+        is_row=qwen.is_row,
+        home=ProgramHome("Qwen Code", ".qwen", "projects"),
+        undoes_compactions=True,
     ),
     Format(
         "swe-agent",

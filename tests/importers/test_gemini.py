@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
+from eventctx.errors import MalformedTranscript
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
 from eventctx.log.codec import decode_event
@@ -81,9 +82,18 @@ async def test_a_chat_becomes_messages_calls_results_and_usage(tmp_path: Path) -
 async def test_both_forms_of_a_chat_hold_the_same(tmp_path: Path) -> None:
     log = Gemini().user("go").answer("on it", tool("c1")).record("info", "a note").answer("done")
     lines, _ = await imported(tmp_path, log.data())
-    document, summary = await imported(tmp_path, log.document(), "session-1.json")
+    written = log.document().replace(b"{\n  ", b"{", 1)
+    document, summary = await imported(tmp_path, written, "session-1.json")
     assert await messages(lines, CHAT) == await messages(document, CHAT)
     assert (summary.messages, summary.raw["info"]) == (4, 1)
+
+
+async def test_half_a_document_is_refused_and_half_a_line_waits(tmp_path: Path) -> None:
+    log = Gemini().user("go").answer("on it").user("more")
+    with pytest.raises(MalformedTranscript, match="one whole JSON document"):
+        await imported(tmp_path, log.document()[:-20], "session-1.json")
+    _, summary = await imported(tmp_path, log.data()[:-20], complete=False)
+    assert (summary.messages, len(summary.waiting)) == (1, 2)
 
 
 async def test_a_record_that_is_written_again_counts_once(tmp_path: Path) -> None:

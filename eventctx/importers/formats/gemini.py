@@ -105,7 +105,8 @@ def _document(
 
 
 def _begins_document(line: FileLine) -> bool:
-    return line.data.strip() in (b"{", b"[")
+    """Whether a line without a whole record is the first one of a document of many lines."""
+    return line.data.rstrip().endswith((b"{", b"[", b","))
 
 
 class _Held(NamedTuple):

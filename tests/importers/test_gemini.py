@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
-from eventctx.errors import MalformedTranscript
+from eventctx.errors import MalformedTranscript, UnknownFormat
 from eventctx.importers.load import ImportSummary
 from eventctx.importers.many import import_paths
 from eventctx.log.codec import decode_event
@@ -90,8 +90,10 @@ async def test_both_forms_of_a_chat_hold_the_same(tmp_path: Path) -> None:
 
 async def test_half_a_document_is_refused_and_half_a_line_waits(tmp_path: Path) -> None:
     log = Gemini().user("go").answer("on it").user("more")
-    with pytest.raises(MalformedTranscript, match="one whole JSON document"):
+    with pytest.raises(UnknownFormat, match="found neither"):
         await imported(tmp_path, log.document()[:-20], "session-1.json")
+    with pytest.raises(MalformedTranscript, match="one whole JSON document"):
+        await load(MemoryStore(), tmp_path / "session-1.json", format="gemini-cli")
     _, summary = await imported(tmp_path, log.data()[:-20], complete=False)
     assert (summary.messages, len(summary.waiting)) == (1, 2)
 

@@ -93,10 +93,10 @@ class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
     ``is_row`` marks one object of JSONL, ``is_document`` the value of a whole file, ``is_file`` a
-    file that is no text. ``called`` gives the name of a session whose lines do not name it.
-    ``others`` gives a parser for each further session of a file; they read the file as it is when
-    they are made. ``whole`` adds the lines of the session that are in another file. ``home`` is
-    where a program keeps its sessions.
+    file by its place, or one that is no text. ``called`` gives the name of a session whose lines do
+    not name it. ``others`` gives a parser for each further session of a file; they read the file as
+    it is when they are made. ``whole`` adds the lines of the session that are in another file.
+    ``home`` is where a program keeps its sessions.
 
     ``by_file``: no line names a session, so that two files of one name are told apart by their
     folders. ``has_agents``: sessions of subagents are in files of a folder with the session's name.
@@ -191,7 +191,7 @@ _ROWS: Final = (
         opencode.parse,
         is_row=opencode.is_head,
         is_document=opencode.is_document,
-        is_file=opencode_storage.is_database,
+        is_file=opencode_storage.is_session_file,
         others=opencode.others,
         whole=opencode_storage.with_messages,
         home=ProgramHome("opencode", ".local/share", "opencode", "XDG_DATA_HOME"),

@@ -280,6 +280,14 @@ async def test_missing_and_broken_parts_are_told(tmp_path: Path) -> None:
     assert (summary.messages, summary.unknown) == (5, {"unreadable": 2, "message": 1})
 
 
+async def test_a_head_that_a_crash_left_empty_loses_no_message(tmp_path: Path) -> None:
+    path = session().storage(tmp_path / "storage")
+    path.write_text("")
+    summary = await load(MemoryStore(), path, complete=True)
+    assert (summary.session, summary.messages) == ("ses_1", 4)
+    assert summary.warnings == ("line 0: ses_1.json is not readable as JSON",)
+
+
 async def test_a_head_without_messages_is_refused_by_its_name(tmp_path: Path) -> None:
     path = OpenCode().storage(tmp_path / "storage")
     (tmp_path / "storage" / "message").mkdir()

@@ -44,6 +44,12 @@ def is_database(path: Path) -> bool:
         return False
 
 
+def is_session_file(path: Path) -> bool:
+    """Whether a file is a database, or has a session's place in a storage, whatever is in it."""
+    storage = _storage_of(path)
+    return is_database(path) or (storage is not None and (storage / "message" / path.stem).is_dir())
+
+
 def with_messages(path: Path, lines: Iterable[FileLine]) -> Iterable[FileLine]:
     """The lines of a session: of the file as they are, unless its messages are in other places."""
     if is_database(path):

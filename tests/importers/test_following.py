@@ -471,10 +471,12 @@ def test_the_known_folders_are_those_of_the_programs(tmp_path: Path) -> None:
     found = {one.program: one.path for one in known_folders(tmp_path, {})}
     assert found["Claude Code"] == tmp_path / ".claude" / "projects"
     assert found["Amplifier"] == tmp_path / ".amplifier" / "projects"
-    moved = {"CODEX_HOME": "/elsewhere", "CLAUDE_CONFIG_DIR": "/other"}
+    assert found["opencode"] == tmp_path / ".local" / "share" / "opencode"
+    moved = {"CODEX_HOME": "/elsewhere", "CLAUDE_CONFIG_DIR": "/other", "XDG_DATA_HOME": "/data"}
     found = {one.program: one.path for one in known_folders(tmp_path, moved)}
     assert found["Codex"] == Path("/elsewhere/sessions")
     assert found["Claude Code"] == Path("/other/projects")
+    assert found["opencode"] == Path("/data/opencode")
 
 
 async def test_files_of_one_name_that_begin_alike_are_sessions_of_their_own(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from eventctx.importers.recording.compacted import (
     Compacted,
     plan_clearing,
@@ -333,7 +335,7 @@ class Recorder:
         )
         self._resent = item.resent
         before = self._view.layout.refs
-        record = await self._planned(step, item.time)
+        record = await self._planned(step, item.time, item.asked)
         if self._undoes_compactions:
             after = {ref.number for ref in self._view.layout.refs}
             put = put_in(step.plan.insertions, step.contents)
@@ -343,10 +345,17 @@ class Recorder:
             for index, message in enumerate(item.messages):
                 self._noted.add(None, record, index, message)
 
-    async def _planned(self, step: Compacted, time: int | None) -> Record:
-        """Record a plan; returns the record that carries it."""
+    async def _planned(
+        self, step: Compacted, time: int | None, asked: ModelCall | None = None
+    ) -> Record:
+        """Record a plan, and the call for it; returns the record that carries the plan."""
         ids = self._turns.child(events.PreCompact)
         await self._put(step.before(), time, ids)
+        if asked is not None and asked.usage is not None:
+            counts = msgspec.structs.asdict(asked.usage)
+            reported = events.UsageReported(**counts, model=asked.model)
+            span = self._ids.new_span(events.UsageReported)
+            await self._put(reported, time, ids.child(span))
         await self.raw.match(needed=True)
         event = step.after(self._track.stream, self._track.position)
         return await self._put(event, time, ids, tuple(step.contents))

@@ -173,7 +173,8 @@ class CompactionItem(msgspec.Struct, frozen=True):
     others that went. ``standing`` names earlier compactions of the file, counted from 0, whose
     ``messages`` stay. ``resent`` is a guess at the tokens that the program sends with
     ``messages`` and that are not in the file. ``took`` is what the program measured, in
-    nanoseconds.
+    nanoseconds. ``asked`` is the call that wrote ``messages``, where it was sent something else
+    than the conversation; where it was sent that, it is a ``ModelCall`` of its own.
     """
 
     line: int
@@ -188,6 +189,7 @@ class CompactionItem(msgspec.Struct, frozen=True):
     tokens_before: int | None = None
     resent: int = 0
     took: int | None = None
+    asked: ModelCall | None = None
 
 
 class Undone(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
+from eventctx.log.events import RequestPrepared
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.projections import figures, numbering
@@ -27,7 +28,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     was sent where that was recorded. ``breaks`` are the reasons why the request does not merely
     continue the one before. ``additions`` counts the texts that the host sent besides, ``missing``
     the messages that it did not send, both as far as the host reported it. ``time`` is in UTC
-    nanoseconds.
+    nanoseconds. ``tools`` names the tool definitions among those of the session.
     """
 
     position: int
@@ -50,6 +51,7 @@ class AuditRow(msgspec.Struct, frozen=True):
     reported: int | None = None
     additions: int = 0
     missing: int = 0
+    tools: str | None = None
 
     @property
     def name(self) -> str:
@@ -205,7 +207,18 @@ def _request(view: request_view.ViewState, time: numbering.Numbering, record: Re
         floor_sent=event.floor_sent,
         reconstructed=event.reconstructed,
         figures=figures.of_request(event, None),
+        tools=tools_of(event),
     )
+
+
+def tools_of(event: RequestPrepared) -> str | None:
+    """The name of a request's tool definitions, None if they are not known: the same for equal ones
+    of a session, which are stored once.
+    """
+    if event.wire is not None and event.wire.tools is not None:
+        position, index = event.wire.tools
+        return f"{position}.{index}"
+    return event.tools_digest
 
 
 def _compaction(time: numbering.Numbering, record: Record) -> CompactionRow:

@@ -40,7 +40,7 @@ Break = Literal[
 """Reasons why a request does not begin with the whole request before it: a prompt cache misses."""
 
 CountedPart = Literal["prompt", "cache"]
-LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
+LossCause = Literal["model", "tools", "edited", "resumed", "expired", "unknown"]
 """Likely causes of a suspected loss, inferred by ``projections.timeline.silent_loss``."""
 
 
@@ -171,13 +171,17 @@ class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
 
 
 class SessionStart(Event, frozen=True, tag="session:start"):
-    """A session begins. Importers set ``source``, ``format`` and ``imported_at``."""
+    """A session begins. Importers set ``source``, ``format`` and ``imported_at``.
+
+    ``folder`` is a mark of the folder of a source whose name alone names the session.
+    """
 
     library: str
     settings: dict[str, Any] = {}
     source: str | None = None
     format: str | None = None
     imported_at: int | None = None
+    folder: str | None = None
 
 
 class SessionFork(Event, frozen=True, tag="session:fork"):

@@ -447,6 +447,7 @@ class Context:
 
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")
+        self._session.memory.recallable = True
         return RecallTool(
             self.session_id, self._recaller(), max_characters=max_characters, limit=limit
         )

@@ -28,6 +28,7 @@ from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
 from eventctx.messages.tokens import Tokenizer
 from eventctx.policies.constraints import AtLeastOne, check_value
+from eventctx.projections.audit import tools_of
 from eventctx.projections.silent_loss import ReportedRequest, ShownMessages, suspect
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
@@ -68,6 +69,8 @@ class PromptReports:
             model=event.model,
             breaks=frozenset(event.breaks),
             reports=self._reports,
+            tools=tools_of(event),
+            tools_counted=event.wire is not None,
         )
         if len(self._expected) > MAX_EXPECTED:
             del self._expected[next(iter(self._expected))]
@@ -135,7 +138,8 @@ class SessionMemory:
     answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
     of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
     ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
-    was open when the session was first loaded, until a turn begins.
+    was open when the session was first loaded, until a turn begins. ``recallable``: a tool was made
+    with which the agent reads messages again.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
@@ -145,6 +149,7 @@ class SessionMemory:
     reports: PromptReports = field(default_factory=PromptReports)
     ending: set[asyncio.Future[None]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)
+    recallable: bool = False
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

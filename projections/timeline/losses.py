@@ -57,6 +57,8 @@ def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
                 model=model,
                 breaks=breaks,
                 reports=reports if anchored.get(at) else 0,
+                tools=row.tools,
+                tools_counted=row.figures.tools is not None,
             )
             yield place, request
             reports += 1

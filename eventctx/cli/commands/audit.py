@@ -19,7 +19,7 @@ from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import ImportedFile
-from eventctx.projections.presence import describe_loss, describe_trigger
+from eventctx.projections.presence import PROVIDER_EDITS, describe_loss, describe_trigger
 from eventctx.queries.audit import audit_answer, audit_of
 from eventctx.queries.costs import read_prices
 
@@ -230,7 +230,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     words: list[str | tuple[str, str]] = [
         head,
-        (f"{describe_trigger(row.trigger).short}: ", "red"),
+        (f"{_trigger(row)}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}",
     ]
@@ -238,6 +238,14 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         words.append((f"; {row.fallback} decided, as {row.strategy} failed", "yellow"))
         words.append(f": {row.error or 'no error was recorded'}")
     return [*words, "\n"]
+
+
+def _trigger(row: CompactionRow) -> str:
+    if row.strategy not in PROVIDER_EDITS:
+        return describe_trigger(row.trigger).short
+    return (
+        f"by the provider, which cleared {PROVIDER_EDITS[row.strategy]} (inferred: it names none)"
+    )
 
 
 def _summary(audit: Audit) -> str:

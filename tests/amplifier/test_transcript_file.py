@@ -103,7 +103,7 @@ async def test_the_text_of_a_memory_file_that_is_gone_is_taken_from_the_file(
     async with Mounted({**config, "memory_files": [str(tmp_path / "AGENTS.md")]}) as context:
         assert await context.get_messages_for_request() == [memory, HELLO]
         assert await context.get_messages() == [HELLO]
-    assert untimed(lines_of(path)) == [HELLO]
+    assert untimed(lines_of(path)) == [memory, HELLO]
 
 
 async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(

@@ -108,7 +108,12 @@ def own_names(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_of_simple(config: dict[str, Any]) -> dict[str, Any]:
-    """context-simple's configuration. ``max_messages`` selects the policy that counts messages."""
+    """context-simple's configuration. Rows have the time that it gives them."""
+    return _names_of_both({"stamp_messages": True, **config})
+
+
+def _names_of_both(config: dict[str, Any]) -> dict[str, Any]:
+    """Both modules' configuration. ``max_messages`` selects the policy that counts messages."""
     named = dict(config)
     if named.get("max_messages") is None:
         named.pop("max_messages", None)
@@ -128,7 +133,7 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
         place = Path(in_users_folder(folder, "storage_path"))
         named.setdefault("store", str(place / "contexts.db"))
         named["storage_path"] = str(place / "exports")
-    return names_of_simple(named)
+    return _names_of_both(named)
 
 
 def read(config: Mapping[str, Any] | None, names: Names) -> Config:

@@ -64,7 +64,7 @@ class AmplifierContext:
     """Orchestrators need not tell hooks of compactions, because this object does."""
 
     def __init__(self, session: str, parent: str | None, hooks: Any, config: Config) -> None:
-        self.session_id = _usable(session)
+        self.session_id = usable_id(session)
         self._host_session = session
         self._parent = parent
         self._config = config
@@ -123,7 +123,7 @@ class AmplifierContext:
             await context.add_message(row)
         self._calls.noted(row)
         if self._file is not None:
-            self._file.added(row)
+            await self._file.added(context, row)
         # A host may put its system prompt in before it sets the transcript that it kept.
         self._untouched = self._untouched and row.get("role") in ("system", "developer")
 
@@ -339,7 +339,7 @@ class AmplifierContext:
             if self._file is not None:
                 self._untouched = await self._file.opened(context) or self._untouched
             if is_new and self._parent:
-                await engine.link(_usable(self._parent), self.session_id)
+                await engine.link(usable_id(self._parent), self.session_id)
             elif self._parent:
                 self._again = AddedAgain(await context.get_messages())
         except BaseException:
@@ -395,7 +395,7 @@ class AmplifierContext:
             await context.record_sent(*found)
 
 
-def _usable(session: str) -> str:
+def usable_id(session: str) -> str:
     """The host's session id; an id that cannot name a session is percent-encoded."""
     try:
         return check_session_id(session)

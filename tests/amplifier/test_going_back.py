@@ -1,18 +1,15 @@
 """From ``context-eventctx-persistent`` to context-persistent and back, with no turn lost.
 
-The real module is used where ``EVENTCTX_AMPLIFIER_MODULES`` names the folder that holds it and
-context-simple; else a double that reads and writes its file as it does.
+The real module is tried where ``find_real_module`` finds it and context-simple, and always a double
+that reads and writes its file as it does.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import sys
 from hashlib import sha256
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,11 @@ import pytest
 
 import eventctx
 from eventctx.testing import ScriptedAmplifierProvider
+from tests.amplifier.conversations import find_real_module
 from tests.amplifier.given import events, records_of
 from tests.amplifier.hosts import Mount, session
 
 MODULE = "context-eventctx-persistent"
-REAL = "amplifier_module_context_persistent"
 
 
 class LikePersistent:
@@ -81,11 +78,9 @@ def theirs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> d
     """context-persistent, by the name that a mount plan has for it."""
     if request.param == "double":
         return {"context-persistent": mount_double}
-    folder = os.environ.get("EVENTCTX_AMPLIFIER_MODULES", "")
-    monkeypatch.setattr(sys, "path", [*sys.path, folder])
-    if not folder or find_spec(REAL) is None:
-        pytest.skip("no context-persistent; set EVENTCTX_AMPLIFIER_MODULES to its folder")
-    return {"context-persistent": import_module(REAL).mount}
+    for name in ("context-simple", "context-persistent"):
+        find_real_module(name, monkeypatch)
+    return {"context-persistent": import_module("amplifier_module_context_persistent").mount}
 
 
 async def said(

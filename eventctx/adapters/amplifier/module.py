@@ -330,7 +330,9 @@ class AmplifierContext:
 
     async def _open(self) -> None:
         config = self._config
-        engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
+        engine = await ENGINES.acquire(
+            config.store, config.durability, self.session_id, config.sinks
+        )
         try:
             is_new = await engine.store.head(self.session_id) is None
             self._untouched = not is_new

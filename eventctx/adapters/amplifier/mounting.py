@@ -34,7 +34,10 @@ async def mount_context(
     if file_of is not None and not checked.transcript_path and _wants_file(checked.given):
         checked = checked._replace(transcript_path=file_of(usable_id(coordinator.session_id)))
     hooks = coordinator.hooks
-    context = AmplifierContext(coordinator.session_id, coordinator.parent_id, hooks, checked)
+    context = AmplifierContext(
+        *(coordinator.session_id, coordinator.parent_id, hooks, checked),
+        display=lambda: getattr(coordinator, "display_system", None),
+    )
     await coordinator.mount("context", context)
     listeners = {
         **context.listener.listeners(),

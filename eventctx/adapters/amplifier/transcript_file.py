@@ -204,6 +204,8 @@ def _message(line: str) -> dict[str, Any] | None:
 
 _PROJECTS: Final = (".amplifier", "projects")
 _FILE: Final = "context-messages.jsonl"
+_KEPT: Final = "transcript.jsonl"
+_REWOUND: Final = ".bak-pre-rewind-"
 _ERASED: Final = {"role": "user", "content": ERASED}
 
 
@@ -229,6 +231,36 @@ def folder_with(file: str, session: str, home: Path | None = None) -> Path | Non
         return next((one for one in folders if any(one.rglob(file))), None)
     except (OSError, ValueError, RuntimeError):
         return None  # there is none, the user has no home, or the id cannot name a folder
+
+
+def rewound_rows(session: str, since: int) -> list[dict[str, Any]] | None:
+    """The transcript that the host has of a session which it took back after ``since``; else None.
+
+    ``since`` is in UTC nanoseconds. Amplifier's ``rewind`` cuts the host's transcript, and keeps
+    that of before under a name with the time. It tells no context module.
+    """
+    folder = folder_with(f"{_KEPT}{_REWOUND}*", session)
+    if folder is None:
+        return None
+    names = [one.name.removeprefix(f"{_KEPT}{_REWOUND}") for one in folder.glob(f"{_KEPT}*")]
+    times = [time for name in names if (time := _seconds_of(name)) is not None]
+    if max(times, default=0) < since // 1_000_000_000:
+        return None
+    try:
+        lines = (folder / _KEPT).read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        _log.warning("what rewind left of session %s cannot be read: %s", session, error)
+        return None
+    found = [_message(line) for line in lines if line.strip()]
+    return [row for row in found if row is not None]
+
+
+def _seconds_of(stamp: str) -> float | None:
+    """The time in a backup's name; None for another text."""
+    try:
+        return datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
 
 
 def command_to_take_over(session: str, mirrored: str, store: str) -> str:

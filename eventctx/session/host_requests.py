@@ -149,10 +149,15 @@ class HostAdditions:
         self,
         prepared: int,
         messages: int,
-        additions: Sequence[tuple[int, dict[str, Any]]],
+        additions: int | Sequence[tuple[int, dict[str, Any]]],
         missing: int | Sequence[dict[str, Any]],
     ) -> None:
         """As ``Context.record_sent``."""
+        if isinstance(additions, int):
+            lacking = missing if isinstance(missing, int) else len(missing)
+            untold = events.RequestSent(prepared, messages, missing=lacking, untold=additions)
+            await self._session.appends.emit(self._session.drafts.make(untold))
+            return
         sent = self._session.memory.additions
         made = [(after, body_of(self._session, message)) for after, message in additions]
         keyed = [(after, sha256(body.data or b"").digest(), body) for after, body in made]

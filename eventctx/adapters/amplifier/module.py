@@ -22,10 +22,10 @@ import msgspec
 from eventctx.adapters.amplifier.compaction_events import CompactionEvents
 from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES, LateEmitter
-from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls
+from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls, SentReports
 from eventctx.adapters.amplifier.memory_files import put_before
 from eventctx.adapters.amplifier.rows import as_dict, converted_to_json, stamped, text_of
-from eventctx.adapters.amplifier.sent import LastRequest
+from eventctx.adapters.amplifier.sent import LastRequest, Sent
 from eventctx.adapters.amplifier.transcript_file import (
     TranscriptFile,
     command_to_take_over,
@@ -126,12 +126,13 @@ class AmplifierContext:
         self._compactions = CompactionEvents(self.session_id, hooks)
         self._person = Person(display)
         self._last = LastRequest()
+        self._retained: set[int] = set()
         self.listener = EventListener(
             session,
             self._following,
             self._owns,
             self._calls.taken,
-            self._compare if config.record_sent else None,
+            SentReports(self._compare, self._note_untold) if config.record_sent else None,
         )
 
     @property
@@ -202,11 +203,51 @@ class AmplifierContext:
         finally:
             await self._compactions.tell()
         if self._config.record_sent:
-            self._last.returned(messages)
+            reported = self._follow is not None and self._follow.awaits_answer
+            self._last.returned(messages, to_host=call is None and reported)
         if self._follow is not None:
             await self._follow.request_prepared()
         self._untouched = False
         return messages
+
+    async def get_messages_for_request_retaining(
+        self,
+        *,
+        retain_contents: Sequence[str],
+        provider: Any | None = None,
+        token_budget: int | None = None,
+        hard_fit: bool = False,
+    ) -> list[dict[str, Any]]:
+        """As ``get_messages_for_request``, with the newest message of each of these contents whole.
+
+        Newer loops call it (capability ``context.request_retention``) for reminders that they put
+        into the transcript, and, with ``hard_fit``, for a request that their provider finds too
+        long. The budget is kept in both cases.
+        """
+        rows = await self.get_messages_for_request(token_budget, provider)
+        lacking = set(retain_contents).difference([str(row.get("content")) for row in rows])
+        if not lacking and not self._retained:
+            return rows
+        context = await self._to_write()
+        numbers = await self._numbers_of(lacking)
+        let_go = self._retained - await self._numbers_of(set(retain_contents))
+        await context.unpin(*let_go)
+        await context.pin(*numbers)
+        self._retained = (self._retained - let_go) | numbers
+        if not numbers:
+            return rows
+        return await self.get_messages_for_request(token_budget, provider)
+
+    async def _numbers_of(self, contents: set[str]) -> set[int]:
+        """The number of the newest message of each content that was added."""
+        if not contents or self._engine is None:
+            return set()
+        newest: dict[str, int] = {}
+        for one in await self._engine.transcript(self.session_id):
+            content = None if one.message is None else one.message.get("content")
+            if isinstance(content, str) and content in contents:
+                newest[content] = one.number
+        return set(newest.values())
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -295,6 +336,16 @@ class AmplifierContext:
         """Record how a sent request differs from the prepared one: ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
         self._last.recorded(prepared, additions)
+
+    def capabilities(self) -> dict[str, Callable[..., Any]]:
+        """What newer loops look for by these names; they use the last two only together."""
+        found: dict[str, Callable[..., Any]] = {
+            "context.request_retention": self.get_messages_for_request_retaining
+        }
+        if self._config.record_sent:
+            found["context.final_request_record"] = self.listener.final_request
+            found["context.signed_replay"] = lambda ticket: None
+        return found
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -465,10 +516,19 @@ class AmplifierContext:
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
         """Record how the provider's request differs from the prepared one."""
-        found = self._last.compared(data)
-        if found is not None:
-            context = await self._open_once()  # it is called while events are recorded
-            await context.record_sent(*found)
+        await self._record_difference(self._last.compared(data))
+
+    async def _note_untold(self) -> None:
+        """Record that the host sent the last request, and told nothing of it."""
+        await self._record_difference(self._last.untold())
+
+    async def _record_difference(self, found: Sent | None) -> None:
+        if found is None:
+            return
+        context = await self._open_once()  # it is called while events are recorded
+        await context.record_sent(*found)
+        if not isinstance(found.additions, int):
+            self._last.recorded(found.prepared, found.additions)
 
 
 async def _last_record(engine: Engine, session: str) -> Record | None:

@@ -48,6 +48,8 @@ async def mount_context(
         hooks.register(event, handler, priority=PRIORITY, name=f"{NAME}:{event}")
         for event, handler in listeners.items()
     ]
+    for name, capability in context.capabilities().items():
+        coordinator.register_capability(name, capability)
     coordinator.register_contributor("observability.events", NAME, lambda: list(EVENTS))
 
     async def cleanup() -> None:

@@ -8,12 +8,9 @@ until the host runs the session, such messages are recognised and not added (``_
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from inspect import isawaitable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,12 +21,12 @@ from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES, LateEmitter
 from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls, SentReports
 from eventctx.adapters.amplifier.memory_files import put_before
+from eventctx.adapters.amplifier.rewind import HostTranscript, last_record
 from eventctx.adapters.amplifier.rows import as_dict, converted_to_json, stamped, text_of
 from eventctx.adapters.amplifier.sent import LastRequest, Sent
 from eventctx.adapters.amplifier.transcript_file import (
     TranscriptFile,
     command_to_take_over,
-    rewound_rows,
 )
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
@@ -45,42 +42,19 @@ from eventctx.log.ids import agent_in, check_session_id, chosen_turn_id, random_
 from eventctx.log.record import Record
 from eventctx.session.context import Context
 from eventctx.session.host_turns import HostReporter
-from eventctx.session.reconcile import AddedAgain, earlier_copy
+from eventctx.session.reconcile import AddedAgain
 from eventctx.session.result import CompactionResult
 from eventctx.session.scope import scope_of
 from eventctx.session.turns import ProviderCall, Turn
-from eventctx.text import counted, without_password
 
 HOST_REASON: Final = "the host asked for it"
 
 MAX_OWNED: Final = 256
 """Turns of our orchestrators that are remembered, because late events of them may come."""
 
-SOURCE: Final = "context-eventctx"
-"""The name with which the host shows what a person is told."""
-
 Factory = Callable[[], Awaitable[str]]
 
 _log = logging.getLogger("eventctx.adapters.amplifier")
-
-
-class Person:
-    """Tells the person at the host what they would not see otherwise.
-
-    ``display`` gives the host's display, which some hosts have and some set later.
-    """
-
-    def __init__(self, display: Callable[[], Any]) -> None:
-        self._display = display
-
-    async def tell(self, text: str) -> None:
-        """Show a text, and log it."""
-        _log.warning("%s", text)
-        show = getattr(self._display(), "show_message", None)
-        if callable(show):
-            shown = show(text, "warning", SOURCE)
-            if isawaitable(shown):
-                await shown
 
 
 class AmplifierContext:
@@ -124,7 +98,7 @@ class AmplifierContext:
         """Whether the session had records before, and the host has not set or used it since."""
         self._calls = LastCalls()
         self._compactions = CompactionEvents(self.session_id, hooks)
-        self._person = Person(display)
+        self._kept = HostTranscript(self.session_id, session, config.store, display)
         self._last = LastRequest()
         self._retained: set[int] = set()
         self.listener = EventListener(
@@ -267,7 +241,7 @@ class AmplifierContext:
         await self._nothing_comes_again(context)
         try:
             if self._untouched:
-                await self._tell_what_stays(context, rows)
+                await self._kept.tell_what_stays(context, rows)
             changed = await context.resume_messages(rows, may_be_behind=self._untouched)
         except InvalidMessage as error:
             rows = [converted_to_json(row, error) for row in rows]
@@ -426,7 +400,7 @@ class AmplifierContext:
             config.store, config.durability, self.session_id, config.sinks
         )
         try:
-            last = await _last_record(engine, self.session_id)
+            last = await last_record(engine, self.session_id)
             is_new = last is None
             self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
@@ -451,34 +425,9 @@ class AmplifierContext:
         self._context = context
 
     async def _take_back(self, context: Context, last: Record) -> None:
-        """Take out of context what the host's ``rewind`` took back after the ``last`` record."""
-        if context.mirror is not None:
-            return
-        rows = await asyncio.to_thread(rewound_rows, self._host_session, last.time)
-        gone = None if rows is None else earlier_copy(await context.get_messages(), rows)
-        if rows is None or gone is None:
-            return
-        await context.resume_messages(rows)
-        if self._file is not None:
+        taken_back = await self._kept.take_back(context, last)
+        if taken_back and self._file is not None:
             await self._file.replaced(context)
-        await self._person.tell(
-            f"Amplifier's rewind took {counted(gone.ahead, 'message')} of this session back: no "
-            "request has them from here on. The log keeps them: "
-            f"{self._command(f'transcript {self.session_id} --at {last.position}')}"
-        )
-
-    def _command(self, words: str) -> str:
-        return f"eventctx {words} --store {shlex.quote(without_password(self._config.store))}"
-
-    async def _tell_what_stays(self, context: Context, rows: list[dict[str, Any]]) -> None:
-        """Tell that the host's transcript ends before the log does, which wins."""
-        more = earlier_copy(await context.get_messages(), rows)
-        if more is not None:
-            await self._person.tell(
-                f"Amplifier's copy of this session ends {counted(more.ahead, 'message')} before "
-                "the log does. They stay in context: a copy that a person cuts is no undo, but "
-                "Amplifier's rewind is."
-            )
 
     async def _following(self) -> HostReporter:
         await self._open_once()
@@ -529,15 +478,6 @@ class AmplifierContext:
         await context.record_sent(*found)
         if not isinstance(found.additions, int):
             self._last.recorded(found.prepared, found.additions)
-
-
-async def _last_record(engine: Engine, session: str) -> Record | None:
-    """The last record of a session; None for a new one."""
-    if await engine.store.head(session) is None:
-        return None
-    async for record in engine.store.read(session, backward=True, bodies=False):
-        return record
-    return None
 
 
 def usable_id(session: str) -> str:

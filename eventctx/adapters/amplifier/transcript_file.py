@@ -163,7 +163,7 @@ class TranscriptFile:
         for number, line in enumerate(text.split("\n"), start=1):
             if not line.strip():
                 continue
-            row = _message(line)
+            row = message_of(line)
             if row is None:
                 _log.warning("%s, line %d is no message and is skipped", self._path, number)
             elif not is_memory(row, there):
@@ -188,7 +188,8 @@ def _line(message: dict[str, Any]) -> str:
     return json.dumps(message, ensure_ascii=False) + "\n"
 
 
-def _message(line: str) -> dict[str, Any] | None:
+def message_of(line: str) -> dict[str, Any] | None:
+    """The message of a line of JSON; None for a line that holds none."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -204,8 +205,6 @@ def _message(line: str) -> dict[str, Any] | None:
 
 _PROJECTS: Final = (".amplifier", "projects")
 _FILE: Final = "context-messages.jsonl"
-_KEPT: Final = "transcript.jsonl"
-_REWOUND: Final = ".bak-pre-rewind-"
 _ERASED: Final = {"role": "user", "content": ERASED}
 
 
@@ -231,36 +230,6 @@ def folder_with(file: str, session: str, home: Path | None = None) -> Path | Non
         return next((one for one in folders if any(one.rglob(file))), None)
     except (OSError, ValueError, RuntimeError):
         return None  # there is none, the user has no home, or the id cannot name a folder
-
-
-def rewound_rows(session: str, since: int) -> list[dict[str, Any]] | None:
-    """The transcript that the host has of a session which it took back after ``since``; else None.
-
-    ``since`` is in UTC nanoseconds. Amplifier's ``rewind`` cuts the host's transcript, and keeps
-    that of before under a name with the time. It tells no context module.
-    """
-    folder = folder_with(f"{_KEPT}{_REWOUND}*", session)
-    if folder is None:
-        return None
-    names = [one.name.removeprefix(f"{_KEPT}{_REWOUND}") for one in folder.glob(f"{_KEPT}*")]
-    times = [time for name in names if (time := _seconds_of(name)) is not None]
-    if max(times, default=0) < since // 1_000_000_000:
-        return None
-    try:
-        lines = (folder / _KEPT).read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
-        _log.warning("what rewind left of session %s cannot be read: %s", session, error)
-        return None
-    found = [_message(line) for line in lines if line.strip()]
-    return [row for row in found if row is not None]
-
-
-def _seconds_of(stamp: str) -> float | None:
-    """The time in a backup's name; None for another text."""
-    try:
-        return datetime.strptime(stamp, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return None
 
 
 def command_to_take_over(session: str, mirrored: str, store: str) -> str:

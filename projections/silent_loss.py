@@ -71,8 +71,9 @@ class ReportedRequest(NamedTuple):
 
     ``expected`` is the estimate recorded with the request, ``turn`` tells its turn from others,
     ``turn_from`` is the position of the first request of that turn, ``breaks`` are those since the
-    reported request before it. ``reports`` counts the prompts that were reported
-    when it was estimated. ``time`` is in UTC nanoseconds.
+    reported request before it. ``reports`` counts the prompts that were reported when it was
+    estimated. ``untold`` counts messages that its host added, of no known size. ``time`` is in UTC
+    nanoseconds.
     """
 
     position: int
@@ -85,6 +86,7 @@ class ReportedRequest(NamedTuple):
     model: str | None
     breaks: frozenset[Break]
     reports: int = LEARNT
+    untold: int = 0
 
 
 class ShownMessages(NamedTuple):
@@ -134,7 +136,9 @@ def suspect(
     """
     if not _RECORDED.isdisjoint(now.breaks):
         return None
-    missing = now.expected - now.prompt if now.reports else 0
+    # The estimate begins with the prompt before, and so with what the host added to that one.
+    comparable = now.reports and now.untold >= before.untold
+    missing = now.expected - now.prompt if comparable else 0
     allowed = _allowed(before, now)
     if missing > allowed and missing > allowed + (view := shown()).not_sent(before, now):
         return SuspectedLoss(

@@ -493,7 +493,8 @@ class RequestSent(Event, frozen=True, tag="context:request_sent"):
     ``messages`` counts the messages sent, ``missing`` the prepared messages that were not sent. The
     sent request has ``difference`` more tokens than the prepared view, by the view's estimator;
     None where that is not known. ``untold``: the host tells no text that it adds; this many
-    messages it added, at least, by its count. ``messages`` is then 0 where it tells no count.
+    messages it added, at least, by its count. ``messages`` is then 0 where it tells no count, and
+    ``difference`` 0 where the request before had as many, so that both are taken for alike.
     """
 
     prepared: int

@@ -16,7 +16,7 @@ from eventctx.messages.encoding import decode_body
 from eventctx.orchestrators.protocol import Usage
 from eventctx.testing import Reply, ScriptedAmplifierProvider
 from tests.amplifier.given import events, records_of, spans
-from tests.amplifier.hosts import LikeBasic, session, tool
+from tests.amplifier.hosts import LikeBasic, hook_result, session, tool
 from tests.amplifier.test_additions import Telling, reminder
 
 
@@ -66,6 +66,8 @@ async def test_a_count_alone_tells_that_messages_were_added_and_not_which(
     assert [(one.messages, one.untold) for one in told] == (
         [(2, 1), (4, 1)] if adds else [(1, 0), (3, 0)]
     )
+    # What comes with every request is a part of what usage teaches.
+    assert [one.difference for one in told] == [0, 0]
     async with eventctx.open(path) as engine:
         rows = (await engine.audit("session-1")).requests
         assert [(row.additions, row.untold) for row in rows] == [(0, int(adds))] * 2
@@ -233,3 +235,39 @@ async def test_an_answer_is_to_the_request_that_was_prepared_last(tmp_path: Path
             row.position: row.reported for row in (await engine.audit("session-1")).requests
         }
     assert reported == {first: None, last: 70}
+
+
+class Measuring(Counting):
+    """Reports a prompt by the characters of the request, as a provider counts all that it got."""
+
+    async def complete(self, request: Any, **options: Any) -> Any:
+        answer = await super().complete(request, **options)
+        characters = len("".join([str(message.content) for message in request.messages]))
+        counts = {"input_tokens": characters // 4, "output_tokens": 5}
+        await self.hooks.emit("llm:response", {"usage": counts})
+        return answer
+
+
+async def test_a_reminder_that_is_gone_is_no_suspected_loss(tmp_path: Path) -> None:
+    path = tmp_path / "contexts.db"
+
+    def once(event: str, data: dict[str, Any]) -> Any:
+        text = "Mind the tabs. " * 2_000
+        adds = hook_result(action="inject_context", context_injection=text, ephemeral=True)
+        return adds if data["iteration"] == 3 else hook_result(action="continue")
+
+    provider = Measuring(*[Reply(calls=[("read", {"n": n})]) for n in range(6)], "Done.")
+    hooks = {"provider:request": once}
+    config = {"store": str(path)}
+    async with session(provider, tool("read"), hooks=hooks, config=config) as host:
+        provider.hooks = host.coordinator.hooks
+        await host.execute("Read.")
+    records = await records_of(path)
+    told = events(records, "context:request_sent")
+    assert [one.untold for one in told] == [0, 0, 0, 1, 0, 0, 0]
+    assert [one.difference for one in told] == [0, 0, 0, None, 0, 0, 0]
+    prompts = [one.prompt for one in events(records, "usage:reported")]
+    assert prompts[4] < prompts[3] - 5_000
+    assert events(records, "context:loss_suspected") == []
+    async with eventctx.open(path) as engine:
+        assert (await engine.audit("session-1")).losses == ()

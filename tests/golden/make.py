@@ -203,7 +203,7 @@ DIFFERENCE_SAMPLES: list[events.Event] = [
 
 UNTOLD_SAMPLES: list[events.Event] = [
     events.RequestSent(prepared=41, messages=9, untold=2),
-    events.RequestSent(prepared=41, messages=0, untold=0),
+    events.RequestSent(prepared=41, messages=0, difference=0, untold=0),
 ]
 """Requests whose hosts tell a count alone, or nothing."""
 

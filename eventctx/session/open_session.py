@@ -75,6 +75,12 @@ class PromptReports:
         if len(self._expected) > MAX_EXPECTED:
             del self._expected[next(iter(self._expected))]
 
+    def note_untold(self, position: int, added: int) -> None:
+        """Note that a host added messages to a request, of which it tells no text."""
+        asked = self._expected.get(position)
+        if asked is not None:
+            self._expected[position] = asked._replace(untold=added)
+
     def compare(
         self, usage: UsageReported, shown: Callable[[], ShownMessages | None]
     ) -> LossSuspected | None:

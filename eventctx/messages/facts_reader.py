@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -27,23 +27,38 @@ from eventctx.messages.parts import (
     role_of,
 )
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
+from eventctx.messages.text_weight import USUAL, weigh
 from eventctx.messages.tool_results import action_in
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
 _ASSISTANT_ROLES: Final = frozenset(("assistant", "model"))
 _ROLES: Final = ("user", *RESULT_ROLES, *sorted(_SYSTEM_ROLES | _ASSISTANT_ROLES))
 
+_SEAL: Final = 200
+"""Bytes of a signature beside the text that it holds encrypted: 177 up to Opus 4.6, some 200 of 4.8
+(by signatures whose text is known). A model that leaves the text of its thinking out still takes
+the whole back, and is charged for it."""
+
+_OPENAI_SEAL: Final = 900
+"""Characters of encrypted reasoning beside its text, by the reasoning tokens that GPT-5.5 reported:
+17 for 1,036 characters, 62 for 1,336, 127 for 1,720."""
+
 MARK_CHARACTERS: Final = 100
 """Characters of a text that de-duplication compares (context-simple's README)."""
 
 
 def read_facts(
-    message: dict[str, Any], *, by_harness: bool = False, observation: bool = False
+    message: dict[str, Any],
+    *,
+    by_harness: bool = False,
+    observation: bool = False,
+    count: Callable[[str], int] | None = None,
 ) -> Facts:
     """Read a message. Raises InvalidMessage when it has neither a role nor an item's type.
 
     ``by_harness`` says that a harness wrote it, as the event that adds it knows, whatever its text
     looks like; ``observation`` that it answers the action in the model's text before it.
+    ``count`` gives the tokens of a text by OpenAI's vocabulary; without it they are estimated.
     """
     role = message.get("role") or role_of(message)
     if not isinstance(role, str):
@@ -59,7 +74,10 @@ def read_facts(
     kind = _kind(role, human, bool(results))
     is_models = kind == "assistant"
     demands = demands_in(message) if spoken and _has_cue(texts) else ()
-    digits, wide, spaces = _weigh_texts(texts)
+    sizes = _measure_texts(texts)
+    # Names of tools, and texts of documents that are not at hand, have usual characters.
+    unread = max(0, found.prose + found.arguments + found.outcome - sizes.characters)
+    weight = sizes.weight if count is None else 100 * sum(map(count, texts))
     server_calls, server_results = _unpaired_ids(found.others) if found.others else ((), ())
     facts = Facts(
         READER,
@@ -75,9 +93,9 @@ def read_facts(
         mark=_mark(role, found.first or ""),
         human=spoken,
         bound=found.bound if is_models else 0,
-        digits=digits,
-        wide=wide,
-        spaces=spaces,
+        digits=sizes.digits,
+        wide=sizes.wide,
+        spaces=sizes.spaces,
         media=tuple(found.media),
         item=item,
         demands=len(demands),
@@ -85,6 +103,8 @@ def read_facts(
         action=action_in(texts) if is_models and not calls and texts else "",
         server_calls=server_calls,
         server_results=server_results,
+        weight=weight + unread * USUAL,
+        dense=sizes.dense,
     )
     return as_observation(facts) if observation else facts
 
@@ -241,8 +261,14 @@ def _cuttable(part: Part, whole: int) -> int:
 
 def _read_thinking(part: Part) -> tuple[int, int]:
     """Characters of a thinking part, and how many of them a provider binds."""
-    # Encrypted reasoning is about three times as long as its text, four times in base64.
-    characters = len(part.value) // 4 if part.type in SEALED else len(part.value)
+    characters = len(part.value)
+    if part.type == "encrypted_content":
+        characters = max(characters // 16, (characters - _OPENAI_SEAL) * 58 // 100)
+    elif part.type in SEALED:
+        # About three times as long as its text, four times in base64.
+        characters //= 4
+    elif not characters:
+        characters = max(0, len(part.signature) * 3 // 4 - _SEAL)
     # A provider checks its signature even on a block without text, so at least 1 is bound.
     signed = part.type == "thinking" or part.type == "redacted_thinking"
     return characters, max(1, characters) if signed else 0
@@ -282,16 +308,31 @@ def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
     return shown.characters + sum([len(text) for text in shown.texts])
 
 
-def _weigh_texts(texts: list[str]) -> tuple[int, int, int]:
-    """Digits in the texts, their bytes in UTF-8 beyond one a character, and pairs of spaces."""
-    digits = wide = spaces = 0
+class _Sizes(NamedTuple):
+    """Sums over texts: characters, what ``Facts`` calls digits, wide and spaces, and weights."""
+
+    characters: int
+    digits: int
+    wide: int
+    spaces: int
+    weight: int
+    dense: int
+
+
+def _measure_texts(texts: list[str]) -> _Sizes:
+    characters = digits = wide = spaces = weight = dense = 0
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
+        characters += len(text)
         digits += len(data) - len(data.translate(None, b"0123456789"))
         wide += len(data) - len(text)
         # Prose has no pair, and a search from the end sees that in a third of the time.
-        spaces += text.count("  ") if text.rfind("  ") >= 0 else 0
-    return digits, wide, spaces
+        pairs = text.count("  ") if text.rfind("  ") >= 0 else 0
+        spaces += pairs
+        weighs, excess = weigh(data, pairs)
+        weight += weighs
+        dense += excess
+    return _Sizes(characters, digits, wide, spaces, weight, dense)
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:

@@ -47,8 +47,8 @@ OLDER: Final = Vocabulary(
 _OPENAI: Final = ("gpt", "gpt-tiles", "gpt-4o-mini", "gpt-mini", "gpt-nano")
 _OLDER_MODELS: Final = ("gpt-4-", "gpt-3.5", "gpt-35")
 
-_MOST_CHARACTERS: Final = 1_000_000
-"""Characters of a text that are counted; the rest counts like them. tiktoken takes 0.1 to 0.3
+_MOST_CHARACTERS: Final = 200_000
+"""Characters of a text that are counted; the rest counts like them. tiktoken takes 0.02 to 0.4
 seconds for so many."""
 
 

@@ -65,7 +65,7 @@ def test_a_long_text_weighs_in_proportion() -> None:
 
 def test_what_an_older_reader_stored_counts_as_it_did() -> None:
     facts = read_facts({"role": "user", "content": LANGUAGES["Russian"][1]})
-    old = msgspec.structs.replace(facts, reader=7, weight=0, dense=0)
+    old = msgspec.structs.replace(facts, reader=8, weight=0, dense=0)
     characters, wide = facts.prose, facts.wide
     assert GPT.tokens(old) == -(-characters * 10 // 36) - (-wide * 25 // 100) + GPT.per_message
 

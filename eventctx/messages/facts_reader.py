@@ -26,6 +26,7 @@ from eventctx.messages.parts import (
     read_parts,
     role_of,
 )
+from eventctx.messages.pasted import LEAST_CHARACTERS, pasted_spans
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 from eventctx.messages.text_weight import USUAL, weigh
 from eventctx.messages.tool_results import action_in
@@ -74,10 +75,9 @@ def read_facts(
     kind = _kind(role, human, bool(results))
     is_models = kind == "assistant"
     demands = demands_in(message) if spoken and _has_cue(texts) else ()
-    sizes = _measure_texts(texts)
-    # Names of tools, and texts of documents that are not at hand, have usual characters.
-    unread = max(0, found.prose + found.arguments + found.outcome - sizes.characters)
-    weight = sizes.weight if count is None else 100 * sum(map(count, texts))
+    long = spoken and not results and found.prose > LEAST_CHARACTERS
+    pasted = _count_pasted(message) if long else 0
+    sizes = _measure_texts(found, count)
     server_calls, server_results = _unpaired_ids(found.others) if found.others else ((), ())
     facts = Facts(
         READER,
@@ -86,9 +86,9 @@ def read_facts(
         found.dialect,
         tuple(calls) if calls or not item else items.referenced_ids(item, message),
         tuple(results),
-        prose=found.prose,
+        prose=found.prose - pasted,
         arguments=found.arguments,
-        outcome=found.outcome,
+        outcome=found.outcome + pasted,
         thinking=found.thinking,
         mark=_mark(role, found.first or ""),
         human=spoken,
@@ -103,7 +103,7 @@ def read_facts(
         action=action_in(texts) if is_models and not calls and texts else "",
         server_calls=server_calls,
         server_results=server_results,
-        weight=weight + unread * USUAL,
+        weight=sizes.weight,
         dense=sizes.dense,
     )
     return as_observation(facts) if observation else facts
@@ -211,6 +211,12 @@ _COUNT: Final[dict[PartKind, Callable[[_Counts, Part], None]]] = {
 }
 
 
+def _count_pasted(message: dict[str, Any]) -> int:
+    """Characters of the pasted blocks in a person's message."""
+    texts = [part.value for part in read_parts(message) if part.kind == "text"]
+    return sum([span.length for text in texts for span in pasted_spans(text)])
+
+
 def _unpaired_ids(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The ids of server tools' calls without their result among these parts, and the reverse."""
     served = [part for part in parts if part.kind == "hosted"]
@@ -309,9 +315,8 @@ def _read_block(value: Any, texts: list[str], media: list[Medium]) -> int:
 
 
 class _Sizes(NamedTuple):
-    """Sums over texts: characters, what ``Facts`` calls digits, wide and spaces, and weights."""
+    """What ``Facts`` calls digits, wide, spaces, weight and dense."""
 
-    characters: int
     digits: int
     wide: int
     spaces: int
@@ -319,20 +324,22 @@ class _Sizes(NamedTuple):
     dense: int
 
 
-def _measure_texts(texts: list[str]) -> _Sizes:
-    characters = digits = wide = spaces = weight = dense = 0
-    for text in texts:
+def _measure_texts(found: _Counts, count: Callable[[str], int] | None) -> _Sizes:
+    digits = wide = spaces = weight = dense = 0
+    # Names of tools, and texts of documents that are not at hand, have usual characters.
+    unread = found.prose + found.arguments + found.outcome
+    for text in found.texts:
         data = text.encode("utf-8", "surrogatepass")
-        characters += len(text)
+        unread -= len(text)
         digits += len(data) - len(data.translate(None, b"0123456789"))
         wide += len(data) - len(text)
         # Prose has no pair, and a search from the end sees that in a third of the time.
         pairs = text.count("  ") if text.rfind("  ") >= 0 else 0
         spaces += pairs
         weighs, excess = weigh(data, pairs)
-        weight += weighs
+        weight += weighs if count is None else 100 * count(text)
         dense += excess
-    return _Sizes(characters, digits, wide, spaces, weight, dense)
+    return _Sizes(digits, wide, spaces, weight + max(0, unread) * USUAL, dense)
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:

@@ -68,7 +68,7 @@ def vocabulary_of(family: str, model: str | None) -> Tokenizer | None:
 @cache
 def _tokenizer_of(vocabulary: Vocabulary, wanted: bool) -> Tokenizer | None:
     try:
-        import tiktoken
+        import tiktoken  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
     if not _is_kept(vocabulary):

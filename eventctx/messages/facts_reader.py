@@ -28,7 +28,7 @@ from eventctx.messages.parts import (
 )
 from eventctx.messages.pasted import LEAST_CHARACTERS, pasted_spans
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
-from eventctx.messages.text_weight import USUAL, weigh
+from eventctx.messages.text_weight import UNREAD, weigh
 from eventctx.messages.tool_results import action_in
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
@@ -326,7 +326,7 @@ class _Sizes(NamedTuple):
 
 def _measure_texts(found: _Counts, count: Callable[[str], int] | None) -> _Sizes:
     digits = wide = spaces = weight = dense = 0
-    # Names of tools, and texts of documents that are not at hand, have usual characters.
+    # Names of tools, and texts of documents, are not at hand.
     unread = found.prose + found.arguments + found.outcome
     for text in found.texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -339,7 +339,7 @@ def _measure_texts(found: _Counts, count: Callable[[str], int] | None) -> _Sizes
         weighs, excess = weigh(data, pairs)
         weight += weighs if count is None else 100 * count(text)
         dense += excess
-    return _Sizes(digits, wide, spaces, weight + max(0, unread) * USUAL, dense)
+    return _Sizes(digits, wide, spaces, weight + max(0, unread) * UNREAD, dense)
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:

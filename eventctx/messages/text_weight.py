@@ -52,11 +52,15 @@ _TWO_SPACES: Final = 64
 _INDENTED: Final = 54
 """What a line break weighs more in a text whose lines are indented: a run begins there."""
 
-USUAL: Final = 27
-"""The weight up to which a character counts as usual: that of 0.27 tokens."""
+UNREAD: Final = 27
+"""What a character of a text weighs that is not at hand."""
 
+USUAL: Final = 34
+"""The weight up to which a character counts as usual: that of small letters and a space."""
+
+MOST_NARROW: Final = 79
 MOST: Final = 120
-"""The most that a character weighs."""
+"""The most that a character weighs: one of one byte, and any."""
 
 
 def _make_table() -> bytes:

@@ -21,7 +21,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.messages.facts import FIRST_WEIGHED, Detail, Facts, Medium
 from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
-from eventctx.messages.text_weight import MOST, USUAL
+from eventctx.messages.text_weight import MOST, MOST_NARROW, USUAL
 from eventctx.text import pattern
 
 ImageRule = Callable[[int, int, Detail], int]
@@ -248,7 +248,9 @@ class Estimator(msgspec.Struct, frozen=True):
         weight = facts.weight
         if left != facts.prose + facts.arguments + facts.outcome:
             markers = MARKER_WEIGHT * max(1, len(facts.results), len(facts.calls))
-            weight = min(left * USUAL + facts.dense + markers, left * MOST)
+            wide = min(facts.wide + MARKER_DIGITS, left)
+            most = left * MOST_NARROW + wide * (MOST - MOST_NARROW)
+            weight = min(left * USUAL + facts.dense + markers, most)
         tokens = (
             facts.images
             + CALL_BESIDE_WEIGHT * len(facts.calls)

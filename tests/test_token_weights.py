@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventctx.messages.facts_reader import read_facts
-from eventctx.messages.text_weight import MOST, MOST_NARROW, USUAL, weigh
+from eventctx.messages.facts_reader import read_facts, weigh
+from eventctx.messages.text_weight import MOST, MOST_NARROW, USUAL
 from eventctx.messages.tokens import FAMILIES, family_of
 from tests.token_texts import CODE, LANGUAGES
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
+from zlib import adler32
 
 import msgspec
 
@@ -28,7 +29,7 @@ from eventctx.messages.parts import (
 )
 from eventctx.messages.pasted import LEAST_CHARACTERS, pasted_spans
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
-from eventctx.messages.text_weight import UNREAD, weigh
+from eventctx.messages.text_weight import CHUNK, EXCESS, INDENTED, TABLE, TWO_SPACES, UNREAD
 from eventctx.messages.tool_results import action_in
 
 _SYSTEM_ROLES: Final = frozenset(("system", "developer"))
@@ -340,6 +341,26 @@ def _measure_texts(found: _Counts, count: Callable[[str], int] | None) -> _Sizes
         weight += weighs if count is None else 100 * count(text)
         dense += excess
     return _Sizes(digits, wide, spaces, weight + max(0, unread) * UNREAD, dense)
+
+
+def weigh(data: bytes, spaces: int) -> tuple[int, int]:
+    """The weight of a text in UTF-8 with so many pairs of spaces, and what is dense in it.
+
+    Dense is what its characters weigh above ``USUAL`` each, so any n characters of the text weigh
+    at most ``n * USUAL`` and that.
+    """
+    weights = data.translate(TABLE)
+    whole, dense = _sum(weights), _sum(weights.translate(EXCESS))
+    if spaces:
+        whole += min(data.count(b"\n"), spaces) * INDENTED - spaces * TWO_SPACES
+    return max(0, whole), dense
+
+
+def _sum(values: bytes) -> int:
+    # The low half of an Adler-32 is 1 and the sum of the bytes, taken at the speed of memory: a
+    # tenth of the time of ``sum``, for each character of each message that is added.
+    sums = [adler32(values[at : at + CHUNK]) & 0xFFFF for at in range(0, len(values), CHUNK)]
+    return sum(sums) - len(sums)
 
 
 def _without_role(message: dict[str, Any]) -> InvalidMessage:

@@ -10,7 +10,6 @@ languages, JSON, logs and terminals; ``docs/explanation/tokens.md`` says how nea
 from __future__ import annotations
 
 from typing import Final
-from zlib import adler32
 
 _WEIGHTS: Final = (
     (b"cdefghmnoprstu", 10),
@@ -46,10 +45,10 @@ _WEIGHTS: Final = (
 )
 """Hundredths of a token by byte; the last row that has a byte holds. Control characters: 60."""
 
-_TWO_SPACES: Final = 64
+TWO_SPACES: Final = 64
 """What a pair of spaces weighs less than two: a run of spaces is one token."""
 
-_INDENTED: Final = 54
+INDENTED: Final = 54
 """What a line break weighs more in a text whose lines are indented: a run begins there."""
 
 UNREAD: Final = 27
@@ -71,28 +70,11 @@ def _make_table() -> bytes:
     return bytes(weights)
 
 
-_TABLE: Final = _make_table()
-_EXCESS: Final = bytes([max(0, weight - USUAL) for weight in range(256)])
+TABLE: Final = _make_table()
+"""The weight of each byte."""
 
-_CHUNK: Final = 512
+EXCESS: Final = bytes([max(0, weight - USUAL) for weight in range(256)])
+"""What a character of so much weighs above the usual."""
+
+CHUNK: Final = 512
 """Bytes of which all may weigh ``MOST`` while their sum stays below the modulus of Adler-32."""
-
-
-def weigh(data: bytes, spaces: int) -> tuple[int, int]:
-    """The weight of a text in UTF-8 with so many pairs of spaces, and what is dense in it.
-
-    Dense is what its characters weigh above ``USUAL`` each, so any n characters of the text weigh
-    at most ``n * USUAL`` and that.
-    """
-    weights = data.translate(_TABLE)
-    whole, dense = _sum(weights), _sum(weights.translate(_EXCESS))
-    if spaces:
-        whole += min(data.count(b"\n"), spaces) * _INDENTED - spaces * _TWO_SPACES
-    return max(0, whole), dense
-
-
-def _sum(values: bytes) -> int:
-    # The low half of an Adler-32 is 1 and the sum of the bytes, taken at the speed of memory: a
-    # tenth of the time of ``sum``, for each character of each message that is added.
-    sums = [adler32(values[at : at + _CHUNK]) & 0xFFFF for at in range(0, len(values), _CHUNK)]
-    return sum(sums) - len(sums)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -62,24 +63,31 @@ def vocabulary_of(family: str, model: str | None) -> Tokenizer | None:
         return None
     name = (model or "").rpartition("/")[2].lower()
     older = name == "gpt-4" or name.startswith(_OLDER_MODELS)
-    return _tokenizer_of(OLDER if older else NEWER, model is not None)
+    vocabulary = OLDER if older else NEWER
+    count = _tokenizer_of(vocabulary)
+    if count is None and model is not None and sys.modules.get("tiktoken") is not None:
+        _say_missing(vocabulary)
+    return count
 
 
 @cache
-def _tokenizer_of(vocabulary: Vocabulary, wanted: bool) -> Tokenizer | None:
+def _tokenizer_of(vocabulary: Vocabulary) -> Tokenizer | None:
     try:
         import tiktoken  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
     if not _is_kept(vocabulary):
-        if wanted:
-            _log.warning(
-                "tiktoken is installed but does not have its vocabulary, so tokens are estimated; "
-                "python -c \"import tiktoken; tiktoken.get_encoding('%s')\" downloads it",
-                vocabulary.name,
-            )
         return None
     return _counting(tiktoken.get_encoding(vocabulary.name))
+
+
+@cache
+def _say_missing(vocabulary: Vocabulary) -> None:
+    _log.warning(
+        "tiktoken is installed but does not have its vocabulary, so tokens are estimated; "
+        "python -c \"import tiktoken; tiktoken.get_encoding('%s')\" downloads it",
+        vocabulary.name,
+    )
 
 
 def _counting(encoding: Any) -> Tokenizer:

@@ -20,7 +20,7 @@ from eventctx.messages.extracts import (
     is_quotable,
 )
 from eventctx.messages.facts import Kind
-from eventctx.messages.text_weight import weigh
+from eventctx.messages.facts_reader import weigh
 from eventctx.messages.tokens import Estimator
 from eventctx.text import pattern
 

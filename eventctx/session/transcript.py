@@ -21,7 +21,6 @@ from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
 from eventctx.messages.tokens import Tokenizer, count_with_tokenizer
 from eventctx.messages.tool_results import FIRST, LAST, Observing, observes
-from eventctx.messages.vocabulary import vocabulary_of
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
 from eventctx.projections.view.request_view import ViewState
@@ -131,17 +130,10 @@ class Transcript:
         return DraftedMessages(tuple(drafts), view)
 
     def _read(self, message: Any) -> ParsedMessage:
-        body, facts = _body_and_facts(self._session, message, self._vocabulary())
+        body, facts = _body_and_facts(self._session, message, self._session.vocabulary)
         if facts.kind == "other":
             check_role(facts.role)
         return ParsedMessage(message, body, facts)
-
-    def _vocabulary(self) -> Tokenizer | None:
-        """The exact count for the model that is called; None where there is none."""
-        view = self._session.aggregate.view_if_held
-        if view is None or self._session.tokenizer is not None:
-            return None
-        return vocabulary_of(view.calibration.family, view.calibration.model)
 
     async def _view(self) -> ViewState:
         """The view, which tells what a message is by those before it."""
@@ -230,7 +222,7 @@ class Transcript:
         """The bodies of a list of messages, observations told from the message before each."""
         made: list[NewBody] = []
         before: Facts | None = None
-        count = self._vocabulary()
+        count = self._session.vocabulary
         for message in messages:
             body, facts = _body_and_facts(self._session, message, count)
             seen = self._may_observe(ParsedMessage(message, body, facts)) and self._observes(

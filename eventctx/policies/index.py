@@ -21,8 +21,8 @@ from eventctx.messages.extracts import (
     is_quotable,
 )
 from eventctx.messages.facts import Kind
-from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.messages.facts_reader import weigh
+from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.messages.tokens import Estimator
 from eventctx.text import clip, pattern
 

@@ -71,9 +71,10 @@ class ReportedRequest(NamedTuple):
 
     ``expected`` is the estimate recorded with the request, ``turn`` tells its turn from others,
     ``turn_from`` is the position of the first request of that turn, ``breaks`` are those since the
-    reported request before it. ``reports`` counts the prompts that were reported
-    when it was estimated. ``time`` is in UTC nanoseconds. ``tools`` names the tool definitions, if
-    they are known; ``tools_counted``: the estimate counts them.
+    reported request before it. ``reports`` counts the prompts that were reported when it was
+    estimated. ``time`` is in UTC nanoseconds. ``tools`` names the tool definitions, if they are
+    known; ``tools_counted``: the estimate counts them. ``untold`` counts messages that its host
+    added, of no known size.
     """
 
     position: int
@@ -88,6 +89,7 @@ class ReportedRequest(NamedTuple):
     reports: int = LEARNT
     tools: str | None = None
     tools_counted: bool = False
+    untold: int = 0
 
     def other_tools(self, before: ReportedRequest) -> bool:
         """Whether it is known that other tool definitions were sent than ``before``."""
@@ -141,7 +143,9 @@ def suspect(
     """
     if not _RECORDED.isdisjoint(now.breaks):
         return None
-    missing = now.expected - now.prompt if now.reports else 0
+    # The estimate begins with the prompt before, and so with what the host added to that one.
+    comparable = now.reports and now.untold >= before.untold
+    missing = now.expected - now.prompt if comparable else 0
     allowed = _allowed(before, now)
     if missing > allowed and missing > allowed + (view := shown()).not_sent(before, now):
         return SuspectedLoss(

@@ -21,6 +21,7 @@ from eventctx.messages.extracts import (
     is_quotable,
 )
 from eventctx.messages.facts import Kind
+from eventctx.messages.facts_reader import weigh
 from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.messages.tokens import Estimator
 from eventctx.text import clip, pattern
@@ -159,6 +160,14 @@ Measure = Callable[[str], int]
 def measure_of(estimator: Estimator) -> Measure:
     """The measure of texts by an estimator: digits and wide characters cost more with some."""
     digit, wide, prose = estimator.digit, estimator.wide, estimator.prose
+    if estimator.weighs:
+
+        def weighed(text: str) -> int:
+            # With the line break before it, since an indented line weighs more.
+            data = b"\n" + text.encode("utf-8", "surrogatepass")
+            return -(-weigh(data, data.count(b"  "))[0] * prose // 1000)
+
+        return weighed
     if not digit and not wide:
         return len
 

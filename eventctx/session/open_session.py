@@ -26,7 +26,8 @@ from weakref import ref
 from eventctx.log.events import Break, LossSuspected, RequestPrepared, UsageReported
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
-from eventctx.messages.tokens import Tokenizer
+from eventctx.messages.tokens import Tokenizer, family_of
+from eventctx.messages.vocabulary import vocabulary_of
 from eventctx.policies.constraints import AtLeastOne, check_value
 from eventctx.projections.audit import tools_of
 from eventctx.projections.silent_loss import ReportedRequest, ShownMessages, suspect
@@ -74,6 +75,12 @@ class PromptReports:
         )
         if len(self._expected) > MAX_EXPECTED:
             del self._expected[next(iter(self._expected))]
+
+    def note_untold(self, position: int, added: int) -> None:
+        """Note that a host added messages to a request, of which it tells no text."""
+        asked = self._expected.get(position)
+        if asked is not None:
+            self._expected[position] = asked._replace(untold=added)
 
     def compare(
         self, usage: UsageReported, shown: Callable[[], ShownMessages | None]
@@ -158,7 +165,8 @@ class OpenSession:
 
     ``random(n)`` returns n bytes; ``stopwatch`` returns nanoseconds, and only differences between
     them mean anything. ``tokenizer`` counts the texts of messages that are added from here on.
-    ``thinking`` is the session's setting.
+    ``thinking`` is the session's setting. ``vocabulary`` counts them exactly for ``model``, the
+    last one that a request was for.
     """
 
     stream: str
@@ -172,6 +180,8 @@ class OpenSession:
     stopwatch: Callable[[], int]
     tokenizer: Tokenizer | None = None
     thinking: ThinkingSetting = "by_model"
+    model: str | None = None
+    vocabulary: Tokenizer | None = None
     memory: SessionMemory = field(default_factory=SessionMemory)
 
     @property
@@ -198,12 +208,20 @@ class OpenSession:
 
     def note_request(self, position: int, event: RequestPrepared, time: int) -> None:
         """Note the request at ``position``: the last one prepared in the present iteration."""
+        if event.model is not None and event.model != self.model:
+            self.note_model(event.model)
         scope, prepared = self.drafts.scope, self.memory.prepared
         self.memory.reports.expect(position, event, scope.turn_id, time)
         prepared.pop((scope.turn_id, scope.iteration), None)
         prepared[scope.turn_id, scope.iteration] = position
         if len(prepared) > MAX_NOTED:
             del prepared[next(iter(prepared))]
+
+    def note_model(self, model: str | None) -> None:
+        """Note for which model texts are counted from here on."""
+        self.model = model
+        if self.tokenizer is None:
+            self.vocabulary = vocabulary_of(family_of(model), model)
 
     def grown(self) -> None:
         """Note that bodies or lines were read from the store, and take memory now."""

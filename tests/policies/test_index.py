@@ -28,6 +28,8 @@ from eventctx.policies.index import (
     messages_behind,
     read_messages,
     room_for_sections,
+    sources_of,
+    without_removed,
 )
 from tests.policies.given import Row, examples, model, user
 from tests.transcripts import DIALECTS, calls, human, result
@@ -79,7 +81,7 @@ def test_a_message_of_which_one_demand_found_no_room_is_not_named_as_quoted() ->
 def test_without_demands_files_or_lines_there_is_no_section() -> None:
     assert demands_section([], ROOM) == ([], ())
     assert files_section([], ROOM) == []
-    assert lines_of(model("nothing that a program said")) == []
+    assert lines_of(model("Well.")) == []
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -195,6 +197,53 @@ def test_odd_messages_are_no_trouble(odd: dict[str, Any]) -> None:
     assert len(read(odd)) == 1
 
 
+def test_the_models_own_lines_are_quoted_those_with_a_number_before_the_others() -> None:
+    rows = [
+        model("Let me look at it.\nSlot 7 has room for 260 more."),
+        tool("some words of a tool"),
+    ]
+    assert lines_of(*rows, room=45)[1:] == ["| #0:", "|   Slot 7 has room for 260 more."]
+
+
+def test_a_line_that_a_later_edit_took_out_of_its_file_is_left_out() -> None:
+    read_it = called("c1", "read", {"path": "a.py"})
+    other = called("c2", "read", {"path": "b.py"})
+    edit_it = called("c3", "edit", {"path": "a.py", "old_string": "port = 8080 # old",
+                                    "new_string": "port = 8081 # new"})  # fmt: skip
+    shown = "port = 8080 # old\nhost = 'heron.local'"
+    rows = [read_it, told("c1", shown), other, told("c2", shown), edit_it, told("c3", "done")]
+    kept = without_removed(read(*rows))
+    assert kept[1].lines == ("host = 'heron.local'",)
+    assert kept[3].lines == ("port = 8080 # old", "host = 'heron.local'")
+
+
+def test_a_line_that_a_still_later_edit_put_back_stays() -> None:
+    old, new = "port = 8080 # old", "port = 8081 # new"
+    there = {"path": "a.py", "old_string": old, "new_string": new}
+    back = {"path": "a.py", "old_string": new, "new_string": old}
+    rows = [called("c1", "read", {"path": "a.py"}), told("c1", old)]
+    rows += [called("c2", "edit", there), called("c3", "edit", back)]
+    assert without_removed(read(*rows))[1].lines == (old,)
+
+
+def test_each_message_says_what_it_was_the_answer_to() -> None:
+    rows = [user("the port is 8080"), called("c1", "bash", {"command": "make test"}),
+            told("c1", "all is well"), model("It is done.")]  # fmt: skip
+    facts = read_messages(dict(enumerate(rows)), {0: "human"}, frozenset())
+    assert sources_of(facts) == {0: "the person", 1: "the model", 2: "bash make test",
+                                 3: "the model"}  # fmt: skip
+
+
+def called(call_id: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+    return {"role": "assistant", "content": [block]}
+
+
+def told(call_id: str, text: str) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+    return {"role": "user", "content": [block]}
+
+
 # -- sizes ---------------------------------------------------------------------------------------
 
 TEXTS = st.text(st.sampled_from("ab 0123456789漢字é🙂_/.:\u2028\n"), max_size=120)
@@ -223,10 +272,18 @@ def test_sections_that_fit_their_room_make_an_index_of_no_more_than_its_tokens(
 
 def test_a_text_without_digits_measures_as_many_characters_as_it_has() -> None:
     for estimator in FAMILIES.values():
-        assert measure_of(estimator)("abc def") == 7
+        assert estimator.weighs or measure_of(estimator)("abc def") == 7
     assert measure_of(BY_KIND)("漢字 12345") == 8
     assert measure_of(FAMILIES["claude"])("12345") > 5
     assert measure_of(FAMILIES["claude"])("漢字漢字") > 4
+
+
+def test_a_text_for_openai_measures_by_what_it_weighs() -> None:
+    measure = measure_of(FAMILIES["gpt"])
+    assert measure("the rest of the hours") < 21
+    assert measure("[0, 1, 2, 3]") > 20
+    # Two lines are no more than the lines, so a section of lines that fit fits.
+    assert measure("one\n    two") <= measure("one") + 1 + measure("    two")
 
 
 # -- what it is made of --------------------------------------------------------------------------

@@ -265,7 +265,9 @@ def _act_on_migration(view: AgentView) -> Action:
         return do("take", file=1)
     found = view.latest(r"File (\d+), of (\d+) in all\n([^\0]*)")
     if found is None:
-        return Say("I have lost the thread.")
+        taken = view.calls("take", of_request=True)
+        again = taken[-1].get("file") if taken else None
+        return do("take", file=again) if again else Say("I have lost the thread.")
     number, last, text = int(found[0]), int(found[1]), found[2]
     if number in [one.get("file") for one in view.calls("put", of_request=True)]:
         return do("take", file=number + 1) if number < last else Say("All files are taken over.")

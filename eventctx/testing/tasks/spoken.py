@@ -57,7 +57,9 @@ def _act_on_rules(view: AgentView) -> Action:
     if not view.last.by_person:
         case = view.latest(_CASE)
         if case is None:
-            return Say("I have lost the thread.")
+            taken = view.calls("take", of_request=True)
+            again = taken[-1].get("case") if taken else None
+            return do("take", case=again) if again else Say("I have lost the thread.")
         number, last, topic = case
         routed = [one.get("case") for one in view.calls("route", of_request=True)]
         if int(number) not in routed:

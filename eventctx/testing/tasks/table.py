@@ -30,7 +30,7 @@ SHARES: Final = (1.0, 0.5, 0.25, 0.12)
 
 SEEDS: Final = 2
 RECALL_CHARACTERS: Final = 8_000
-"""Characters of the recall tool's answers; of a smaller budget as many as it has tokens."""
+"""Characters of the recall tool's answers; half as many as a smaller budget has tokens."""
 
 
 class TaskContext(NamedTuple):
@@ -165,7 +165,7 @@ async def _play(column: _Column, family: Family, work: Work, whole: TaskRun) -> 
         work,
         column.context.make(budget),
         most_steps=ROOM * len(whole.requests),
-        recall_characters=min(RECALL_CHARACTERS, budget) if column.recall else None,
+        recall_characters=min(RECALL_CHARACTERS, budget // 2) if column.recall else None,
     )
 
 

@@ -19,7 +19,7 @@ CHARACTERS: Final = 2.7
 """Characters of a token, about."""
 
 LONGEST: Final = 3_600
-"""Characters of one text; of a short task a sixteenth, or a small budget could not show it."""
+"""Characters of one text; of a short task a twentieth, or a small budget could not show it."""
 
 OF_ROUND: Final = 500
 """Characters of two rounds besides their text, counted as text is."""
@@ -89,7 +89,7 @@ class Desk:
         self.series: dict[str, tuple[str, ...]] = {}
         self._key = key
         self._characters = tokens * CHARACTERS
-        self._longest = min(LONGEST, round(self._characters / 16))
+        self._longest = min(LONGEST, round(self._characters / 20))
         self._names = self.random.sample(NAMES, len(NAMES))
 
     def name(self) -> str:

@@ -265,8 +265,8 @@ def _act_on_migration(view: AgentView) -> Action:
         return do("take", file=1)
     found = view.latest(r"File (\d+), of (\d+) in all\n([^\0]*)")
     if found is None:
-        taken = view.calls("take", of_request=True)
-        again = taken[-1].get("file") if taken else None
+        known = view.all(r"File (\d+)(?:, of| is in place)")
+        again = max([int(one) for (one,) in known], default=0)
         return do("take", file=again) if again else Say("I have lost the thread.")
     number, last, text = int(found[0]), int(found[1]), found[2]
     if number in [one.get("file") for one in view.calls("put", of_request=True)]:

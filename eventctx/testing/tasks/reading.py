@@ -173,14 +173,20 @@ class AgentView:
             raise MissingFact(query=words)
 
     def _read_in_full(self, words: str) -> None:
-        """Recall the message that an answer quotes first and in part. Raises MissingFact."""
-        rows = self.rows[self._asked_at + 1 :]
-        for row, answer in pairwise(rows):
-            if any(one.arguments.get("query") == words for one in row.calls):
-                named = re.search(r'message="(\d+)"', answer.text)
-                calls = self.calls(TOOL_NAME, of_request=True)
-                if named and int(named[1]) not in [one.get("message") for one in calls]:
-                    raise MissingFact(message=int(named[1]))
+        """Recall the message that an answer quotes first, page by page. Raises MissingFact."""
+        wanted: dict[str, Any] = {"query": words}
+        for row, answer in pairwise(self.rows[self._asked_at + 1 :]):
+            if wanted not in [one.arguments for one in row.calls]:
+                continue
+            more = re.search(r"call again with start=(\d+)", answer.text)
+            named = re.search(r'message="(\d+)"', answer.text)
+            if named is None or ("message" in wanted and more is None):
+                return
+            wanted = {"message": int(named[1])}
+            if more is not None:
+                wanted["start"] = int(more[1])
+        if "message" in wanted:
+            raise MissingFact(**wanted)
 
     def _looked_for(self, words: str) -> bool:
         asked = self.calls(TOOL_NAME, of_request=True) if self.recalls else ()

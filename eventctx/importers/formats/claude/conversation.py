@@ -193,6 +193,9 @@ class ClaudeConversation:
 
     def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
+        if not self.route.knows(row.uuid):
+            # What hooks report is between an answer and the next prompt.
+            self.route.enter(row.uuid, row.parentUuid, line)
         agent = agent_in_progress(row)
         if not agent or agent in self.linked or not row.sessionId:
             return (raw,)

@@ -238,7 +238,7 @@ class _Rollout:
     def _count(self, info: object) -> Usage | None:
         """This call's tokens; ``total_token_usage`` is a running sum and no context size.
 
-        Codex counts again when only its rate limits changed: the sum is the same, and no call ended.
+        Codex counts again when its rate limits changed: the sum is the same, and no call ended.
         """
         if not isinstance(info, dict):
             return None

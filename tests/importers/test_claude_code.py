@@ -65,6 +65,13 @@ def test_usage_is_the_sum_of_three_and_counted_once_per_id() -> None:
     assert call.output_exact
 
 
+def test_a_part_of_what_was_cached_lives_an_hour() -> None:
+    log = ClaudeCode().user("go").answer("m1", text("a"))
+    log.rows[-1]["message"]["usage"]["cache_creation"] = {"ephemeral_1h_input_tokens": 30}
+    call = of_type(items_of(parse, log.user("next").data()), ModelCall)[0]
+    assert (call.usage.cache_write, call.usage.cache_write_1h) == (40, 30)
+
+
 def test_an_output_count_is_exact_with_a_stop_reason() -> None:
     log = ClaudeCode().user("go").answer("m1", text("a"), stop_reason="end_turn", output=42)
     call = of_type(items_of(parse, log.data()), ModelCall)[0]

@@ -293,6 +293,25 @@ async def test_results_that_the_provider_cleared_are_the_oldest_of_that_request(
     await engine.close()
 
 
+async def test_a_result_that_the_program_replaced_is_in_view_as_what_it_sent(
+    tmp_path: Path,
+) -> None:
+    told = [("t1", "a preview"), ("t3", "another"), ("unknown", "x"), (["t2"], "x"), ("t2", None)]
+    replaced = [{"toolUseId": call, "replacement": text} for call, text in told]
+    log = gauges().line("content-replacement", replacements=[*replaced, "odd"]).user("gauge 1?")
+    log.line("content-replacement", replacements={"odd": 1})
+    log.answer("m6", text("it is cut"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    blocks = [block for content in view if isinstance(content, list) for block in content]
+    sent = [one["content"] for one in blocks if one["type"] == "tool_result"]
+    assert sent == ["a preview", "bar " * 90, "another", "bar " * 90]
+    why = await engine.why(SESSION, 2)
+    assert why.ruling is not None
+    assert why.ruling.cause.compaction is not None
+    assert why.ruling.cause.compaction.requested_by == "claude-code:content-replacement"
+    await engine.close()
+
+
 async def test_what_a_microcompaction_cleared_stays_so_after_a_step_back(tmp_path: Path) -> None:
     facts = {"compactedToolIds": ["t1"]}
     log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("red")

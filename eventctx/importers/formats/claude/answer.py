@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
@@ -127,12 +127,12 @@ class ResultPlaces:
 
     A ``microcompact_boundary`` names the calls whose results it cleared. The provider's own
     clearing (``context_management``) only counts them: they are the oldest ones. The program sends
-    the results on with a short text in place of their contents.
+    the results on with a short text in place of their contents; ``content-replacement`` names it.
     """
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
-        self._cleared: set[str] = set()
+        self._cleared: dict[str, str] = {}
         self._spilled: dict[int, int] = {}
         self._spill = SpillFile()
 
@@ -148,28 +148,31 @@ class ResultPlaces:
         if ids and len(blocks) > 1:
             self._spilled[place] = self._spill.put(encode(message))
 
-    def clear(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
-        """The messages that hold the results of these calls, by place, as they are sent now."""
-        fresh = [
-            one
-            for one in calls
-            if isinstance(one, str) and one in self._places and one not in self._cleared
-        ]
+    def clear(self, sent: Mapping[str, str]) -> dict[int, dict[str, Any]]:
+        """The messages with the results of these calls, by place, as they are sent now.
+
+        ``sent`` has the text for each call that is sent in place of its result.
+        """
+        fresh = {
+            one: text
+            for one, text in sent.items()
+            if one in self._places and one not in self._cleared
+        }
         self._cleared.update(fresh)
         return {self._places[one]: self._without(self._places[one], one) for one in fresh}
 
-    def oldest(self, number: int) -> list[Any]:
+    def oldest(self, number: int) -> list[str]:
         """The calls of the first results."""
         return list(self._places)[:number]
 
     def _without(self, place: int, call: str) -> dict[str, Any]:
         if place not in self._spilled:
-            block = {"type": "tool_result", "tool_use_id": call, "content": INSTEAD}
+            block = {"type": "tool_result", "tool_use_id": call, "content": self._cleared[call]}
             return {"role": "user", "content": [block]}
         message: dict[str, Any] = decode(self._spill.get(self._spilled[place]))
         for block in map(object_or_empty, message["content"]):
-            if _is_result(block) and block.get("tool_use_id") in self._cleared:
-                block["content"] = INSTEAD
+            if _is_result(block) and (instead := self._cleared.get(str(block.get("tool_use_id")))):
+                block["content"] = instead
         return message
 
 

@@ -13,7 +13,12 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
-from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
+from eventctx.importers.formats.claude.answer import (
+    INSTEAD,
+    AnswerLines,
+    ResultPlaces,
+    cleared_by_provider,
+)
 from eventctx.importers.formats.claude.route import Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
@@ -166,6 +171,8 @@ class ClaudeConversation:
             return self._request(line, data, row)
         if kind in ("queue-operation", "attachment"):
             return self._queue_line(line, data, row)
+        if kind == "content-replacement":
+            return chain((Raw(line, kind, data),), self._replace(line, time_of(row), data))
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
@@ -241,14 +248,31 @@ class ClaudeConversation:
         yield from self._deliver(line)
         facts = object_or_empty(row.microcompactMetadata)
         how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
-        calls = list_or_empty(facts.get("compactedToolIds"))
-        yield from self._clear(line, time_of(row), how, calls, count(facts.get("preTokens")))
+        calls = [
+            one for one in list_or_empty(facts.get("compactedToolIds")) if isinstance(one, str)
+        ]
+        sent = dict.fromkeys(calls, INSTEAD)
+        yield from self._clear(line, time_of(row), how, sent, count(facts.get("preTokens")))
+
+    def _replace(self, line: int, time: int | None, data: bytes) -> Iterator[Item]:
+        """The results that the program sends as a preview, since they are too long together."""
+        told = list_or_empty(object_or_empty(value_of(data)).get("replacements"))
+        pairs = [
+            (one.get("toolUseId"), one.get("replacement")) for one in map(object_or_empty, told)
+        ]
+        sent = {
+            call: text for call, text in pairs if isinstance(call, str) and isinstance(text, str)
+        }
+        if sent:
+            yield from self._close()
+            yield from self._deliver(line)
+            yield from self._clear(line, time, "content-replacement", sent)
 
     def _clear(
-        self, line: int, time: int | None, how: str, calls: list[Any], tokens: int = 0
+        self, line: int, time: int | None, how: str, sent: dict[str, str], tokens: int = 0
     ) -> Iterator[Item]:
-        """The step that clears the results of ``calls``, as far as the conversation has them."""
-        if found := self.results.clear(calls):
+        """The step that sends other texts for results, as far as the conversation has them."""
+        if found := self.results.clear(sent):
             places = tuple(sorted(found))
             messages = tuple([found[place] for place in places])
             yield ResultsCleared(line, time, how, places, messages, tokens or None)
@@ -372,8 +396,8 @@ class ClaudeConversation:
         if answer is None:
             return
         if number := cleared_by_provider(answer.message):
-            calls = self.results.oldest(number)
-            yield from self._clear(answer.line, None, "clear_tool_uses", calls)
+            sent = dict.fromkeys(self.results.oldest(number), INSTEAD)
+            yield from self._clear(answer.line, None, "clear_tool_uses", sent)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))

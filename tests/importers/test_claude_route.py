@@ -279,6 +279,20 @@ async def test_a_result_that_a_microcompaction_cleared_is_in_view_without_its_te
     await engine.close()
 
 
+async def test_a_microcompaction_of_results_before_the_file_is_told_all_the_same(
+    tmp_path: Path,
+) -> None:
+    facts = {"trigger": "auto", "preTokens": 543, "compactedToolIds": ["unknown"]}
+    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
+    log.answer("m6", text("it is here"), stop_reason="end_turn")
+    engine, view = await viewed(linked(log), tmp_path)
+    assert results_in(view) == [True] * 4
+    audit = await engine.audit(SESSION)
+    assert [row.breaks for row in audit.requests][-1] == ("compaction",)
+    assert [row.counts.shortened for row in audit.requests] == [0] * 5
+    await engine.close()
+
+
 async def test_results_that_the_provider_cleared_are_the_oldest_of_that_request(
     tmp_path: Path,
 ) -> None:

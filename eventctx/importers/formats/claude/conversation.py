@@ -271,8 +271,12 @@ class ClaudeConversation:
     def _clear(
         self, line: int, time: int | None, how: str, sent: dict[str, str], tokens: int = 0
     ) -> Iterator[Item]:
-        """The step that sends other texts for results, as far as the conversation has them."""
-        if found := self.results.clear(sent):
+        """The step that sends other texts for results, as far as the conversation has them.
+
+        A step that says its size is one, whatever it cleared: a file may begin after the results.
+        """
+        found = self.results.clear(sent)
+        if found or (sent and tokens):
             places = tuple(sorted(found))
             messages = tuple([found[place] for place in places])
             yield ResultsCleared(line, time, how, places, messages, tokens or None)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
+from eventctx.importers.source.items import (
+    CallEnded,
+    Item,
+    MessageItem,
+    ModelCall,
+    Raw,
+    ResultsCleared,
+)
 from eventctx.importers.source.lines import (
     count,
     list_or_empty,
@@ -147,6 +154,19 @@ class ResultPlaces:
         self._places.update((one, place) for one in ids if isinstance(one, str))
         if ids and len(blocks) > 1:
             self._spilled[place] = self._spill.put(encode(message))
+
+    def steps(
+        self, line: int, time: int | None, how: str, sent: Mapping[str, str], tokens: int = 0
+    ) -> Iterator[ResultsCleared]:
+        """The step that sends other texts for results, as far as the conversation has them.
+
+        A step that says its size is one, whatever it cleared: a file may begin after the results.
+        """
+        found = self.clear(sent)
+        if found or (sent and tokens):
+            places = tuple(sorted(found))
+            messages = tuple([found[place] for place in places])
+            yield ResultsCleared(line, time, how, places, messages, tokens or None)
 
     def clear(self, sent: Mapping[str, str]) -> dict[int, dict[str, Any]]:
         """The messages with the results of these calls, by place, as they are sent now.

@@ -37,6 +37,7 @@ from eventctx.importers.formats.claude.waiting import (
     QUEUED_COMMAND,
     LineOrder,
     MessageQueue,
+    SessionName,
     WaitingRow,
 )
 from eventctx.importers.source.document import stem
@@ -47,7 +48,6 @@ from eventctx.importers.source.items import (
     Linked,
     MessageItem,
     Raw,
-    ResultsCleared,
     Session,
     TurnBegan,
     TurnMeasured,
@@ -96,6 +96,7 @@ class ClaudeConversation:
         self.ids: set[int] = set()
         self.route = Route()
         self.results = ResultPlaces()
+        self.named = SessionName("" if agent else name)
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
@@ -106,8 +107,9 @@ class ClaudeConversation:
 
     def row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """The items of one line, and of those that waited for it."""
-        for one in self.order.take(WaitingRow(line, data, row)):
-            yield from self._place(self._row(*one))
+        for named in self.named.take(WaitingRow(line, data, row)):
+            for one in self.order.take(named):
+                yield from self._place(self._row(*one))
 
     def _place(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, whose messages the route takes in their order."""
@@ -129,9 +131,10 @@ class ClaudeConversation:
         self.waited += 1
         spoken = self.sidechain is not None
         first: list[Session] = []
-        if row.sessionId and (spoken or row.isSidechain is not None):
+        named = self.named.own or row.sessionId
+        if named and (spoken or row.isSidechain is not None):
             agent = self.agent or (row.agentId if row.isSidechain else None)
-            first = [self._begin(time_of(row), row.sessionId, agent, source_of(row))]
+            first = [self._begin(time_of(row), named, agent, source_of(row))]
         elif self.waited >= _LINES_WITHOUT_SESSION or spoken:
             first = [self._begin(time_of(row), row.sessionId or stem(self.name), None)]
         return (*first, *self._items(line, data, row))
@@ -252,7 +255,7 @@ class ClaudeConversation:
             one for one in list_or_empty(facts.get("compactedToolIds")) if isinstance(one, str)
         ]
         sent = dict.fromkeys(calls, INSTEAD)
-        yield from self._clear(line, time_of(row), how, sent, count(facts.get("preTokens")))
+        yield from self.results.steps(line, time_of(row), how, sent, count(facts.get("preTokens")))
 
     def _replace(self, line: int, time: int | None, data: bytes) -> Iterator[Item]:
         """The results that the program sends as a preview, since they are too long together."""
@@ -266,20 +269,7 @@ class ClaudeConversation:
         if sent:
             yield from self._close()
             yield from self._deliver(line)
-            yield from self._clear(line, time, "content-replacement", sent)
-
-    def _clear(
-        self, line: int, time: int | None, how: str, sent: dict[str, str], tokens: int = 0
-    ) -> Iterator[Item]:
-        """The step that sends other texts for results, as far as the conversation has them.
-
-        A step that says its size is one, whatever it cleared: a file may begin after the results.
-        """
-        found = self.results.clear(sent)
-        if found or (sent and tokens):
-            places = tuple(sorted(found))
-            messages = tuple([found[place] for place in places])
-            yield ResultsCleared(line, time, how, places, messages, tokens or None)
+            yield from self.results.steps(line, time, "content-replacement", sent)
 
     def _retract(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
@@ -401,7 +391,7 @@ class ClaudeConversation:
             return
         if number := cleared_by_provider(answer.message):
             sent = dict.fromkeys(self.results.oldest(number), INSTEAD)
-            yield from self._clear(answer.line, None, "clear_tool_uses", sent)
+            yield from self.results.steps(answer.line, None, "clear_tool_uses", sent)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))
@@ -411,6 +401,13 @@ class ClaudeConversation:
 
     def end(self, ended: Ended) -> Iterator[Item]:
         """The items left at the end of the file."""
+        unnamed = self.named.first
+        if unnamed is not None and not ended():
+            yield Waiting(unnamed.line, "no line names the file's own session yet")
+            return
+        for named in self.named.rest():
+            for one in self.order.take(named):
+                yield from self._place(self._row(*one))
         if self.session is None:
             if not ended():
                 yield Waiting(1, "no line names the session yet")

@@ -37,7 +37,7 @@ from eventctx.importers.formats.claude.waiting import (
     QUEUED_COMMAND,
     LineOrder,
     MessageQueue,
-    SessionName,
+    OwnSession,
     WaitingRow,
 )
 from eventctx.importers.source.document import stem
@@ -96,7 +96,7 @@ class ClaudeConversation:
         self.ids: set[int] = set()
         self.route = Route()
         self.results = ResultPlaces()
-        self.named = SessionName("" if agent else name)
+        self.named = OwnSession("" if agent else name)
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()

@@ -50,7 +50,7 @@ _OF_ANOTHER: Final = 4
 """Lines with another session's id after which it is the file's name that is another's."""
 
 
-class SessionName:
+class OwnSession:
     """The session that a file is of, where its first lines name the one that it comes from.
 
     Claude Code names a file after its session. Where it goes on in a new file, as with a plan whose

@@ -13,18 +13,14 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
-from eventctx.importers.formats.claude.answer import (
-    INSTEAD,
-    AnswerLines,
-    ResultPlaces,
-    cleared_by_provider,
-)
-from eventctx.importers.formats.claude.route import Route
+from eventctx.importers.formats.claude.answer import AnswerLines, ProviderEdits
+from eventctx.importers.formats.claude.cleared import INSTEAD, ClearedPlaces, replacements_in
+from eventctx.importers.formats.claude.route import KeptLines, Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
     Boundary,
     ClaudeRow,
-    agent_in_progress,
+    agent_in,
     boundary_of,
     envelope_of,
     in_nanoseconds,
@@ -48,6 +44,7 @@ from eventctx.importers.source.items import (
     Linked,
     MessageItem,
     Raw,
+    ResultsCleared,
     Session,
     TurnBegan,
     TurnMeasured,
@@ -95,7 +92,8 @@ class ClaudeConversation:
         self.last_id: object = None
         self.ids: set[int] = set()
         self.route = Route()
-        self.results = ResultPlaces()
+        self.results = ClearedPlaces()
+        self.edits = ProviderEdits(self.results)
         self.named = OwnSession("" if agent else name)
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
@@ -120,6 +118,12 @@ class ClaudeConversation:
                 human = item.facts is not None and item.facts.human
                 place = self.route.place(item.line, message, spoken=answer or human)
                 self.results.add(place, message)
+                if human:
+                    self.results.begin_turn()
+            elif isinstance(item, CompactionItem):
+                self.results.forget(item.forgotten)
+            elif isinstance(item, Undone):
+                self.results.undo(item.places, item.compactions)
             yield item
 
     def _row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -175,13 +179,14 @@ class ClaudeConversation:
         if kind in ("queue-operation", "attachment"):
             return self._queue_line(line, data, row)
         if kind == "content-replacement":
-            return chain((Raw(line, kind, data),), self._replace(line, time_of(row), data))
+            return chain((Raw(line, kind, data),), self._replace(line, row, data))
         if kind != "system":
             return (Raw(line, kind or "untyped", data, kind in KNOWN_KINDS),)
         return self._system(line, data, row)
 
     def _repetition(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """A line that was written again; while its answer is open, its usage may have grown."""
+        self.route.note_repetition(row.uuid)
         message = object_or_empty(value_of(bytes(row.message)))
         if row.type == "assistant" and self.open is not None and self.open.id == message.get("id"):
             self.open.count_again(message)
@@ -206,12 +211,15 @@ class ClaudeConversation:
         if not self.route.knows(row.uuid):
             # What hooks report is between an answer and the next prompt.
             self.route.enter(row.uuid, row.parentUuid, line)
-        agent = agent_in_progress(row)
-        if not agent or agent in self.linked or not row.sessionId:
-            return (raw,)
-        self.linked.add(agent)
-        linked = Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
-        return (raw, linked)
+        return (raw, *self._linked(line, row, agent_in(row.data).agentId, row.parentToolUseID))
+
+    def _linked(
+        self, line: int, row: ClaudeRow, agent: str | None, call_id: str | None
+    ) -> Iterator[Linked]:
+        """The link to a subagent that is named for the first time."""
+        if agent and agent not in self.linked and row.sessionId:
+            self.linked.add(agent)
+            yield Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", call_id)
 
     def _queue_line(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         if row.type == "queue-operation":
@@ -251,31 +259,34 @@ class ClaudeConversation:
         yield from self._deliver(line)
         facts = object_or_empty(row.microcompactMetadata)
         how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
-        calls = [
-            one for one in list_or_empty(facts.get("compactedToolIds")) if isinstance(one, str)
-        ]
-        sent = dict.fromkeys(calls, INSTEAD)
-        yield from self.results.steps(line, time_of(row), how, sent, count(facts.get("preTokens")))
+        named = list_or_empty(facts.get("compactedToolIds"))
+        sent = {one: INSTEAD for one in named if isinstance(one, str)}
+        tokens = count(facts.get("preTokens"))
+        yield from self._send_instead(line, time_of(row), how, sent, tokens)
 
-    def _replace(self, line: int, time: int | None, data: bytes) -> Iterator[Item]:
-        """The results that the program sends as a preview, since they are too long together."""
-        told = list_or_empty(object_or_empty(value_of(data)).get("replacements"))
-        pairs = [
-            (one.get("toolUseId"), one.get("replacement")) for one in map(object_or_empty, told)
-        ]
-        sent = {
-            call: text for call, text in pairs if isinstance(call, str) and isinstance(text, str)
-        }
-        if sent:
+    def _replace(self, line: int, row: ClaudeRow, data: bytes) -> Iterator[Item]:
+        if sent := replacements_in(value_of(data)):
             yield from self._close()
             yield from self._deliver(line)
-            yield from self.results.steps(line, time, "content-replacement", sent)
+            yield from self._send_instead(line, time_of(row), "content-replacement", sent)
+
+    def _send_instead(
+        self, line: int, time: int | None, how: str, sent: dict[str, str], tokens: int = 0
+    ) -> Iterator[Item]:
+        """The step that sends other texts for results; with its size also if none is known.
+
+        A file may begin after the results.
+        """
+        found = self.results.clear(sent)
+        if found.places or (sent and tokens):
+            yield ResultsCleared(line, time, how, *found, tokens_before=tokens or None)
 
     def _retract(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
         yield from self._close()
         named = list_or_empty(row.retractedMessageUuids)
-        yield from self._taken_back(line, time_of(row), self.route.of(named))
+        if places := self.route.of(named):
+            yield Undone(line, time_of(row), places)
 
     def _speech(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
@@ -303,20 +314,34 @@ class ClaudeConversation:
         if row.type == "assistant":
             return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
-            self.route.note_summary(line)
-            self.route.enter(row.uuid, row.parentUuid, line, message=True)
-            told, self.boundary = self.boundary, Boundary()
-            compaction = CompactionItem(
-                line,
-                time,
-                told.trigger,
-                (message,),
-                tokens_before=told.tokens,
-                resent=RESENT,
-                took=told.took,
-            )
-            return (*self._close(), *self._deliver(line), compaction)
+            return self._summary(line, time, row, message)
         return self._user_line(line, time, row, message, data)
+
+    def _summary(
+        self, line: int, time: int | None, row: ClaudeRow, message: dict[str, Any]
+    ) -> Iterator[Item]:
+        """The items of a compaction; what it keeps is told before it, by the boundary."""
+        yield from self._close()
+        yield from self._deliver(line)
+        told, self.boundary = self.boundary, Boundary()
+        kept = self.route.named(told.kept)
+        if not told.kept and told.segment is not None:
+            kept = self.route.between(*told.segment)
+        behind = KeptLines() if told.kept_first else kept
+        self.route.note_summary(row.uuid, row.parentUuid, line, behind)
+        stays = bool(kept.places or kept.summaries)
+        yield CompactionItem(
+            line,
+            time,
+            told.trigger,
+            (message,),
+            forgotten=self.route.others(kept.places) if stays else None,
+            before=self.route.count if stays and told.kept_first else None,
+            standing=kept.summaries,
+            tokens_before=told.tokens,
+            resent=RESENT,
+            took=told.took,
+        )
 
     def _user_line(
         self,
@@ -342,18 +367,20 @@ class ClaudeConversation:
             self.queue.begin_turn()
             yield TurnBegan(line, time)
         if prompt and self.open is None:
-            yield from self._taken_back(line, time, self.route.left_by(row.parentUuid))
+            left = self.route.left_by(row.parentUuid)
+            if left.places:
+                yield Undone(line, time, *left)
+        agent = agent_in(row.toolUseResult)
+        links = list(self._linked(line, row, agent.agentId, _answered_call(message)))
+        # What is said to be over is known to be when its result comes.
+        items: list[Item] = [item, *links] if agent.runs else [*links, item]
         if self.open is None:
-            yield item
+            yield from items
         else:
-            self.open.held.append(item)
+            self.open.held += items
             if stopped:
                 yield from self._close()
         self.route.enter(row.uuid, row.parentUuid, line, message=True, prompt=prompt)
-
-    def _taken_back(self, line: int, time: int | None, places: frozenset[int]) -> Iterator[Item]:
-        if places:
-            yield Undone(line, time, places)
 
     def _assistant(
         self,
@@ -389,9 +416,7 @@ class ClaudeConversation:
         answer, self.open = self.open, None
         if answer is None:
             return
-        if number := cleared_by_provider(answer.message):
-            sent = dict.fromkeys(self.results.oldest(number), INSTEAD)
-            yield from self.results.steps(answer.line, None, "clear_tool_uses", sent)
+        yield from self.edits.items(answer.line, answer.message)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))
@@ -427,3 +452,10 @@ class ClaudeConversation:
         else:
             yield from self._close()
             yield from self._deliver(self.line)
+
+
+def _answered_call(message: dict[str, Any]) -> str | None:
+    """The call whose result is the first one in a message."""
+    blocks = map(object_or_empty, list_or_empty(message.get("content")))
+    found = (text_or_none(one.get("tool_use_id")) for one in blocks)
+    return next((one for one in found if one), None)

@@ -69,8 +69,10 @@ def test_what_a_harness_puts_around_a_result_and_what_was_recalled_are_no_lines(
         ("THOUGHT: look\n```bash\ncat src/a.py\n```", (("src/a.py", "read"),), None),
         ("```mswea_bash_command\nmake test\n```", (), "make test"),
         (
-            "<function=str_replace_editor>\n<parameter=command>str_replace</parameter>\n"
-            "<parameter=path>b.py</parameter>\n<parameter=old_str>x = 1</parameter>\n</function>",
+            (
+                "<function=str_replace_editor>\n<parameter=command>str_replace</parameter>\n"
+                "<parameter=path>b.py</parameter>\n<parameter=old_str>x = 1</parameter>\n</function>"
+            ),
             (("b.py", "edited"),),
             None,
         ),

@@ -71,7 +71,8 @@ def test_what_a_harness_puts_around_a_result_and_what_was_recalled_are_no_lines(
         (
             (
                 "<function=str_replace_editor>\n<parameter=command>str_replace</parameter>\n"
-                "<parameter=path>b.py</parameter>\n<parameter=old_str>x = 1</parameter>\n</function>"
+                "<parameter=path>b.py</parameter>\n<parameter=old_str>x = 1</parameter>\n"
+                "</function>"
             ),
             (("b.py", "edited"),),
             None,

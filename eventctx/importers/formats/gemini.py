@@ -106,7 +106,8 @@ def _document(
 
 def _begins_document(line: FileLine) -> bool:
     """Whether a line without a whole record is the first one of a document of many lines."""
-    return line.data.rstrip().endswith((b"{", b"[", b","))
+    text = line.data.strip()
+    return text.startswith(b"{") and text.endswith((b"{", b"[", b","))
 
 
 class _Held(NamedTuple):

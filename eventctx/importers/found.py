@@ -12,16 +12,24 @@ from typing import Final, NamedTuple
 
 from eventctx.errors import UnreadableFile
 from eventctx.importers.detect import is_transcript_folder
+from eventctx.importers.source.companions import TASK, companions, owner_of
 from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.source import is_event_path
 
 ENDINGS: Final = (".jsonl", ".json", ".traj", ".ndjson", ".yaml", ".yml")
 """The endings of the files that a search of a folder takes."""
 
+SESSIONS: Final = (".jsonl", ".txt", ".messages.json", TASK)
+"""The endings of sessions among the files of known programs; ``.txt`` is Cursor's alone."""
+
 SUBAGENTS: Final = "subagents"
 """The folder of subagents' files, in a folder with the name of a Claude Code session."""
 
 _IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
+
+_OF_CURSOR: Final = f"{os.sep}.cursor{os.sep}projects{os.sep}"
+_TRANSCRIPTS: Final = f"{os.sep}agent-transcripts{os.sep}"
+"""Cursor's folder of transcripts; next to it are many files of other kinds."""
 
 
 class FileState(NamedTuple):
@@ -103,8 +111,9 @@ def files_of(path: Path) -> tuple[FileState, ...]:
     folder, root = path, path
     found: list[FileState] = []
     if not path.is_dir():
-        folder, root = path.with_suffix("") / SUBAGENTS, path.parent
-        found = [_state(own, path.stat())]
+        folder, root = agents_folder(path), path.parent
+        read = (path, *companions(path))
+        found = [_state(os.fspath(file), file.stat()) for file in read]
     if folder.is_dir():
         files: dict[str, list[FileState]] = {}
         _collect(os.fspath(folder), len(os.fspath(root)), files, {})
@@ -112,6 +121,12 @@ def files_of(path: Path) -> tuple[FileState, ...]:
         if not found:  # a session of several files, each of which a search finds by itself
             found = [file for states in files.values() for file in states]
     return tuple(sorted(found))
+
+
+def agents_folder(path: Path) -> Path:
+    """The folder of the files of a session's subagents: next to its file, or around it."""
+    around = path.parent if path.parent.name == path.stem else path.with_suffix("")
+    return around / SUBAGENTS
 
 
 def _by_folders(path: str) -> str:
@@ -135,7 +150,7 @@ def _collect(
         path = entry.path
         if entry.is_dir(follow_symlinks=False):
             _collect(path, above, files, errors)
-        elif entry.name.endswith(ENDINGS):
+        elif _may_be_transcript(path):
             owner = _owner(path, above)
             try:
                 there = entry.stat()
@@ -153,6 +168,13 @@ def _collect(
                 errors[path] = problem
 
 
+def _may_be_transcript(path: str) -> bool:
+    """Whether a file has the ending of a transcript."""
+    if _TRANSCRIPTS in path:
+        return path.endswith((*ENDINGS, ".txt"))
+    return path.endswith(ENDINGS) and _OF_CURSOR not in path
+
+
 def _no_file(path: str) -> UnreadableFile:
     return UnreadableFile(
         f"{path}: expected a file, which is read more than once, found a pipe, a socket or a "
@@ -167,8 +189,10 @@ def _owner(path: str, above: int) -> str:
     """
     place = path.find(_IN_SUBAGENTS, above)
     if place >= 0:
-        return f"{path[:place]}.jsonl"
-    return path.rpartition(os.sep)[0] if is_event_path(path) else path
+        session = path[:place].rpartition(os.sep)[2]
+        inside = f"{path[:place]}{os.sep}{session}.jsonl"
+        return inside if Path(inside).is_file() else f"{path[:place]}.jsonl"
+    return path.rpartition(os.sep)[0] if is_event_path(path) else owner_of(path)
 
 
 def _state(path: str, there: os.stat_result) -> FileState:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from eventctx.errors import EventctxError
+from eventctx.importers.found import agents_folder
 from eventctx.importers.one_session import ImportOutcome, ImportRun, ImportSummary, import_session
 from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.naming import event_id
@@ -36,8 +37,8 @@ Agents = dict[Path, tuple[Subagent, ImportSummary]]
 
 
 def subagent_files(path: Path) -> list[Path]:
-    """The files of the subagents of a Claude Code session."""
-    folder = path.with_suffix("") / "subagents"
+    """The files of the subagents of a session, of Claude Code's or Cursor's."""
+    folder = agents_folder(path)
     return sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
 
 

@@ -105,6 +105,14 @@ PI: Final = UsageForm(
     cache_write=("cacheWrite",),
     outside_prompt=("cache_read", "cache_write"),
 )
+COPILOT: Final = UsageForm(
+    # The form of Cline's own SDK, too.
+    prompt=("inputTokens",),
+    output=("outputTokens",),
+    cache_read=("cacheReadTokens",),
+    cache_write=("cacheWriteTokens",),
+    reasoning=("reasoningTokens",),
+)
 AGENT_FRAMEWORK: Final = UsageForm(
     prompt=("input_token_count",),
     output=("output_token_count",),

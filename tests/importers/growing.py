@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.importers.agents import AmplifierLog, OpenHands, Pi, pi_call
+from tests.importers.agents import (
+    AmplifierLog,
+    Copilot,
+    Cursor,
+    OpenHands,
+    Pi,
+    cursor_call,
+    pi_call,
+)
 from tests.importers.given import ClaudeCode, Codex, call, jsonl, text, thinking
 
 
@@ -93,9 +101,36 @@ def stored() -> bytes:
     return jsonl([{**row, **stamp} for row in rows if "role" in row])
 
 
+def copilot() -> bytes:
+    log = Copilot(selectedModel="m").user("go").system().event("assistant.turn_start", turnId="0")
+    log.used("api-4", 50).answer("on it", "t1", "t2", apiCallId="api-4").result("t1", "😀")
+    log.result("t2", success=False, error={"message": "no"}).result("t2").event("hook.start")
+    log.event("session.compaction_start").answer("so", "t3", chunkIndex=0, apiCallId="x")
+    log.answer("far", apiCallId="x", chunkIndex=1).compacted("In short").result("t3")
+    log.user("more", source="agent-1").system("Be long.").event("session.error", errorType="query")
+    log.user("again").answer("", "t4").agent("a1").event("subagent.started", toolCallId="t4")
+    log.user("look", source="agent-cp-1").agent(None).result("t4")
+    log.event("session.truncation", messagesRemovedDuringTruncation=2).answer("done")
+    back = log.rows[-6]["id"]
+    log.event("session.snapshot_rewind", upToEventId=back, eventsRemoved=6).user("other")
+    log.answer("").answer("well").event("session.context_cleared", initialMessage="anew")
+    log.event("hologram").event("session.hologram").event("abort", reason="user").user("last")
+    return log.data()
+
+
+def cursor() -> bytes:
+    log = Cursor().user("go").answer(text("on it"), cursor_call(command="one"), cursor_call())
+    log.says("user", {"type": "tool_result", "tool_use_id": "x", "content": "😀"})
+    log.answer(text("so")).ended().user("more").answer(cursor_call()).ended("error")
+    log.rows.append({"no": "message"})
+    return log.says("user", text("<system_reminder>be good</system_reminder>")).user("last").data()
+
+
 FILES = {
     "claude-code": claude_code(),
     "codex": codex(),
+    "copilot": copilot(),
+    "cursor": cursor(),
     "pi": pi(),
     "openhands": openhands(),
     "amplifier": amplifier(),

@@ -23,8 +23,12 @@ from eventctx.log.record import Record
 from eventctx.stores.memory import MemoryStore
 from tests.importers.agents import (
     AmplifierLog,
+    ClineTask,
+    Copilot,
+    Cursor,
     OpenHands,
     Pi,
+    cursor_call,
     passing_reminder,
     pi_call,
 )
@@ -141,10 +145,56 @@ def _request_log() -> Row:
     return {"messages": _chat(), "response": response, "context_window": 200_000, "cost": 0.5}
 
 
+def _copilot() -> list[Row]:
+    log = Copilot(selectedModel="test-model").user("start here", transformedContent="start here!")
+    log.system().used("api-3", 50, cacheReadTokens=20).answer("on it", "t1", apiCallId="api-3")
+    log.result("t1", "listing").event("session.compaction_start").answer("more", "t2")
+    log.compacted("Short").result("t2", success=False, error={"message": "broken"})
+    log.event("session.truncation", messagesRemovedDuringTruncation=2).answer("fine")
+    log.user("again").answer("well", reasoningText="thinking").event("abort", reason="user")
+    log.event("session.snapshot_rewind", upToEventId=log.rows[-3]["id"], eventsRemoved=3)
+    return log.user("last").event("session.context_cleared", initialMessage="anew").rows
+
+
+def _cursor() -> list[Row]:
+    log = Cursor().user("start here").answer(text("on it"), cursor_call(command="list"))
+    log.says("user", {"type": "tool_result", "content": "listing"}).answer(text("finished"))
+    return log.ended().user("more").answer(cursor_call(path="here"), text("fine")).rows
+
+
+def _cline_task() -> Row:
+    task = ClineTask(roo=True).user(text("<task>\nstart here\n</task>")).answer(call("t1"))
+    task.user({"type": "tool_result", "tool_use_id": "t1", "content": "listing"})
+    task.answer(text("more")).user(text("<feedback>good</feedback>")).answer(text("finished"))
+    task.truncated("cut1", 1, 2).user(text("again")).answer(text("well")).condensed("mark", "Short")
+    task.user(text("last")).answer(text("done"))
+    return {"list": task.rows}
+
+
+def _cline_session() -> Row:
+    usage = {"inputTokens": 50, "outputTokens": 7, "cacheReadTokens": 20, "cacheWriteTokens": 0}
+    about = {"modelInfo": {"id": "test-model", "provider": "anthropic"}, "metrics": usage}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": [{"query": "list"}]}
+    file = {"type": "file", "path": "/here", "content": "listing"}
+    rows = [
+        {"role": "user", "content": [text('<user_input mode="act">start here</user_input>'), file]},
+        {"role": "assistant", "content": [text("on it"), call("t1")], **about},
+        {"role": "user", "content": [result], "ts": 1_760_000_000_000},
+        {"role": "assistant", "content": [text("finished")], "id": "last", **about},
+    ]
+    origin = {"source": "cli", "parentThreadId": "another"}
+    head = {"version": 1, "agent": "lead", "sessionId": "cline-1", "origin": origin}
+    return {**head, "system_prompt": "be good", "messages": rows}
+
+
 SESSIONS: dict[str, tuple[str, Callable[[], list[Row] | Row]]] = {
     "claude-code": ("claude-code", _claude_code),
     "codex": ("codex", _codex),
     "pi": ("pi", _pi),
+    "copilot": ("copilot", _copilot),
+    "cursor": ("cursor", _cursor),
+    "cline-task": ("cline", _cline_task),
+    "cline-session": ("cline", _cline_session),
     "openhands": ("openhands", _openhands),
     "openhands-folder": ("openhands", _openhands),
     "openhands-list": ("openhands", lambda: {"history": _openhands()}),
@@ -231,6 +281,9 @@ def _mutated(row: Row, rng: random.Random) -> bytes:
 def _rows(name: str) -> list[Row]:
     """The session as lines, each with a word of its own; a document is one line."""
     made = SESSIONS[name][1]()
+    if name == "cline-task":
+        rows: Any = made
+        return [rows["list"]]
     if isinstance(made, dict):
         return [made]
     return [{**row, "aside": f"line{number:04}"} for number, row in enumerate(made)]
@@ -262,6 +315,7 @@ _OF_THE_FORM = frozenset(
     (
         *(b"replacement_history", b"toolCall", b"arguments", b"llm_message", b"system_prompt"),
         *(b"history", b"trajectory", b"messages", b"extra", b"thought", b"observation"),
+        *(b"transformedContent", b"summaryContent", b"reasoningText"),
     )
 )
 """Words of the formats' own structure, in place of which our records have theirs."""

@@ -25,7 +25,6 @@ MANAGED = {"id": "sevt_1", "type": "user.message", "content": SORT, "processed_a
 SAID = {"ts": 1756720000000, "type": "say", "say": "task", "text": "Sort the jars."}
 
 FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
-    ("Cursor", [{"role": "user", "message": {"content": SORT}}]),
     ("opencode", [OPENCODE]),
     ("opencode", [PART]),
     ("opencode", {"info": {"id": "ses_1"}, "messages": [{"info": OPENCODE, "parts": [PART]}]}),
@@ -62,7 +61,6 @@ FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
         "Droid",
         [{"type": "session_start", "id": "s", "title": "t"}, *Pi().user("x").rows[1:]],
     ),
-    ("Copilot", [{"type": "user.message", "data": {}, "id": "1", "parentId": None}]),
     ("Continue", {"history": [{"message": {"role": "user", "content": "x"}, "contextItems": []}]}),
 ]
 

@@ -18,7 +18,7 @@ from eventctx.importers.source.lines import nanoseconds
 from eventctx.importers.source.values import MAX_DEPTH, REPEATED, REPLACED, decode, read_value
 from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
-from tests.importers.agents import AmplifierLog, OpenHands, Pi
+from tests.importers.agents import AmplifierLog, Copilot, Cursor, OpenHands, Pi
 from tests.importers.given import (
     ClaudeCode,
     Codex,
@@ -38,6 +38,8 @@ CHAT: list[dict[str, Any]] = [
 FILES = {
     "claude-code": ClaudeCode().user("one").answer("m", text("two"), stop_reason="end_turn").data(),
     "codex": Codex().says("user", "one").says("assistant", "two").data(),
+    "copilot": Copilot().user("one").answer("two").data(),
+    "cursor": Cursor().says("user", text("one")).answer(text("two")).data(),
     "pi": Pi().user("one").answer(text("two")).data(),
     "openhands": OpenHands().user("one").says("two").data(),
     "amplifier": AmplifierLog().prompt("one").request().response(text("two")).data(),
@@ -130,7 +132,7 @@ async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
 ) -> None:
     rows = [row for row in FILES[name].splitlines() if b'"one"' in row]
     repeated = [row.replace(b'"one"', b'"one","role":"earlier","role":"user"') for row in rows]
-    if name in ("amplifier", "claude-code", "pi", "openhands", "codex"):
+    if name != "messages":
         repeated = [row[:-1] + b',"twice":"earlier","twice":"later"}' for row in rows]
     data = FILES[name]
     for row, new in zip(rows, repeated, strict=True):

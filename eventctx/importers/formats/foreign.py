@@ -53,12 +53,6 @@ def _type(value: _Object) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _is_cursor(value: _Object) -> bool:
-    inner = value.get("message")
-    told = isinstance(inner, dict) and "content" in inner and not inner.get("role")
-    return told and _is(value, "role", str) and "content" not in value and "type" not in value
-
-
 def _is_opencode_message(value: _Object) -> bool:
     own = _has(value, "id", "sessionID", "time") and "content" not in value
     return own and _is(value, "role", str)
@@ -126,10 +120,6 @@ def _is_factory(value: _Object) -> bool:
     return _type(value) == "session_start" and _has(value, "id", "title")
 
 
-def _is_copilot(value: _Object) -> bool:
-    return "." in _type(value) and _is(value, "data", dict) and _has(value, "id", "parentId")
-
-
 def _is_continue(value: _Object) -> bool:
     return _is(value, "message", dict) and "contextItems" in value
 
@@ -144,7 +134,6 @@ def _is_openhands_0(value: _Object) -> bool:
 
 
 _FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
-    ("a line of Cursor's agent transcript", _is_cursor),
     ("opencode's storage (a message without its parts)", _is_opencode_message),
     ("opencode's storage (a part of a message)", _is_opencode_part),
     ("opencode's storage (the head of a session)", _is_opencode_session),
@@ -160,7 +149,6 @@ _FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
     ),
     ("the output of codex exec --json (import the file in ~/.codex/sessions)", _is_codex_stream),
     ("a session of Factory's Droid", _is_factory),
-    ("a session of GitHub Copilot CLI", _is_copilot),
     ("a session of Continue", _is_continue),
     ("messages with 'parts' in place of 'content', as Google's API has them", _has_parts),
     ("an OpenHands event of version 0", _is_openhands_0),

@@ -193,8 +193,8 @@ SESSIONS: dict[str, tuple[str, Callable[[], list[Row] | Row]]] = {
     "pi": ("pi", _pi),
     "copilot": ("copilot", _copilot),
     "cursor": ("cursor", _cursor),
-    "cline-task": ("cline", _cline_task),
-    "cline-session": ("cline", _cline_session),
+    "cline-list": ("cline", _cline_task),
+    "cline-document": ("cline", _cline_session),
     "openhands": ("openhands", _openhands),
     "openhands-folder": ("openhands", _openhands),
     "openhands-list": ("openhands", lambda: {"history": _openhands()}),
@@ -281,7 +281,7 @@ def _mutated(row: Row, rng: random.Random) -> bytes:
 def _rows(name: str) -> list[Row]:
     """The session as lines, each with a word of its own; a document is one line."""
     made = SESSIONS[name][1]()
-    if name == "cline-task":
+    if name == "cline-list":
         rows: Any = made
         return [rows["list"]]
     if isinstance(made, dict):

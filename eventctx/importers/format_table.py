@@ -161,7 +161,7 @@ _ROWS: Final = (
         is_row=copilot.is_row,
         called=named_by_folder,
         others=copilot.others,
-        home=ProgramHome("GitHub Copilot CLI", ".copilot", "session-state", "COPILOT_HOME"),
+        home=ProgramHome("Copilot CLI", ".copilot", "session-state", "COPILOT_HOME"),
         has_agents=True,
     ),
     Format(

@@ -26,7 +26,7 @@ _ELEMENTS: Final = (
     *("codex_internal_context", "recommended_plugins", "ci-monitor-event"),
     *("ide_opened_file", "ide_selection"),
     *("current_datetime", "reminder", "system_notification", "user_shell_command_output"),
-    *("environment_details", "system_notice", "system_reminder", "timestamp"),
+    *("environment_details", "system_reminder", "timestamp"),
 )
 """Elements that agents' programs write in the user's role.
 

@@ -153,6 +153,23 @@ async def test_a_truncation_of_roo_hides_rows_when_the_screen_says_so(tmp_path: 
     assert done.tokens_recorded == 800
 
 
+async def test_a_later_truncation_leaves_the_row_of_the_one_before(tmp_path: Path) -> None:
+    task = long_task(roo=True).truncated("x1", 1, 4)
+    task.user(text("<feedback>a</feedback>")).answer(text("b"))
+    task.truncated("x2", 6, 7).user(text("<feedback>c</feedback>")).answer(text("d"))
+    store, summary = await taken(task.write(tmp_path / "roo"), complete=True)
+    assert summary.compactions == 2
+    assert (await view(store, "roo"))[:3] == [[TASK], "[hidden]", "[hidden]"]
+
+
+async def test_a_truncation_before_a_summary_changes_nothing(tmp_path: Path) -> None:
+    task = long_task(roo=True).condensed("c1", "In short").truncated("x1", 1, 4)
+    task.user(text("<feedback>a</feedback>")).answer(text("b"))
+    store, summary = await taken(task.write(tmp_path / "roo"), complete=True)
+    assert summary.compactions == 1
+    assert (await view(store, "roo"))[0] == [text("In short")]
+
+
 @pytest.mark.parametrize("roo", [False, True])
 async def test_a_task_that_is_rewritten_as_it_goes_adds_the_rest(roo: bool, tmp_path: Path) -> None:
     store, folder = MemoryStore(), tmp_path / "1760"

@@ -60,14 +60,20 @@ class Task:
         self.name = name
         self.rows = rows
         self.about = object_or_empty(beside.get("history_item.json"))
-        self.screen: ShownTask = read_shown(beside.get(SCREEN))
-        self.requests = requests_of(self.screen, rows)
+        self.shown: ShownTask = read_shown(beside.get(SCREEN))
+        self.requests = requests_of(self.shown, rows)
         self.edits = _read_edits(beside.get(EDITS))
         self.models = list_or_empty(
             object_or_empty(beside.get("task_metadata.json")).get("model_usage")
         )
-        marked = [row for row in rows if isinstance(row, dict) and "truncationId" in row]
-        self.markers = {str(row["truncationId"]): row for row in marked}
+        self.markers = {
+            str(row["truncationId"]): index
+            for index, row in enumerate(rows)
+            if isinstance(row, dict) and "truncationId" in row
+        }
+        self.summary = -1
+        self.compactions = 0
+        self.standing: tuple[int, ...] = ()
         self.places: dict[int, int] = {}
         self.gone: tuple[int, int] | None = None
         self.cut: set[str] = set()
@@ -78,8 +84,8 @@ class Task:
         """The items of the rows. The last prompt waits: a task that is resumed writes it anew."""
         parent = text_or_none(self.about.get("parentTaskId"))
         began = next((time for row in self.rows if (time := row_time(row)) is not None), None)
-        if began is None and self.screen.requests:
-            began = _nanoseconds(self.screen.requests[0].began)
+        if began is None and self.shown.requests:
+            began = _nanoseconds(self.shown.requests[0].began)
         yield Session(
             0, began, session_name(self.name), parent=session_name(parent) if parent else None
         )
@@ -97,6 +103,8 @@ class Task:
                 continue
             if row.get("isSummary") is True and row.get("role") in ("user", "assistant"):
                 yield from self._condensed(number, row)
+                self.summary, self.standing = index, (self.compactions,)
+                self.compactions += 1
                 continue
             number += 1
             last = index == len(self.rows) - 1 and row.get("role") == "user"
@@ -181,7 +189,7 @@ class Task:
         yield Raw(line, "summary.envelope", encode(without(row, *_SENT, *MARKS)))
         # Releases that marked no rows left only summaries and what came after them in the file.
         forgotten = frozenset(marked) if 0 < len(marked) < len(self.places) else None
-        tokens = self.screen.condensed.get(mark, 0) if isinstance(mark, str) else 0
+        tokens = self.shown.condensed.get(mark, 0) if isinstance(mark, str) else 0
         yield CompactionItem(
             line,
             row_time(row),
@@ -201,6 +209,7 @@ class Task:
             gone = {self.places[one] for one in range(first, last + 1) if one in self.places}
             if gone:
                 yield CompactionItem(line, time, "truncation", (), forgotten=frozenset(gone))
+                self.compactions += 1
         yield from self._truncated(line, index, time, request)
         changed = _changed(self.rows, self.edits, self.edited, request)
         self.edited = request.began if request is not None else self.edited
@@ -217,10 +226,11 @@ class Task:
         """Truncations of Roo's before this answer; without the screen, before the last one."""
         last = not any(_has(row, "role", "assistant") for row in self.rows[index + 1 :])
         stamp = _milliseconds(time)
-        for mark, row in self.markers.items():
-            if mark in self.cut:
+        for mark, place in self.markers.items():
+            # What stands before a summary is not sent, nor is the row that says what was hidden.
+            if mark in self.cut or place < self.summary:
                 continue
-            told = next((one for one in self.screen.truncations if one.mark == mark), None)
+            told = next((one for one in self.shown.truncations if one.mark == mark), None)
             if not (last if told is None or not stamp else told.time <= stamp):
                 continue
             self.cut.add(mark)
@@ -230,16 +240,18 @@ class Task:
                 if one in self.places and _has(other, "truncationParent", mark)
             }
             if gone:
-                message = _sent_of(row)
                 yield CompactionItem(
                     line,
                     time,
                     "truncation",
-                    (message,),
+                    (_sent_of(self.rows[place]),),
                     forgotten=frozenset(gone),
                     before=max(gone) + 1,
+                    standing=self.standing,
                     tokens_before=(told.tokens if told is not None else 0) or None,
                 )
+                self.standing = (*self.standing, self.compactions)
+                self.compactions += 1
 
 
 def _has(row: Any, key: str, value: object) -> bool:

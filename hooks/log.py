@@ -356,11 +356,18 @@ def configure_logging(
     )
 
 
+def logger_of(chosen: LogChoice, file: BinaryIO | None = None) -> Any:
+    """A logger with a set-up of its own, which changes nothing of the process's.
+
+    Lines are for people and of level ``info`` where nothing is chosen. Raises InvalidSetting.
+    """
+    made = set_up(chosen.json is True, chosen.level or "info", file)
+    factory = made.pop("logger_factory")
+    return structlog.wrap_logger(factory(), **made)
+
+
 def _by_environment() -> Any:
     """A logger as ``EVENTCTX_LOG`` says, for a program that has not set structlog up; else None."""
     if structlog.is_configured() or not os.environ.get(ENVIRONMENT):
         return None
-    chosen = from_environment()
-    made = set_up(chosen.json is True, chosen.level or "info", None)
-    factory = made.pop("logger_factory")
-    return structlog.wrap_logger(factory(), **made)
+    return logger_of(from_environment())

@@ -40,24 +40,32 @@ class LogChoice(NamedTuple):
 
 def from_environment() -> LogChoice:
     """The choice in ``EVENTCTX_LOG``. Raises InvalidSetting for a word that is neither."""
+    return choice_of(os.environ.get(ENVIRONMENT, ""), ENVIRONMENT)
+
+
+def choice_of(words: str, setting: str) -> LogChoice:
+    """The choice that words name. Raises InvalidSetting for a word that is no level or format."""
     level, as_json = None, None
-    for word in os.environ.get(ENVIRONMENT, "").replace("|", ",").split(","):
+    for word in words.replace("|", ",").split(","):
         name = word.strip().lower()
         if name in _FORMATS:
             as_json = name == "json"
         elif name:
-            level_number(name, ENVIRONMENT)
+            level_number(name, setting, formats=True)
             level = name
     return LogChoice(level, as_json)
 
 
-def level_number(name: str, setting: str = "log level") -> int:
-    """The number of a standard level's name. Raises InvalidSetting."""
+def level_number(name: str, setting: str = "log level", *, formats: bool = False) -> int:
+    """The number of a standard level's name. Raises InvalidSetting.
+
+    The message names the ``formats``, too, where a word may be one of them.
+    """
     number = logging.getLevelNamesMapping().get(name.upper())
     if number is None:
         known = "debug, info, warning, error or critical"
-        formats = ", and json or console" if setting == ENVIRONMENT else ""
-        raise InvalidSetting(f"{setting}: expected {known}{formats}, found {name!r}")
+        known += ", and json or console" if formats else ""
+        raise InvalidSetting(f"{setting}: expected {known}, found {name!r}")
     return number
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from eventctx.log.codec import decode_known
+from eventctx.log.events import RequestPrepared
 from eventctx.log.naming import request_name
 from eventctx.log.record import Record
 from eventctx.projections import figures, numbering
@@ -26,8 +27,9 @@ class AuditRow(msgspec.Struct, frozen=True):
     that the provider counted, if it did. ``digest`` is that of the view, or of the request as it
     was sent where that was recorded. ``breaks`` are the reasons why the request does not merely
     continue the one before. ``additions`` counts the texts that the host sent besides, ``missing``
-    the messages that it did not send, both as far as the host reported it. ``time`` is in UTC
-    nanoseconds.
+    the messages that it did not send, both as far as the host reported it. ``untold``: it tells no
+    text that it adds; this many messages it added, at least. ``time`` is in UTC nanoseconds.
+    ``tools`` names the tool definitions among those of the session.
     """
 
     position: int
@@ -50,6 +52,8 @@ class AuditRow(msgspec.Struct, frozen=True):
     reported: int | None = None
     additions: int = 0
     missing: int = 0
+    tools: str | None = None
+    untold: int | None = None
 
     @property
     def name(self) -> str:
@@ -85,9 +89,9 @@ class CompactionRow(msgspec.Struct, frozen=True):
 class AuditState(NamedTuple):
     """Rows so far. Only own records make rows; a fork's inherited records only change the view.
 
-    ``models`` and ``sent`` are by position of the prepared request: model, and numbers of additions
-    and missing messages. ``own_from`` is the position of the first own record (-1: the stream is no
-    fork).
+    ``models`` and ``sent`` are by position of the prepared request: model, and numbers of
+    additions, missing messages, and untold ones (None: the host tells all). ``own_from`` is the
+    position of the first own record (-1: the stream is no fork).
     """
 
     view: request_view.ViewState
@@ -96,7 +100,7 @@ class AuditState(NamedTuple):
     compactions: Series[CompactionRow]
     sizes: figures.FiguresState
     models: Series[tuple[int, str]]
-    sent: Series[tuple[int, tuple[int, int]]]
+    sent: Series[tuple[int, tuple[int, int, int | None]]]
     own_from: int
 
 
@@ -138,7 +142,8 @@ def advance(
                 models = models.append((called.prepared, called.model))
         case "context:request_sent":
             actual: Any = decode_known(record)
-            differing = differing.append((actual.prepared, (len(actual.additions), actual.missing)))
+            counts = (len(actual.additions), actual.missing, actual.untold)
+            differing = differing.append((actual.prepared, counts))
         case "session:fork":
             requests, compactions, own_from = Series(), Series(), record.position
     sizes = figures.evolve(state.sizes, record)
@@ -172,7 +177,7 @@ def row_completer(state: AuditState) -> Callable[[AuditRow, RequestFigures], Aud
     models, sent = dict(state.models), dict(state.sent)
 
     def complete(row: AuditRow, figures: RequestFigures) -> AuditRow:
-        additions, missing = sent.get(row.position, (0, 0))
+        additions, missing, untold = sent.get(row.position, (0, 0, None))
         return msgspec.structs.replace(
             row,
             figures=figures,
@@ -180,6 +185,7 @@ def row_completer(state: AuditState) -> Callable[[AuditRow, RequestFigures], Aud
             model=models.get(row.position, row.model),
             additions=additions,
             missing=missing,
+            untold=untold,
         )
 
     return complete
@@ -205,7 +211,18 @@ def _request(view: request_view.ViewState, time: numbering.Numbering, record: Re
         floor_sent=event.floor_sent,
         reconstructed=event.reconstructed,
         figures=figures.of_request(event, None),
+        tools=tools_of(event),
     )
+
+
+def tools_of(event: RequestPrepared) -> str | None:
+    """The name of a request's tool definitions, None if they are not known: the same for equal ones
+    of a session, which are stored once.
+    """
+    if event.wire is not None and event.wire.tools is not None:
+        position, index = event.wire.tools
+        return f"{position}.{index}"
+    return event.tools_digest
 
 
 def _compaction(time: numbering.Numbering, record: Record) -> CompactionRow:

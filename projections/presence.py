@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from eventctx.log.events import LossCause
 from eventctx.log.naming import ranges_name
-from eventctx.log.plan import TAKEN_BACK
+from eventctx.log.plan import INFERRED, TAKEN_BACK
 from eventctx.messages.facts import Facts
 from eventctx.projections.silent_loss import SuspectedLoss
 
@@ -144,9 +144,18 @@ REASONS: dict[str, str] = {
     "summary": "a summary stands for it",
     "restored": "brought back on request",
     "imported": "the imported file says so",
+    INFERRED: "inferred: the provider counted what it cleared, the oldest first, and named none",
     TAKEN_BACK: "taken back: a person went back, or the program withdrew it",
 }
 """Every reason code that a plan of this release may hold, with its text for a reader."""
+
+
+PROVIDER_EDITS: Final = {
+    "clear_thinking": "the thinking of the oldest turns",
+    "clear_tool_uses": "the oldest results",
+}
+"""What a provider cleared, by the strategy of the compaction that says so: it counts, and the
+oldest are inferred."""
 
 
 def describe_trigger(trigger: str) -> TriggerWords:
@@ -196,6 +205,7 @@ def _of_tools(facts: Facts) -> bool:
 
 CAUSES: Final[dict[LossCause, str]] = {
     "model": "another model read it",
+    "tools": "other tool definitions were sent",
     "edited": "something before the end was taken out, by the program or the server",
     "resumed": "the session was resumed with less",
     "expired": "the cache expired in the pause",

@@ -52,9 +52,9 @@ class SuspectedLoss(msgspec.Struct, frozen=True):
     cache served fell, from ``expected`` to ``found``. ``messages`` are runs of the numbers of
     messages that were probably dropped, the oldest results first.
 
-    ``cause`` is likely, not known: another ``model``; ``edited``, something before the end was
-    taken out (micro-compaction, an edit by the server); ``resumed`` after a long pause; the cache
-    ``expired``.
+    ``cause`` is likely, not known: another ``model``; other ``tools``, whose definitions lead every
+    prompt; ``edited``, something before the end was taken out (micro-compaction, an edit by the
+    server); ``resumed`` after a long pause; the cache ``expired``.
     """
 
     position: int
@@ -71,8 +71,10 @@ class ReportedRequest(NamedTuple):
 
     ``expected`` is the estimate recorded with the request, ``turn`` tells its turn from others,
     ``turn_from`` is the position of the first request of that turn, ``breaks`` are those since the
-    reported request before it. ``reports`` counts the prompts that were reported
-    when it was estimated. ``time`` is in UTC nanoseconds.
+    reported request before it. ``reports`` counts the prompts that were reported when it was
+    estimated. ``time`` is in UTC nanoseconds. ``tools`` names the tool definitions, if they are
+    known; ``tools_counted``: the estimate counts them. ``untold`` counts messages that its host
+    added, of no known size.
     """
 
     position: int
@@ -85,6 +87,13 @@ class ReportedRequest(NamedTuple):
     model: str | None
     breaks: frozenset[Break]
     reports: int = LEARNT
+    tools: str | None = None
+    tools_counted: bool = False
+    untold: int = 0
+
+    def other_tools(self, before: ReportedRequest) -> bool:
+        """Whether it is known that other tool definitions were sent than ``before``."""
+        return None not in (self.tools, before.tools) and self.tools != before.tools
 
 
 class ShownMessages(NamedTuple):
@@ -134,7 +143,9 @@ def suspect(
     """
     if not _RECORDED.isdisjoint(now.breaks):
         return None
-    missing = now.expected - now.prompt if now.reports else 0
+    # The estimate begins with the prompt before, and so with what the host added to that one.
+    comparable = now.reports and now.untold >= before.untold
+    missing = now.expected - now.prompt if comparable else 0
     allowed = _allowed(before, now)
     if missing > allowed and missing > allowed + (view := shown()).not_sent(before, now):
         return SuspectedLoss(
@@ -150,6 +161,8 @@ def suspect(
     if fallen < LEAST_CACHED or before.model != now.model:
         return None
     cause: LossCause = "expired" if now.time - before.time >= EXPIRY else "unknown"
+    if now.other_tools(before):
+        cause = "tools"
     return SuspectedLoss(now.position, "cache", fallen, before.cached, now.cached, cause)
 
 
@@ -164,6 +177,8 @@ def _allowed(before: ReportedRequest, now: ReportedRequest) -> float:
 def _cause(before: ReportedRequest, now: ReportedRequest) -> LossCause:
     if before.model != now.model:
         return "model"
+    if now.other_tools(before) and not now.tools_counted:
+        return "tools"
     if now.time - before.time >= RESUMED:
         return "resumed"
     return "edited" if before.cached - now.cached >= LEAST_CACHED else "unknown"

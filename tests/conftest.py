@@ -26,6 +26,13 @@ from tests.services.fixtures import postgres_url as postgres_url
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eventctx-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
+# Counts do not depend on the vocabularies that tiktoken has on this machine; one test looks there.
+os.environ.setdefault(
+    "TESTS_TIKTOKEN",
+    os.environ.get("TIKTOKEN_CACHE_DIR", str(Path(tempfile.gettempdir(), "data-gym-cache"))),
+)
+os.environ["TIKTOKEN_CACHE_DIR"] = ""
+
 # How long an example takes says how busy the machine is.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("here", PATIENT)

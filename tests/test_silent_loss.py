@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import eventctx
 from eventctx.hooks.log import level_of, line
 from eventctx.importers.load import import_file
+from eventctx.log.codec import decode_known
 from eventctx.log.record import Record
 from eventctx.projections.presence import describe_loss
 from eventctx.projections.silent_loss import (
@@ -20,7 +21,8 @@ from eventctx.projections.silent_loss import (
     ShownMessages,
     suspect,
 )
-from eventctx.projections.timeline.fold import TimelineState
+from eventctx.projections.timeline.document import document
+from eventctx.projections.timeline.fold import TimelineState, evolve, initial
 from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.projections.view.series import Series
 from eventctx.queries.key_frames import timeline_at
@@ -44,7 +46,8 @@ def reported(position: int, expected: int, prompt: int, **other: Any) -> Reporte
     return ReportedRequest(position=position, expected=expected, prompt=prompt, **(fields | other))
 
 
-FIRST = reported(1, 40_000, 40_000, cached=38_000)
+FIRST = reported(1, 40_000, 40_000, cached=38_000, tools="some")
+CACHED = {"cached": 38_000}
 
 
 @given(drop=st.integers(2_000, 39_000), growth=st.integers(0, 15_000))
@@ -84,15 +87,25 @@ def test_what_the_log_itself_tells_is_not_suspected(kind: str) -> None:
     ("other", "cause"),
     [
         ({"model": "gpt-5"}, "model"),
+        ({"tools": "others"}, "tools"),
+        ({"tools": "others", "tools_counted": True}, "unknown"),
+        ({"tools": None}, "unknown"),
         ({"time": FIRST.time + 61 * MINUTE}, "resumed"),
         ({"cached": 10_000}, "edited"),
         ({"cached": 38_000}, "unknown"),
     ],
 )
 def test_a_likely_cause_is_named(other: dict[str, Any], cause: str) -> None:
-    found = suspect(FIRST, reported(2, 41_000, 20_000, **other), lambda: NOTHING)
+    found = suspect(FIRST, reported(2, 41_000, 20_000, **(CACHED | other)), lambda: NOTHING)
     assert found is not None
     assert found.cause == cause
+
+
+def test_other_tools_are_why_the_cache_served_less() -> None:
+    now = reported(2, 41_000, 41_000, tools="others", tools_counted=True)
+    found = suspect(FIRST, now, lambda: NOTHING)
+    assert found is not None
+    assert (found.kind, found.cause) == ("cache", "tools")
 
 
 @pytest.mark.parametrize(("minutes", "cause"), [(1, "unknown"), (6, "expired")])
@@ -104,16 +117,21 @@ def test_a_cache_that_served_less_is_told_apart(minutes: int, cause: str) -> Non
     assert "cache served" in describe_loss(found, "2.1")
 
 
-async def play(drop: int, records: list[Record]) -> tuple[Any, Any]:
-    """A live session of six requests whose provider counts ``drop`` fewer tokens in the fifth."""
-    engine = eventctx.Engine(MemoryStore())
-    engine.on("*", records.append)
+TOOLS = [{"name": f"tool_{number}", "description": "x" * 4_000} for number in range(9)]
+
+
+async def fill_session(engine: eventctx.Engine, drop: int, tools_left: int = 9) -> None:
+    """A live session of six requests whose provider counts ``drop`` fewer tokens in the fifth.
+
+    From that one on its host sends the first ``tools_left`` tools.
+    """
     ctx = await engine.session("s", max_tokens=200_000)
     await ctx.add_message(USER)
     async with ctx.turn("go") as turn:
         for number in range(6):
             async with turn.iteration() as iteration:
-                await ctx.get_messages_for_request(model="claude-opus-4-5")
+                tools = TOOLS if number < 4 else TOOLS[:tools_left]
+                await ctx.get_messages_for_request(model="claude-opus-4-5", tools=tools)
                 async with iteration.provider_call("claude-opus-4-5", "anthropic") as call:
                     tokens = (await engine.audit("s")).requests[-1].tokens
                     prompt = tokens + (20_000 if number == 0 else 0)
@@ -121,6 +139,13 @@ async def play(drop: int, records: list[Record]) -> tuple[Any, Any]:
                 for message in tool_round(number, size=9_000):
                     await ctx.add_message(message)
     await engine.hooks.drain()
+
+
+async def play(drop: int, records: list[Record]) -> tuple[Any, Any]:
+    """The audit and the losses of such a session, whose records go to ``records``."""
+    engine = eventctx.Engine(MemoryStore())
+    engine.on("*", records.append)
+    await fill_session(engine, drop)
     answers = await engine.audit("s"), await engine.lost("s")
     await engine.close()
     return answers
@@ -146,6 +171,37 @@ async def test_a_live_session_whose_counts_agree_records_nothing() -> None:
     audit, lost = await play(0, records)
     assert [one for one in records if one.type == "context:loss_suspected"] == []
     assert (audit.losses, lost.suspected) == ((), ())
+
+
+async def test_tools_that_a_host_left_out_are_the_likely_cause() -> None:
+    engine = eventctx.Engine(store := MemoryStore())
+    await fill_session(engine, 8_000, tools_left=1)
+    (loss,) = (await engine.audit("s")).losses
+    assert loss.cause == "tools"
+    events = [one async for one in store.read("s") if one.type == "context:loss_suspected"]
+    assert [decode_known(one).cause for one in events] == ["tools"]  # type: ignore[union-attr]
+    await engine.close()
+
+
+async def test_the_page_is_told_of_all_losses_with_every_document() -> None:
+    engine = eventctx.Engine(store := MemoryStore())
+    await fill_session(engine, 4_000)
+    records = [one async for one in store.read("s")]
+    (loss,) = (await engine.audit("s")).losses
+    state = await timeline_at(store, "s")
+    (told,) = document(state, "s")["losses"]
+    assert (told["position"], told["kind"], told["tokens"]) == (
+        loss.position,
+        "prompt",
+        loss.tokens,
+    )
+    assert told["words"].startswith("1.5: the provider counted ~")
+    before = initial()
+    for record in records[: loss.position + 1]:
+        before = evolve(before, record)
+    assert document(before, "s")["losses"] == []
+    assert document(state, "s", since=before)["losses"] == [told]
+    await engine.close()
 
 
 @pytest.mark.slow

@@ -69,8 +69,9 @@ _COMMANDS: Final = (
 def cli(context: click.Context, store: str | None) -> None:
     """Replay, trace and audit what an LLM agent's model was sent.
 
-    Begin with `eventctx` alone: it looks for sessions of Claude Code, Codex, pi and Amplifier, asks
-    before it reads them, and says what to type. `eventctx demo` shows a sample.
+    Begin with `eventctx` alone: it looks for sessions of Claude Code, Codex and the other agents
+    that `import` knows, asks before it reads them, and says what to type. `eventctx demo` shows a
+    sample.
     """
     context.obj = {"store": store}
     if context.invoked_subcommand is None:

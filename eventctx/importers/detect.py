@@ -25,7 +25,7 @@ from eventctx.importers.format_table import (
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier, cline, cursor
+from eventctx.importers.formats import amplifier, cline, cursor, gemini
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.source.companions import owner_of
@@ -54,7 +54,7 @@ def session_source(path: Path, name: str | None = None) -> Path:
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """The reason not to import a file found in a folder: another one tells its session."""
-    return amplifier.passed_over(path, take_over=take_over)
+    return amplifier.passed_over(path, take_over=take_over) or gemini.passed_over(path)
 
 
 def is_transcript_folder(path: Path) -> bool:
@@ -84,6 +84,9 @@ def choose(path: Path, name: str | None, *, folders: bool = False) -> Format:
             f"{path}: expected a file, which is read more than once, found a pipe or a device; "
             "write it to a file first"
         )
+    found = next((row for row in FORMATS.values() if row.is_file(path)), None)
+    if found is not None and name in (None, found.name):
+        return found
     _refuse_binary(path)
     if name is None:
         name = detect(read_lines(path), path.name)

@@ -32,8 +32,13 @@ from eventctx.importers.formats import (
     codex_rows,
     copilot,
     cursor,
+    gemini,
+    gemini_records,
+    opencode,
+    opencode_storage,
     openhands,
     pi,
+    qwen,
     trajectories,
 )
 from eventctx.importers.formats.cassettes import cassette, tape
@@ -79,6 +84,10 @@ def _only_its_own(path: Path, lines: Iterable[FileLine]) -> Iterable[FileLine]:
     return lines
 
 
+def _no_file(path: Path) -> bool:
+    return False
+
+
 def _unmarked(value: Any) -> bool:
     return False
 
@@ -86,14 +95,16 @@ def _unmarked(value: Any) -> bool:
 class Format(NamedTuple):
     """A format that can be imported. ``parse`` reads its files, ``parse_folder`` its folders.
 
-    ``is_row`` marks one object of JSONL, ``is_document`` the value of a whole file. ``called``
-    gives the name of a session whose lines do not name it. ``others`` gives a parser for each
-    further session of a file; they read the file as it is when they are made. ``whole`` adds the
-    lines of the session that are in another file. ``home`` is where a program keeps its sessions,
-    ``also`` are further folders, which count where they exist.
+    ``is_row`` marks one object of JSONL, ``is_document`` the value of a whole file, ``is_file`` a
+    file by its place, or one that is no text. ``called`` gives the name of a session whose lines do
+    not name it. ``others`` gives a parser for each further session of a file; they read the file as
+    it is when they are made. ``whole`` adds the lines of the session that are in another file.
+    ``home`` is where a program keeps its sessions, ``also`` are further folders, which count where
+    they exist.
 
     ``by_file``: no line names a session, so that two files of one name are told apart by their
     folders. ``has_agents``: sessions of subagents are in files of a folder with the session's name.
+    ``rewrites``: the program writes heads and envelopes of a file anew, and leaves its messages.
     ``has_requests``: files hold requests as they were sent. ``undoes_compactions``: what a
     compaction took out may return.
     """
@@ -103,6 +114,7 @@ class Format(NamedTuple):
     parse: Parser
     is_row: Callable[[dict[str, Any]], bool] = _unmarked
     is_document: Callable[[Any], bool] = _unmarked
+    is_file: Callable[[Path], bool] = _no_file
     called: Callable[[Path], str] = _own_name
     parse_folder: Parser | None = None
     others: Callable[[Path], list[Parser]] = _no_others
@@ -113,6 +125,7 @@ class Format(NamedTuple):
     has_agents: bool = False
     has_requests: bool = False
     undoes_compactions: bool = False
+    rewrites: bool = False
 
 
 _EDITORS: Final = (
@@ -144,6 +157,7 @@ _ROWS: Final = (
         home=ProgramHome("Claude Code", ".claude", "projects", "CLAUDE_CONFIG_DIR"),
         has_agents=True,
         has_requests=True,
+        undoes_compactions=True,
     ),
     Format(
         "codex",
@@ -151,6 +165,7 @@ _ROWS: Final = (
         codex.parse,
         is_row=codex_rows.is_row,
         whole=codex_rows.with_base,
+        rewrites=True,
         home=ProgramHome("Codex", ".codex", "sessions", "CODEX_HOME"),
         undoes_compactions=True,
     ),
@@ -192,6 +207,23 @@ _ROWS: Final = (
         by_file=True,
     ),
     Format(
+        "gemini-cli",
+        "Gemini CLI chat (JSON or JSONL)",
+        gemini.parse,
+        is_row=gemini_records.is_row,
+        is_document=gemini_records.is_document,
+        called=gemini.called,
+        home=ProgramHome("Gemini CLI", ".gemini", "tmp"),
+    ),
+    Format(
+        "qwen-code",
+        "Qwen Code chat (JSONL)",
+        qwen.parse,
+        is_row=qwen.is_row,
+        home=ProgramHome("Qwen Code", ".qwen", "projects"),
+        undoes_compactions=True,
+    ),
+    Format(
         "swe-agent",
         "SWE-agent trajectory (.traj)",
         trajectories.parse_swe_agent,
@@ -211,6 +243,17 @@ _ROWS: Final = (
         pi.parse,
         is_row=pi.is_row,
         home=ProgramHome("pi", ".pi", "agent/sessions"),
+    ),
+    Format(
+        "opencode",
+        "opencode session (storage, opencode.db, or an export)",
+        opencode.parse,
+        is_row=opencode.is_head,
+        is_document=opencode.is_document,
+        is_file=opencode_storage.is_session_file,
+        others=opencode.others,
+        whole=opencode_storage.with_messages,
+        home=ProgramHome("opencode", ".local/share", "opencode", "XDG_DATA_HOME"),
     ),
     Format(
         OPENHANDS,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, time_ns
 from typing import Final, NamedTuple
 
 from eventctx.errors import UnreadableFile
 from eventctx.importers.detect import is_transcript_folder
+from eventctx.importers.formats import opencode_storage
 from eventctx.importers.source.companions import TASK, companions, owner_of
 from eventctx.importers.source.lines import unreadable
 from eventctx.importers.source.source import is_event_path
@@ -26,6 +29,8 @@ SUBAGENTS: Final = "subagents"
 """The folder of subagents' files, in a folder with the name of a Claude Code session."""
 
 _IN_SUBAGENTS: Final = f"{os.sep}{SUBAGENTS}{os.sep}"
+_OF_A_SESSION: Final = re.compile(r"[0-9a-fA-F-]{32,36}[\\/]agent-[^\\/]*\.jsonl")
+"""A subagent's file of Qwen Code, in a folder with the name of a session: a session of its own."""
 
 _OF_CURSOR: Final = f"{os.sep}.cursor{os.sep}projects{os.sep}"
 _TRANSCRIPTS: Final = f"{os.sep}agent-transcripts{os.sep}"
@@ -112,8 +117,8 @@ def files_of(path: Path) -> tuple[FileState, ...]:
     found: list[FileState] = []
     if not path.is_dir():
         folder, root = agents_folder(path), path.parent
-        read = (path, *companions(path))
-        found = [_state(os.fspath(file), file.stat()) for file in read]
+        beside = (*companions(path), *opencode_storage.files_of_session(path))
+        found = [_state(own, path.stat()), *_states(beside)]
     if folder.is_dir():
         files: dict[str, list[FileState]] = {}
         _collect(os.fspath(folder), len(os.fspath(root)), files, {})
@@ -146,6 +151,11 @@ def _collect(
     except OSError as error:
         errors[folder] = unreadable(Path(folder), error)
         return
+    own = opencode_storage.sessions_in(Path(folder), {entry.name for entry in entries})
+    if own is not None:
+        for session in own:
+            _add_session(session, files, errors)
+        return
     for entry in entries:
         path = entry.path
         if entry.is_dir(follow_symlinks=False):
@@ -175,6 +185,27 @@ def _may_be_transcript(path: str) -> bool:
     return path.endswith(ENDINGS) and _OF_CURSOR not in path
 
 
+def _add_session(
+    session: Path, files: dict[str, list[FileState]], errors: dict[str, UnreadableFile]
+) -> None:
+    """Add a session that is in many files, or in a database."""
+    try:
+        files[os.fspath(session)] = list(files_of(session))
+    except OSError as error:
+        errors[os.fspath(session)] = unreadable(session, error)
+    except UnreadableFile as error:
+        errors[os.fspath(session)] = error
+
+
+def _states(paths: Iterable[Path]) -> list[FileState]:
+    """The states of files; one that is gone by now has none."""
+    found = []
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found.append(_state(os.fspath(path), path.stat()))
+    return found
+
+
 def _no_file(path: str) -> UnreadableFile:
     return UnreadableFile(
         f"{path}: expected a file, which is read more than once, found a pipe, a socket or a "
@@ -188,7 +219,7 @@ def _owner(path: str, above: int) -> str:
     ``above`` is the length of the path of the folder that is searched; what is above it counts not.
     """
     place = path.find(_IN_SUBAGENTS, above)
-    if place >= 0:
+    if place >= 0 and not _OF_A_SESSION.fullmatch(path, place + len(_IN_SUBAGENTS)):
         session = path[:place].rpartition(os.sep)[2]
         inside = f"{path[:place]}{os.sep}{session}.jsonl"
         return inside if Path(inside).is_file() else f"{path[:place]}.jsonl"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from eventctx.errors import (
     NotAStore,
+    SessionWasTakenOver,
     SourceChanged,
     StoreTooNew,
     StoreUnavailable,
@@ -26,12 +27,18 @@ from eventctx.importers.one_session import (
     import_session,
 )
 from eventctx.importers.recording.track import Track, check_not_taken_over
+from eventctx.importers.source.document import stem
 from eventctx.importers.source.lines import unreadable
-from eventctx.importers.source.naming import event_id, session_name
+from eventctx.importers.source.naming import (
+    event_id,
+    folder_mark,
+    names_with_folders,
+    session_name,
+)
 from eventctx.importers.source.source import GrowingLines, Progress
 from eventctx.importers.subagents import Agents, with_agents
 from eventctx.log.codec import decode_known
-from eventctx.log.events import SessionTakenOver
+from eventctx.log.events import SessionStart, SessionTakenOver
 from eventctx.log.ids import check_session_id, random_bytes
 from eventctx.log.record import CheckedClock
 from eventctx.log.store import EventStore
@@ -91,7 +98,7 @@ async def import_file(
     chosen = _choose(path, format)
     now = CheckedClock(clock)()
     run = ImportRun(store, chosen, session, complete or take_over, now, salt, ENDS_ALL)
-    main = await import_session(run, path, progress)
+    run, main = await _import_main(run, path, progress)
     summaries = await with_agents(run, path, main, {})
     others = await _others(run, path, main)
     summaries += [one.summary for one in others]
@@ -121,6 +128,8 @@ async def follow_file(
     # What another process writes in between says nothing of a subagent's file: all is read again.
     ends = (*ENDS_ALL, WrongExpectedVersion)
     run = ImportRun(store, _choose(path, format), None, False, CheckedClock(clock)(), salt, ends)
+    # Of a file that is being written, the beginning of another run may be all that there is.
+    run = [one async for one in _runs_to_try(run, path) if not one.only_match][-1]
     agents: Agents = {}
 
     async def at_end(main: ImportOutcome, lines: GrowingLines) -> bool:
@@ -129,6 +138,40 @@ async def follow_file(
     main = await import_session(run, path, at_end=at_end)
     others = await _others(run, path, main)
     return [*await with_agents(run, path, main, agents), *[one.summary for one in others]]
+
+
+async def _import_main(
+    run: ImportRun, path: Path, progress: Progress | None
+) -> tuple[ImportRun, ImportOutcome]:
+    """Import the main session of a file under the first of its names that no other file has."""
+    async for named in _runs_to_try(run, path):
+        try:
+            return named, await import_session(named, path, progress)
+        except (SourceChanged, SessionWasTakenOver):
+            if not named.only_match:
+                raise
+    raise AssertionError("the last run is no attempt")
+
+
+async def _runs_to_try(run: ImportRun, path: Path) -> AsyncIterator[ImportRun]:
+    """The run under each name that the session may have; the last one is to be taken.
+
+    Runs of one task have a folder each, and their files have the same names. The first session is
+    named after its file, the others after the folders that tell them apart. Under the name of a
+    file in another folder, a copy of that file is found.
+    """
+    names: list[str] = []
+    if run.session is None and run.chosen.by_file:
+        own = session_name(stem(run.chosen.called(path)))
+        names = [own, *names_with_folders(path, own)]
+    for name in names:
+        named = run if name == names[0] else run._replace(session=name)
+        start = await _start_of(run.store, name)
+        if start is None or start.folder in (None, folder_mark(path)):
+            yield named
+            return
+        yield named._replace(only_match=True)
+    yield run
 
 
 async def _others(run: ImportRun, path: Path, main: ImportOutcome) -> list[ImportOutcome]:
@@ -171,12 +214,17 @@ async def _to_take_over(
 
 async def _mirrored(store: EventStore, session: str) -> str | None:
     """The name of the file that a session in the store mirrors; None for any other."""
+    start = await _start_of(store, session)
+    return None if start is None or start.imported_at is None else start.source
+
+
+async def _start_of(store: EventStore, session: str) -> SessionStart | None:
     info = await store.head(session)
     if info is None or info.deleted:
         return None
     first = [record async for record in store.read(session, start=0, stop=0, bodies=False)]
-    event: Any = decode_known(first[0]) if first and first[0].type == "session:start" else None
-    return None if event is None or event.imported_at is None else event.source
+    event = decode_known(first[0]) if first and first[0].type == "session:start" else None
+    return event if isinstance(event, SessionStart) else None
 
 
 async def _taken_over(summary: ImportSummary, track: Track | None, now: int) -> ImportSummary:

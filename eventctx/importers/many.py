@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from filecmp import cmp
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,14 +13,11 @@ from eventctx.errors import (
     NotATranscript,
     SessionWasDeleted,
     SessionWasTakenOver,
-    SourceChanged,
 )
-from eventctx.importers.detect import choose, passed_over
+from eventctx.importers.detect import passed_over
 from eventctx.importers.formats.amplifier import CONTEXT
 from eventctx.importers.found import Candidate, find
 from eventctx.importers.load import ENDS_ALL, ImportSummary, import_file
-from eventctx.importers.source.document import stem
-from eventctx.importers.source.naming import session_name
 from eventctx.log.store import EventStore
 
 
@@ -87,8 +82,8 @@ class ImportedPaths(msgspec.Struct, frozen=True, kw_only=True):
 CLOSED_ON_PURPOSE: Final = (SessionWasTakenOver, SessionWasDeleted)
 """The errors of a session that somebody closed to its file on purpose; nothing is wrong with it."""
 
-ImportOne = Callable[[Path, str | None], Awaitable[Sequence[ImportSummary]]]
-"""Imports the sessions of one path, under a name or, for None, under the one that the file has."""
+ImportOne = Callable[[Path], Awaitable[Sequence[ImportSummary]]]
+"""Imports the sessions of one path."""
 
 Told = Callable[[ImportSummary | FilePassedOver], None]
 """Called with each result as soon as there is one."""
@@ -112,22 +107,19 @@ async def import_paths(
     imported. What was imported before stays.
     """
 
-    async def plainly(path: Path, session: str | None) -> Sequence[ImportSummary]:
-        return await import_file(
-            store, path, session=session, complete=complete, take_over=take_over
-        )
+    async def plainly(path: Path) -> Sequence[ImportSummary]:
+        return await import_file(store, path, complete=complete, take_over=take_over)
 
     sessions: list[ImportSummary] = []
     left_out: list[FilePassedOver] = []
     for path in paths:
         candidates = list(find(Path(path)))
-        names = SameNames(candidates)
         if take_over:
             # Amplifier's two programs keep one session in two folders; the file with all of its
             # messages comes first, since the session is taken over once.
             candidates = sorted(candidates, key=lambda one: one.path.name != CONTEXT)
         for found in candidates:
-            for result in await _results(found, importing or plainly, names, take_over):
+            for result in await _results(found, importing or plainly, take_over):
                 if isinstance(result, FilePassedOver):
                     left_out.append(result)
                 else:
@@ -138,7 +130,7 @@ async def import_paths(
 
 
 async def _results(
-    found: Candidate, importing: ImportOne, names: SameNames, take_over: bool
+    found: Candidate, importing: ImportOne, take_over: bool
 ) -> list[ImportSummary | FilePassedOver]:
     try:
         if found.error is not None:
@@ -146,26 +138,11 @@ async def _results(
         reason = None if found.named else passed_over(found.path, take_over=take_over)
         if reason is not None:
             return [FilePassedOver(path=found.path, reason=reason)]
-        return [result_of(summary) for summary in await _import(found.path, importing, names)]
+        return [result_of(summary) for summary in await importing(found.path)]
     except ENDS_ALL:
         raise
     except EventctxError as error:
         return [passed_over_for(found.path, error, named=found.named)]
-
-
-async def _import(path: Path, importing: ImportOne, names: SameNames) -> Sequence[ImportSummary]:
-    """Import a file under the first of its names whose session is not another file's."""
-    changed: SourceChanged | None = None
-    for name in names.to_try(path):
-        try:
-            summaries = await importing(path, name)
-        except SourceChanged as error:
-            changed = changed or error
-            continue
-        for summary in summaries:
-            names.took(path, summary.session)
-        return summaries
-    raise changed or SourceChanged(f"{path}: expected a name that no other file has, found none")
 
 
 def result_of(summary: ImportSummary) -> ImportSummary | FilePassedOver:
@@ -186,58 +163,3 @@ def passed_over_for(path: Path, error: EventctxError, *, named: bool) -> FilePas
     # It may hold a file's name, which may be no UTF-8.
     reason = reason.encode("utf-8", "backslashreplace").decode()
     return FilePassedOver(path=path, reason=reason, error=type(error).__name__)
-
-
-class SameNames:
-    """Names for the sessions of files that have one file name in several folders.
-
-    Runs of one task have a folder each, and their files have the same names. The first session is
-    named after its file, the others after the folders that tell them apart. A second import tries
-    the same names in the same order, and finds each session under the name that it got, also when
-    folders came or went.
-    """
-
-    def __init__(self, found: Iterable[Candidate]) -> None:
-        self._count = Counter(one.path.name for one in found)
-        self._taken: dict[str, Path] = {}
-
-    def to_try(self, path: Path) -> Iterator[str | None]:
-        """The names to try for a file's session; None is the one that the file gives it."""
-        if self._count[path.name] < 2 or (own := _own_name(path)) is None:
-            yield None
-            return
-        for name in (own, *_with_folders(path, own)):
-            other = self._taken.get(name)
-            if other is None or _same(other, path):
-                yield None if name == own else name
-
-    def took(self, path: Path, session: str | None) -> None:
-        """Note the session of a file."""
-        if session is not None:
-            self._taken.setdefault(session, path)
-
-
-def _own_name(path: Path) -> str | None:
-    """The name that a file gives its session; None where a line in it gives one."""
-    try:
-        chosen = choose(path, None, folders=True)
-    except (EventctxError, OSError):
-        return None  # the import says what is wrong with it
-    return session_name(stem(chosen.called(path))) if chosen.by_file else None
-
-
-def _with_folders(path: Path, own: str) -> Iterator[str]:
-    """The name after that of a folder, then after those of two, …; a folder of this name says
-    nothing."""
-    name = own
-    for folder in path.resolve().parents:
-        if folder.name and folder.name != own:
-            name = f"{folder.name}.{name}"
-            yield session_name(name)
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return one.is_file() and other.is_file() and cmp(one, other, shallow=False)
-    except OSError:
-        return False

@@ -26,7 +26,7 @@ from eventctx.importers.source.items import (
     Waiting,
 )
 from eventctx.importers.source.lines import MAX_BYTES
-from eventctx.importers.source.naming import session_name
+from eventctx.importers.source.naming import folder_mark, session_name
 from eventctx.importers.source.source import GrowingLines, Progress, Source
 from eventctx.log.store import EventStore
 from eventctx.log.turn_recorder import fit_for_log
@@ -72,7 +72,8 @@ class ImportRun(NamedTuple):
     """The part of one import that is the same for the main file and its subagents'.
 
     ``session`` is the name that the caller wants, ``now`` the time of the import. ``ends`` are the
-    errors of a subagent's file that end the import of the main one, too.
+    errors of a subagent's file that end the import of the main one, too. ``only_match``: the
+    session must be there, and the file must hold nothing else.
     """
 
     store: EventStore
@@ -82,6 +83,7 @@ class ImportRun(NamedTuple):
     now: int
     salt: Callable[[int], bytes]
     ends: tuple[type[Exception], ...]
+    only_match: bool = False
 
 
 class ImportOutcome(msgspec.Struct):
@@ -176,7 +178,10 @@ async def import_session(
         return ImportOutcome(_nothing(path, chosen, first, reading.source.size))
     if parent is not None:
         first = msgspec.structs.replace(first, parent=parent)
-    track = Track(run.store, run.session or session_name(first.session_id), run.salt, run.now)
+    name = run.session or session_name(first.session_id)
+    track = Track(
+        run.store, name, run.salt, run.now, only_match=run.only_match, rewrites=chosen.rewrites
+    )
     reading.track = track
     await track.open()
     rest: Iterable[Item] = items
@@ -193,6 +198,7 @@ async def import_session(
         source=fit_for_log(path.name),
         format=chosen.name,
         imported_at=run.now,
+        folder=folder_mark(path) if chosen.by_file else None,
         call_id=call_id,
         call_span=call_span,
         has_requests=chosen.has_requests,

@@ -10,7 +10,7 @@ import msgspec
 from eventctx.errors import EventctxError
 from eventctx.importers.found import agents_folder
 from eventctx.importers.one_session import ImportOutcome, ImportRun, ImportSummary, import_session
-from eventctx.importers.source.lines import nanoseconds
+from eventctx.importers.source.lines import nanoseconds, text_or_none
 from eventctx.importers.source.naming import event_id
 from eventctx.importers.source.values import read_value
 from eventctx.log.events import SessionLinked
@@ -37,15 +37,21 @@ Agents = dict[Path, tuple[Subagent, ImportSummary]]
 
 
 def subagent_files(path: Path) -> list[Path]:
-    """The files of the subagents of a session, of Claude Code's or Cursor's."""
+    """The files of the subagents of a session, of Claude Code's or Cursor's.
+
+    Those of a workflow's run have a folder, with a journal that is no transcript.
+    """
     folder = agents_folder(path)
-    return sorted(folder.glob("*.jsonl")) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted({*folder.glob("*.jsonl"), *folder.rglob("agent-*.jsonl")})
 
 
 def subagent_of(path: Path, main: ImportOutcome) -> Subagent:
     """A subagent, as its file's name, its main session and the file system tell it."""
     name = path.stem.removeprefix("agent-")
     call_id = next((c for s, c in main.links.items() if s.endswith(f".agent-{name}")), None)
+    call_id = call_id or _call_beside(path)
     # Its call has a result, or the compaction for which it wrote the summary is done.
     over = call_id is not None and call_id in main.answered
     if name.startswith("acompact") and main.last_compaction is not None:
@@ -56,6 +62,16 @@ def subagent_of(path: Path, main: ImportOutcome) -> Subagent:
     except OSError:
         return Subagent(name, call_id, over)
     return Subagent(name, call_id, over, (there.st_ino, there.st_size, there.st_mtime_ns))
+
+
+def _call_beside(path: Path) -> str | None:
+    """The call that the file about a subagent names; None without one."""
+    about = path.with_name(f"{path.stem}.meta.json")
+    try:
+        value, _ = read_value(about.read_bytes()) if about.is_file() else (None, "")
+    except (OSError, ValueError):
+        return None  # it says nothing that the transcript needs
+    return text_or_none(value.get("toolUseId")) if isinstance(value, dict) else None
 
 
 def _last_time(path: Path) -> int | None:
@@ -92,6 +108,8 @@ async def with_agents(
         agent = subagent_of(file, main)
         if file not in before or before[file][0] != agent:
             known = known or await _call_spans(run.store, main.summary.session)
+            if agent.call_id is not None:
+                main.links[f"{main.summary.session}.agent-{agent.name}"] = agent.call_id
             before[file] = agent, await _import_agent(run, file, agent, main, known)
         summaries.append(before[file][1])
     already = main.track.added if main.track else 0

@@ -40,7 +40,7 @@ Break = Literal[
 """Reasons why a request does not begin with the whole request before it: a prompt cache misses."""
 
 CountedPart = Literal["prompt", "cache"]
-LossCause = Literal["model", "edited", "resumed", "expired", "unknown"]
+LossCause = Literal["model", "tools", "edited", "resumed", "expired", "unknown"]
 """Likely causes of a suspected loss, inferred by ``projections.timeline.silent_loss``."""
 
 
@@ -171,13 +171,17 @@ class SystemPromptSet(Event, frozen=True, tag="context:system_prompt_set"):
 
 
 class SessionStart(Event, frozen=True, tag="session:start"):
-    """A session begins. Importers set ``source``, ``format`` and ``imported_at``."""
+    """A session begins. Importers set ``source``, ``format`` and ``imported_at``.
+
+    ``folder`` is a mark of the folder of a source whose name alone names the session.
+    """
 
     library: str
     settings: dict[str, Any] = {}
     source: str | None = None
     format: str | None = None
     imported_at: int | None = None
+    folder: str | None = None
 
 
 class SessionFork(Event, frozen=True, tag="session:fork"):
@@ -492,7 +496,9 @@ class RequestSent(Event, frozen=True, tag="context:request_sent"):
 
     ``messages`` counts the messages sent, ``missing`` the prepared messages that were not sent. The
     sent request has ``difference`` more tokens than the prepared view, by the view's estimator;
-    None where that is not known.
+    None where that is not known. ``untold``: the host tells no text that it adds; this many
+    messages it added, at least, by its count. ``messages`` is then 0 where it tells no count, and
+    ``difference`` 0 where the request before had as many, so that both are taken for alike.
     """
 
     prepared: int
@@ -500,6 +506,7 @@ class RequestSent(Event, frozen=True, tag="context:request_sent"):
     additions: tuple[Addition, ...] = ()
     missing: int = 0
     difference: int | None = None
+    untold: int | None = None
 
 
 class UsageReported(Event, frozen=True, tag="usage:reported"):
@@ -600,7 +607,12 @@ CATALOGUE: dict[str, EventType] = dict(
         _row(PostCompact, "activity", True, "on disk before a request that uses its plan leaves"),
         _row(RequestPrepared, "activity", True, "on disk before the messages are returned"),
         _row(RequestContent, "activity", True, "once per digest, before the first request with it"),
-        _row(RequestSent, "activity", False, "only where a host says what it sent and it differs"),
+        _row(
+            RequestSent,
+            "activity",
+            False,
+            "only where a host sent another list, or tells too little",
+        ),
         _row(SessionStart, "activity", True, "first record of a stream that is no fork"),
         _row(SessionFork, "activity", True, "first own record of a fork"),
         _row(SessionLinked, "activity", True, "written to both sessions", emitted=True),

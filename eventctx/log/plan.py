@@ -24,6 +24,9 @@ TAKEN_BACK: Final = "taken_back"
 """The reason code of messages that a person or a program undid, and the strategy of the plan that
 drops them: such a plan of an imported file is no compaction."""
 
+INFERRED: Final = "inferred"
+"""The reason code of messages that an imported file counts, and does not name."""
+
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
     """Messages ``first`` to ``last`` (numbers, inclusive) share a disposition and a reason code."""
@@ -70,7 +73,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """Dispositions of the messages in view, up to number ``through``, and the insertions.
 
     ``unbound`` are runs of message numbers whose signed thinking blocks the view leaves out from
-    here on: a provider binds them to the messages before them, and this plan changed those.
+    here on: a provider binds them to the messages before them, and this plan changed those; or the
+    provider cleared them.
     """
 
     through: int

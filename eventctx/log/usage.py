@@ -129,6 +129,30 @@ GEMINI: Final = UsageForm(
     outside_prompt=("tool_use_prompt_token_count",),
     outside_output=("reasoning",),
 )
+GEMINI_CLI: Final = UsageForm(
+    prompt=("input",),
+    output=("output",),
+    cache_read=("cached",),
+    cache_write=(),
+    reasoning=("thoughts",),
+    outside_prompt=("tool",),
+    outside_output=("reasoning",),
+)
+QWEN_CODE: Final = UsageForm(
+    prompt=("promptTokenCount",),
+    output=("candidatesTokenCount",),
+    cache_read=("cachedContentTokenCount",),
+    cache_write=(),
+    reasoning=("thoughtsTokenCount",),
+)
+OPENCODE: Final = UsageForm(
+    prompt=("input",),
+    output=("output",),
+    cache_read=("cache.read",),
+    cache_write=("cache.write",),
+    reasoning=("reasoning",),
+    outside_prompt=("cache_read", "cache_write"),
+)
 STRANDS: Final = UsageForm(
     prompt=("inputTokens",),
     output=("outputTokens",),
@@ -200,6 +224,22 @@ def form_of_host(reported: Mapping[str, Any]) -> UsageForm:
     """The form of counts on Amplifier's hooks: the kernel's, or those of Anthropic's API."""
     of_provider = "cache_creation_input_tokens" in reported
     return ANTHROPIC if of_provider and "cache_write_tokens" not in reported else AMPLIFIER
+
+
+def form_of_qwen(reported: Mapping[str, Any]) -> UsageForm:
+    """The form of Qwen Code's counts: of Gemini's API alone, the total has the thoughts apart."""
+    counts = [_first(reported, names) for names in (QWEN_CODE.prompt, QWEN_CODE.output)]
+    apart = sum(counts) + _first(reported, QWEN_CODE.reasoning)
+    total = _first(reported, ("totalTokenCount",))
+    return QWEN_CODE._replace(outside_output=("reasoning",)) if total == apart else QWEN_CODE
+
+
+def form_of_opencode(reported: Mapping[str, Any]) -> UsageForm:
+    """The form of opencode's counts: later releases count the reasoning next to the output."""
+    usage = read_usage(reported, OPENCODE)
+    total = _first(reported, ("total",))
+    apart = usage is not None and total == usage.prompt + usage.output + usage.reasoning
+    return OPENCODE._replace(outside_output=("reasoning",)) if apart else OPENCODE
 
 
 def form_of_strands(reported: Mapping[str, Any]) -> UsageForm:

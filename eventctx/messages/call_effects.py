@@ -26,8 +26,10 @@ How = Literal["read", "written", "edited"]
 
 _HOW: Final[dict[str, How]] = {
     **dict.fromkeys(("read", "read_file", "view", "view_file", "open", "open_file"), "read"),
+    **dict.fromkeys(("readfile", "read_text_file", "cat"), "read"),
     **dict.fromkeys(("notebookread", "notebook_read"), "read"),
     **dict.fromkeys(("write", "write_file", "create", "create_file"), "written"),
+    **dict.fromkeys(("writefile", "write_to_file", "save_file"), "written"),
     **dict.fromkeys(("edit", "edit_file", "multiedit", "multi_edit", "notebookedit"), "edited"),
     **dict.fromkeys(("notebook_edit", "str_replace", "insert", "search_replace"), "edited"),
     **dict.fromkeys(("replace", "replace_in_file", "update_file"), "edited"),
@@ -46,16 +48,24 @@ _HOW_OF_PATCH: Final[dict[str, How]] = {
 }
 _PATH_KEYS: Final = (
     *("file_path", "path", "notebook_path", "filename", "file", "target_file", "absolute_path"),
+    *("filePath", "notebookPath", "fileName", "targetFile", "absolutePath", "relative_path"),
+    *("AbsolutePath", "TargetFile"),
 )
 _PATCHED: Final = pattern(r"^\*\*\* (Add|Update|Delete) File: (.*\S)", re.MULTILINE)
 _PATCH_KEYS: Final = ("input", "patch", "diff", "content")
 
 
 class CallEffect(NamedTuple):
-    """The files that one call touches, and the command that it runs, if any."""
+    """The files that one call touches, and the command that it runs, if any.
+
+    ``removed`` and ``added`` are the lines that it takes out of the files that it edits and puts
+    in, without the white space around them.
+    """
 
     files: tuple[tuple[str, How], ...] = ()
     command: str | None = None
+    removed: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
 
 
 _NOTHING: Final = CallEffect()
@@ -66,10 +76,33 @@ def read_effect(part: Part) -> CallEffect:
     if part.kind not in ("call", "hosted") or part.name is None:
         return _NOTHING
     given = hosted_arguments(part) if part.kind == "hosted" else part.value
-    name = part.name.rsplit("__", 1)[-1].casefold()
-    arguments = _open_json(given)
+    return _effect(part.name, _open_json(given))
+
+
+def effect_in_text(text: str) -> tuple[str, CallEffect] | None:
+    """The tool and the effect of the one action that a model wrote into its text, if it did.
+
+    The forms are a fenced command (mini-swe-agent, SWE-agent) and ``<function=NAME>`` (OpenHands).
+    """
+    commands = _FENCED.findall(text) if "```" in text else []
+    if len(commands) == 1:
+        return "bash", _read_command({"command": commands[0]})
+    function = _FUNCTION.search(text) if "<function=" in text else None
+    if function is None:
+        return None
+    given = {found[1]: found[2].strip("\n") for found in _PARAMETER.finditer(function[2])}
+    return function[1], _effect(function[1], given)
+
+
+_FENCED: Final = pattern(r"```(?:bash|sh|shell|mswea_bash_command)[ \t]*\n(.*?)\n```", re.DOTALL)
+_FUNCTION: Final = pattern(r"<function=([\w.-]+)>(.*?)(?:</function>|\Z)", re.DOTALL)
+_PARAMETER: Final = pattern(r"<parameter=(\w+)>(.*?)</parameter>", re.DOTALL)
+
+
+def _effect(called: str, arguments: Any) -> CallEffect:
+    name = called.rsplit("__", 1)[-1].casefold()
     if name in ("apply_patch", "apply_patch_call"):
-        return CallEffect(_read_patch(arguments))
+        return _effect_of_patch(arguments)
     if not isinstance(arguments, dict):
         return _NOTHING
     if name in SHELL_TOOLS:
@@ -81,7 +114,34 @@ def read_effect(part: Part) -> CallEffect:
         return _NOTHING
     if editor and how == "read" and "." not in path.rsplit("/", 1)[-1]:
         return _NOTHING  # probably a folder
-    return CallEffect(((plain_path(path), how),))
+    files = ((plain_path(path), how),)
+    return CallEffect(files) if how != "edited" else CallEffect(files, None, *_edits(arguments))
+
+
+_OLD_KEYS: Final = ("old_string", "old_str", "oldString", "oldText", "search", "old")
+_NEW_KEYS: Final = ("new_string", "new_str", "newString", "newText", "replace", "new")
+
+
+def _edits(arguments: dict[str, Any]) -> tuple[frozenset[str], frozenset[str]]:
+    """The lines that an edit takes out, and those that it puts in."""
+    listed = arguments.get("edits")
+    edits = [arguments, *(listed if isinstance(listed, list) else [])]
+    old, new = (
+        {
+            line
+            for edit in edits
+            if isinstance(edit, dict)
+            for key in keys
+            if isinstance(edit.get(key), str)
+            for line in _stripped_lines(edit[key])
+        }
+        for keys in (_OLD_KEYS, _NEW_KEYS)
+    )
+    return frozenset(old - new), frozenset(new)
+
+
+def _stripped_lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines()]
 
 
 def plain_path(path: str) -> str:
@@ -111,9 +171,9 @@ def _read_command(arguments: dict[str, Any]) -> CallEffect:
         command = command[2] if wrapped else " ".join(command)
     if not isinstance(command, str) or not command.strip():
         return _NOTHING
-    patched = _read_patch(command) if "*** Begin Patch" in command else ()
-    if patched:
-        return CallEffect(patched)
+    patched = _effect_of_patch(command) if "*** Begin Patch" in command else _NOTHING
+    if patched.files:
+        return patched
     folder = arguments.get("workdir", arguments.get("cwd"))
     files = tuple([(_within(folder, path), how) for path, how in files_of(command)])
     return CallEffect(files, None if files and only_files(command) else command)
@@ -125,19 +185,28 @@ def _within(folder: object, path: str) -> str:
     return plain_path(f"{folder}/{path}" if inside else path)
 
 
-def _read_patch(value: Any) -> tuple[tuple[str, How], ...]:
-    """The files of a patch in Codex's form, or of an operation of the Responses API."""
+def _effect_of_patch(value: Any) -> CallEffect:
+    """The effect of a patch in Codex's form, or of an operation of the Responses API."""
     if isinstance(value, dict):
         operation = value.get("operation", value)
         if isinstance(operation, dict) and isinstance(operation.get("path"), str):
             how = _HOW_OF_PATCH.get(str(operation.get("type")), "edited")
-            return ((plain_path(operation["path"]), how),)
+            text = operation.get("diff")
+            changed = _changes(text) if isinstance(text, str) else (frozenset(), frozenset())
+            return CallEffect(((plain_path(operation["path"]), how),), None, *changed)
         value = next((value[key] for key in _PATCH_KEYS if isinstance(value.get(key), str)), "")
     if not isinstance(value, str):
-        return ()
-    return tuple(
-        [(plain_path(found[2]), _HOW_OF_PATCH[found[1]]) for found in _PATCHED.finditer(value)]
+        return _NOTHING
+    files = [(plain_path(found[2]), _HOW_OF_PATCH[found[1]]) for found in _PATCHED.finditer(value)]
+    return CallEffect(tuple(files), None, *_changes(value))
+
+
+def _changes(patch: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The lines that a patch takes out, and those that it puts in."""
+    old, new = (
+        {line[1:].strip() for line in patch.splitlines() if line.startswith(sign)} for sign in "-+"
     )
+    return frozenset(old - new), frozenset(new)
 
 
 # -- shell commands ------------------------------------------------------------------------------

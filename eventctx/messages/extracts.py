@@ -5,7 +5,8 @@ A piece is taken word for word, so that ``mentions`` can tell whether another te
 - *demands* of a person (``demands``); *instructions*: demands and what else a short text says.
 - *decisions* of a model: sentences with a cue such as "I'll use …" or "decided".
 - *files* and *commands* of calls (``call_effects``), *outcomes* of results (``tool_results``).
-- *lines* of all that is not the model's, and *identifiers* in all that is.
+- *lines* of texts and results, but for those that a harness puts around a result; *identifiers* in
+  all that is the model's.
 - *needles*: names and long lines, which are hardly in two places by chance.
 
 ``facts_reader`` takes demands; the index of a compaction demands, files, lines and identifiers;
@@ -23,11 +24,12 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
-from eventctx.messages.call_effects import How, core, read_effect
+from eventctx.messages.call_effects import How, core, effect_in_text, read_effect
 from eventctx.messages.demands import demands_in, demands_of
 from eventctx.messages.facts import Kind
 from eventctx.messages.overlap import LEAST_SHARED, normal
 from eventctx.messages.parts import Part, hosted_arguments, read_parts, words_of
+from eventctx.messages.recall_text import QUOTED
 from eventctx.messages.speaker import HARNESS_PREFIXES, is_of_harness
 from eventctx.messages.tool_results import CallOutcome, outcome_of, text_of_result
 from eventctx.text import pattern
@@ -41,12 +43,14 @@ MOST_OF_ONE: Final = 60_000
 
 
 class CallExtract(NamedTuple):
-    """A call: its ids, its tool, the files that it touches, and the command that it runs."""
+    """A call: its ids, its tool, and its effect (``call_effects``)."""
 
     ids: tuple[str, ...]
     name: str | None
     files: tuple[tuple[str, How], ...]
     command: str | None
+    removed: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()
 
     @property
     def source(self) -> str:
@@ -58,8 +62,8 @@ class CallExtract(NamedTuple):
 class MessageExtracts(NamedTuple):
     """The extracts of message ``number``, each kind in the order of the text.
 
-    ``outcomes`` are those of the calls that the message answers, by call id. ``lines`` have no
-    numbers that a tool put before them, and each comes once.
+    ``outcomes`` are those of the calls that the message answers, by call id, and ``answers`` the
+    ids of these calls. ``lines`` have no numbers that a tool put before them, and each comes once.
     """
 
     number: int
@@ -71,6 +75,7 @@ class MessageExtracts(NamedTuple):
     outcomes: Mapping[str, CallOutcome] = {}
     lines: tuple[str, ...] = ()
     identifiers: frozenset[str] = frozenset()
+    answers: tuple[str, ...] = ()
 
 
 def extract(
@@ -83,7 +88,7 @@ def extract(
     """The extracts of a message, of the ``wanted`` kinds alone.
 
     ``kind`` is the kind in its facts; without it role and parts tell. Decisions and identifiers are
-    the model's, lines and demands never are. Whether a person wrote a message, only its facts know:
+    the model's, demands never are. Whether a person wrote a message, only its facts know:
     ask for demands and instructions where ``Facts.human`` is true.
     """
     parts = read_parts(message)
@@ -98,10 +103,11 @@ def extract(
         demands,
         tuple(told),
         tuple(decisions(words_of(message))) if of_model and "decision" in wanted else (),
-        tuple(_calls(parts, wanted)),
+        tuple(_calls(parts, wanted, of_model)),
         _outcomes(parts) if "outcome" in wanted else {},
-        tuple(_lines(parts)) if not of_model and "line" in wanted else (),
+        tuple(_lines(parts)) if "line" in wanted else (),
         frozenset(_identifiers(parts)) if of_model and "identifier" in wanted else frozenset(),
+        tuple([call_id for part in parts if part.kind == "result" for call_id in part.ids]),
     )
 
 
@@ -117,15 +123,22 @@ def _kind_of(message: dict[str, Any], parts: Iterable[Part]) -> Kind:
 # -- calls and results ---------------------------------------------------------------------------
 
 
-def _calls(parts: Iterable[Part], wanted: Collection[ExtractKind]) -> Iterator[CallExtract]:
+def _calls(
+    parts: Iterable[Part], wanted: Collection[ExtractKind], of_model: bool
+) -> Iterator[CallExtract]:
     if "file" not in wanted and "command" not in wanted:
         return
     for part in parts:
         if part.kind in ("call", "hosted"):
-            effect = read_effect(part)
-            command = effect.command if "command" in wanted else None
-            command = None if command is None else core(command)
-            yield CallExtract(tuple(dict.fromkeys(part.ids)), part.name, effect.files, command)
+            effect, name = read_effect(part), part.name
+        elif of_model and part.kind == "text" and (found := effect_in_text(part.value)):
+            name, effect = found
+        else:
+            continue
+        command = effect.command if "command" in wanted else None
+        command = None if command is None else core(command)
+        ids = tuple(dict.fromkeys(part.ids))
+        yield CallExtract(ids, name, effect.files, command, effect.removed, effect.added)
 
 
 def _outcomes(parts: Iterable[Part]) -> dict[str, CallOutcome]:
@@ -258,6 +271,15 @@ LONGEST_LINE: Final = 400
 _NUMBERED: Final = pattern(r"\s*\d+\s*[→|:\t]")
 """The number of a line that a tool writes before it."""
 
+_AROUND: Final = pattern(
+    r"(?:Chunk ID: |Wall time: |Original token count: |Total output lines: "
+    r"|(?:Process|Command) (?:exited|finished) with |\[(?:The command completed with )?exit code"
+    r"|\[(?:Current working directory|Python interpreter|Command finished)\b"
+    r"|</?(?:returncode|output|output_head|output_tail|elided_chars|system-reminder)>"
+    r"|\(Bash completed with no output\))"
+)
+"""The lines that a harness puts around a result (Codex, OpenHands, mini-swe-agent, Claude Code)."""
+
 _UNREADABLE: Final = pattern("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls of terminals and of the order of letters, which show a text as another than it is."""
 
@@ -271,11 +293,13 @@ def _lines(parts: Iterable[Part]) -> dict[str, None]:
         if part.kind != "text" and part.kind != "result":
             continue
         text = part.value if part.kind == "text" else text_of_result(part)
+        if part.kind == "result" and QUOTED in text[:MOST_OF_ONE]:
+            continue  # a recalled text is as old as the message that it quotes
         for line in text[:MOST_OF_ONE].splitlines():
             line = line.strip()
             if line[:1].isdigit():  # few lines by far
                 line = _without_number(line).strip()
-            if len(line) >= SHORTEST_LINE and is_quotable(line):
+            if len(line) >= SHORTEST_LINE and is_quotable(line) and not _AROUND.match(line):
                 found[line] = None
     return found
 

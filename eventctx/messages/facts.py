@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 8
+READER: Final = 9
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -27,9 +27,11 @@ actions are text is a result; a model's text tells whether it holds an action.
 6: a server tool's call and its result are told apart where they are in two messages.
 7: the finds of a provider's search count nothing: the searching call reports them in its prompt.
 8: what a person pasted counts as ``outcome``.
+9: texts are weighed (``weight``, ``dense``). Signed thinking without text counts by its signature.
 """
 
 FIRST_WITH_DEMANDS: Final = 5
+FIRST_WEIGHED: Final = 9
 
 Kind = Literal["system", "human", "user", "assistant", "result", "other"]
 """``human``: written by a person. ``user``: role user, written by a harness. ``result``: carries
@@ -65,7 +67,9 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     messages before them. ``tokens`` is the count of a plugged-in tokenizer for the texts (0: there
     was none); the reader itself never sets it. ``digits`` are those among the characters of
     ``prose``, ``arguments`` and ``outcome``; ``wide`` are the bytes that these have in UTF-8 beyond
-    one a character, ``spaces`` the pairs of spaces in them. ``item`` is the type of an item of
+    one a character, ``spaces`` the pairs of spaces in them. ``weight`` is what they all weigh, in
+    hundredths of a token of OpenAI's (``messages.text_weight``), counted with its vocabulary where
+    that was at hand; ``dense`` is the weight above the usual. ``item`` is the type of an item of
     OpenAI's Responses API that has no role. ``demands`` is how many demands a person makes in it
     (``messages.demands``), ``demand_characters`` how long these sentences are together.
     ``observation``: the text is the result of the action in the model's text before it
@@ -102,6 +106,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     action: str = ""
     server_calls: tuple[str, ...] = ()
     server_results: tuple[str, ...] = ()
+    weight: int = 0
+    dense: int = 0
 
     @property
     def answers(self) -> bool:

@@ -47,7 +47,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     type, empty where it has none. ``ids`` are the ids of the call, or of the calls that a result
     answers: ``function:`` and the name where the dialect has no ids. ``name`` is the tool's.
     ``failed`` marks a result that is an error. ``dialect`` is set where a part shows the dialect of
-    its message.
+    its message. ``signature`` is a thinking block's.
     """
 
     kind: PartKind
@@ -58,6 +58,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     failed: bool = False
     dialect: Dialect | None = None
+    signature: str = ""
 
 
 SEALED: Final = frozenset(("redacted_thinking", "encrypted_content", "compaction"))
@@ -247,10 +248,12 @@ def _make_text_reader(kind: PartKind, *keys: str) -> BlockReader:
     def read(type_: str, block: dict[str, Any], place: Place, step: Step) -> Part | None:
         key = next((one for one in keys if one in block), keys[0])
         text = block.get(key)
+        if kind == "thinking":  # a signed block without text is a part too
+            text, signed = text if isinstance(text, str) else "", block.get("signature")
+            signature = signed if isinstance(signed, str) else ""
+            return Part(kind, (*place, step, key), text, type_, signature=signature)
         if isinstance(text, str):
             return Part(kind, (*place, step, key), text, type_)
-        if kind == "thinking":  # a signed block without text is a part too
-            return Part(kind, (*place, step, key), "", type_)
         return None if text is None else Part("other", (*place, step), block, type_)
 
     return read

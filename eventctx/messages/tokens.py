@@ -18,9 +18,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from eventctx.errors import InvalidSetting
-from eventctx.messages.facts import Detail, Facts, Medium
+from eventctx.messages.facts import FIRST_WEIGHED, Detail, Facts, Medium
 from eventctx.messages.parts import read_parts
 from eventctx.messages.recall_text import text_of
+from eventctx.messages.text_weight import MOST, MOST_NARROW, USUAL
 from eventctx.text import pattern
 
 ImageRule = Callable[[int, int, Detail], int]
@@ -165,6 +166,13 @@ USUAL_SPACES: Final = 5
 MARKER_DIGITS: Final = 20
 """Digits and wide bytes, each, that the marker of a cut may bring into a text."""
 
+CALL_BESIDE_WEIGHT: Final = 16
+"""Tokens of a call beside its weighed text. With two messages 24: GPT-5.5 was charged 23 for a call
+and its result, 73 for three of each."""
+
+MARKER_WEIGHT: Final = 900
+"""What the marker of a cut may weigh above the usual."""
+
 
 class Estimator(msgspec.Struct, frozen=True):
     """Rates in tenths of a character per token; costs in tokens, of ``digit``, ``wide`` and
@@ -174,7 +182,8 @@ class Estimator(msgspec.Struct, frozen=True):
     ``digit`` is what a digit costs more than another character (most tokenizers give each digit a
     token of its own), ``wide`` what a byte beyond the first of a character does, ``spaces`` what a
     pair of spaces costs less (most make one token of a run of spaces). ``media`` are the provider's
-    rules for images, documents and recordings.
+    rules for images, documents and recordings. ``weighs`` says that texts count by their weight;
+    the other rates are then for facts of readers that did not weigh them.
     """
 
     name: str = "by-kind-2"
@@ -188,6 +197,7 @@ class Estimator(msgspec.Struct, frozen=True):
     wide: int = 0
     spaces: int = 0
     media: MediaRates = CLAUDE
+    weighs: bool = False
 
     def tokens(self, facts: Facts) -> int:
         """Tokens of one message in a request; at least one."""
@@ -207,6 +217,8 @@ class Estimator(msgspec.Struct, frozen=True):
 
         Where these are fewer, the digits may all be among those that are left, and no spaces.
         """
+        if self.weighs and facts.reader >= FIRST_WEIGHED:
+            return self._weighed_tokens(facts, prose + arguments + outcome)
         # Negated floor divisions round up; written out, as this runs for every message.
         tokens = (
             facts.images
@@ -231,6 +243,23 @@ class Estimator(msgspec.Struct, frozen=True):
             tokens -= -dense // 100
         return tokens + self.tokens_of_media(facts) if facts.media else tokens
 
+    def _weighed_tokens(self, facts: Facts, left: int) -> int:
+        """Tokens of a message of whose characters so many are left: the heaviest may be."""
+        weight = facts.weight
+        if left != facts.prose + facts.arguments + facts.outcome:
+            markers = MARKER_WEIGHT * max(1, len(facts.results), len(facts.calls))
+            wide = min(facts.wide + MARKER_DIGITS, left)
+            most = left * MOST_NARROW + wide * (MOST - MOST_NARROW)
+            weight = min(left * USUAL + facts.dense + markers, most)
+        tokens = (
+            facts.images
+            + CALL_BESIDE_WEIGHT * len(facts.calls)
+            + self.per_message
+            - (-weight // 100)
+            - (-facts.thinking * 10 // self.thinking)
+        )
+        return tokens + self.tokens_of_media(facts) if facts.media else tokens
+
     def tokens_of_media(self, facts: Facts) -> int:
         """Tokens of the images, documents and recordings of a message."""
         return sum([self.media.tokens(one) for one in facts.media])
@@ -243,17 +272,17 @@ class Estimator(msgspec.Struct, frozen=True):
 BY_KIND = Estimator()
 """For models of no known family: it counts more than every known family except claude-4.7."""
 
-_GPT: Final = Estimator("gpt-2", 36, 32, 36, 36, 10, 4, 0, 25, 0, GPT)
+_GPT: Final = Estimator("gpt-3", 36, 32, 36, 36, 10, 4, 0, 25, 0, GPT, weighs=True)
 _GEMINI: Final = Estimator("gemini-2", 33, 33, 33, 33, 10, 6, 153, 25, 60, GEMINI)
 
 FAMILIES: Final = {
     "claude": Estimator("claude-2", 40, 32, 32, 34, 113, 3, 52, 25),
     "claude-4.7": Estimator("claude-4.7-2", 32, 26, 26, 27, 140, 4, 65, 31, 0, CLAUDE_LARGE),
     "gpt": _GPT,
-    "gpt-tiles": msgspec.structs.replace(_GPT, name="gpt-tiles-2", media=GPT_TILES),
-    "gpt-4o-mini": msgspec.structs.replace(_GPT, name="gpt-4o-mini-2", media=GPT_4O_MINI),
-    "gpt-mini": msgspec.structs.replace(_GPT, name="gpt-mini-2", media=GPT_MINI),
-    "gpt-nano": msgspec.structs.replace(_GPT, name="gpt-nano-2", media=GPT_NANO),
+    "gpt-tiles": msgspec.structs.replace(_GPT, name="gpt-tiles-3", media=GPT_TILES),
+    "gpt-4o-mini": msgspec.structs.replace(_GPT, name="gpt-4o-mini-3", media=GPT_4O_MINI),
+    "gpt-mini": msgspec.structs.replace(_GPT, name="gpt-mini-3", media=GPT_MINI),
+    "gpt-nano": msgspec.structs.replace(_GPT, name="gpt-nano-3", media=GPT_NANO),
     "gemini": _GEMINI,
     "gemini-2.5": msgspec.structs.replace(_GEMINI, name="gemini-2.5-2", media=GEMINI_2),
     "deepseek": Estimator("deepseek-2", 38, 45, 38, 42, 76, 4, 73, 25, 44),

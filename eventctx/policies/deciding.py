@@ -103,8 +103,11 @@ class Deciding:
     says why, fit for the log: the type of the error, and its words.
     """
 
-    def __init__(self, policy: Policy, trigger: Trigger, hint: str | None = None) -> None:
+    def __init__(
+        self, policy: Policy, trigger: Trigger, hint: str | None = None, *, recall: bool = False
+    ) -> None:
         self._policy = policy
+        self._recall = recall
         self._trigger: Trigger = trigger
         self._hint = hint
         self.answers: dict[str, Answer] = {}
@@ -164,7 +167,8 @@ class Deciding:
             self.answers[ask.key] = reply
 
     def _outline(self, visible: Visible, aim: Budget, view: ViewState) -> Fitted | Ask:
-        state = PolicyState(self._trigger, view.compactions, self._hint, dict(self.answers))
+        answers = dict(self.answers)
+        state = PolicyState(self._trigger, view.compactions, self._hint, answers, self._recall)
         if self.fallback is None:
             try:
                 outcome = outline(visible, self._policy, aim, state, self.texts)

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.messages.call_effects import How
 from eventctx.messages.extracts import (
+    CallExtract,
     ExtractKind,
     MessageExtracts,
     extract,
@@ -20,8 +21,10 @@ from eventctx.messages.extracts import (
     is_quotable,
 )
 from eventctx.messages.facts import Kind
+from eventctx.messages.facts_reader import weigh
+from eventctx.messages.recall_text import TOOL_NAME
 from eventctx.messages.tokens import Estimator
-from eventctx.text import pattern
+from eventctx.text import clip, pattern
 
 MARK: Final = "|"
 """The start of every line of a machine's text; no line of the frame begins with it."""
@@ -38,9 +41,10 @@ HEADER: Final = (
 )
 """The first line; its first 100 characters tell an index from other notices (``Facts.mark``)."""
 
-NOTE: Final = (
-    "Messages that left this view can still be read: each is recalled by the number behind #."
-)
+NOTE: Final = "The number after # is that of a message of the whole conversation."
+RECALL: Final = f"{NOTE} Each can still be read: {TOOL_NAME} takes its number."
+"""The second line, and what it is where the agent has the tool."""
+
 END: Final = "[End of the index]"
 
 DEMANDS: Final = "The person demanded, word by word:"
@@ -56,12 +60,13 @@ FILES_SHARE: Final = 3
 LAST_TOUCHES: Final = 3
 """Numbers of messages that are named for what was done to one file."""
 
-_FRAME_CHARACTERS: Final = sum([len(one) + 1 for one in (HEADER, NOTE, END, DEMANDS, FILES, LINES)])
+_FRAME: Final = (HEADER, RECALL, END, DEMANDS, FILES, LINES)
+_FRAME_CHARACTERS: Final = sum([len(one) + 1 for one in _FRAME])
 
 
 # -- reading what left ---------------------------------------------------------------------------
 
-_KINDS: Final[tuple[ExtractKind, ...]] = ("file", "line", "identifier")
+_KINDS: Final[tuple[ExtractKind, ...]] = ("file", "command", "line", "identifier")
 
 
 class FileTouch(NamedTuple):
@@ -102,6 +107,50 @@ def file_touches(read: Iterable[MessageExtracts]) -> list[FileTouch]:
     ]
 
 
+def sources_of(read: Iterable[MessageExtracts]) -> dict[int, str]:
+    """A word on where each message comes from: the call that a result answers, or the speaker."""
+    calls: dict[str, CallExtract] = {}
+    sources: dict[int, str] = {}
+    last: CallExtract | None = None
+    for one in read:
+        calls.update({call_id: call for call in one.calls for call_id in call.ids})
+        answered = next((calls[call_id] for call_id in one.answers if call_id in calls), None)
+        if one.speaker == "result":
+            # A text with an action has no ids: its observation comes next.
+            answered = answered if one.answers else last
+        source = _SPEAKERS.get(one.speaker, "") if answered is None else answered.source
+        if source and is_quotable(source):
+            sources[one.number] = clip(source, _MOST_OF_SOURCE)
+        last = one.calls[-1] if one.calls else None
+    return sources
+
+
+_SPEAKERS: Final[Mapping[Kind, str]] = {"assistant": "the model", "human": "the person"}
+_MOST_OF_SOURCE: Final = 48
+"""Characters of a call in words."""
+
+
+def without_removed(read: Sequence[MessageExtracts]) -> list[MessageExtracts]:
+    """The messages without the lines of files that a later edit took out of these files."""
+    calls = {call_id: call for one in read for call in one.calls for call_id in call.ids}
+    removed: dict[str, set[str]] = {}
+    added: dict[str, set[str]] = {}
+    kept: list[MessageExtracts] = []
+    for one in reversed(read):
+        shown = [calls[call_id].files for call_id in one.answers if call_id in calls]
+        stale = {
+            line for files in shown for path, _ in files for line in removed.get(path, ())
+        }.intersection(one.lines)
+        if stale:
+            one = one._replace(lines=tuple([line for line in one.lines if line not in stale]))
+        kept.append(one)
+        for call in reversed(one.calls):
+            for path, _ in call.files if call.removed or call.added else ():
+                removed.setdefault(path, set()).update(call.removed - added.get(path, set()))
+                added.setdefault(path, set()).update(call.added)
+    return kept[::-1]
+
+
 # -- sections ------------------------------------------------------------------------------------
 
 Measure = Callable[[str], int]
@@ -111,6 +160,14 @@ Measure = Callable[[str], int]
 def measure_of(estimator: Estimator) -> Measure:
     """The measure of texts by an estimator: digits and wide characters cost more with some."""
     digit, wide, prose = estimator.digit, estimator.wide, estimator.prose
+    if estimator.weighs:
+
+        def weighed(text: str) -> int:
+            # With the line break before it, since an indented line weighs more.
+            data = b"\n" + text.encode("utf-8", "surrogatepass")
+            return -(-weigh(data, data.count(b"  "))[0] * prose // 1000)
+
+        return weighed
     if not digit and not wide:
         return len
 
@@ -129,9 +186,13 @@ def room_for_sections(tokens: int, estimator: Estimator) -> int:
     return (tokens - estimator.per_message - 2) * estimator.prose // 10 - _FRAME_CHARACTERS
 
 
-def index_message(sections: Iterable[str]) -> dict[str, Any]:
-    """A whole message of these sections; plain text in role user is a message in every dialect."""
-    return {"role": "user", "content": "\n".join([HEADER, NOTE, *sections, END])}
+def index_message(sections: Iterable[str], *, recall: bool = False) -> dict[str, Any]:
+    """A whole message of these sections; plain text in role user is a message in every dialect.
+
+    ``recall``: the agent has the tool that reads a message again.
+    """
+    note = RECALL if recall else NOTE
+    return {"role": "user", "content": "\n".join([HEADER, note, *sections, END])}
 
 
 def demands_section(
@@ -187,10 +248,16 @@ def lines_section(
     time: Timeline,
     room: int,
     measure: Measure = len,
+    sources: Mapping[int, str] = {},
 ) -> list[str]:
-    """Lines of messages that left, each under its message's number."""
+    """Lines of messages that left, each under its message's number and its source."""
+
+    def heading(number: int) -> str:
+        source = sources.get(number)
+        return f"{MARK} #{number} ({source}):" if source else f"{MARK} #{number}:"
+
     sizes = LineSizes(
-        lambda number: measure(_number(number)) + 1, lambda text: measure(_line(text)) + 1
+        lambda number: measure(heading(number)) + 1, lambda text: measure(_line(text)) + 1
     )
     chosen = choose_lines(gone, shown, time, room, sizes)
     by_number: dict[int, list[QuotedLine]] = {}
@@ -198,20 +265,16 @@ def lines_section(
         by_number.setdefault(line.number, []).append(line)
     found: list[str] = []
     for number, lines in by_number.items():
-        found.append(_number(number))
+        found.append(heading(number))
         found += [_line(line.text) for line in lines]
     return [LINES, *found] if found else []
-
-
-def _number(number: int) -> str:
-    return f"{MARK} #{number}:"
 
 
 def _line(text: str) -> str:
     return f"{MARK}   {text}"
 
 
-_QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+):", re.MULTILINE)
+_QUOTED: Final = pattern(rf"^{re.escape(MARK)} #(\d+)(?: \(.*\))?:", re.MULTILINE)
 _TOUCHED: Final = pattern(
     rf"^{re.escape(MARK)} \S.* (\((?:read|written|edited) #[^()]*\))$", re.MULTILINE
 )
@@ -257,6 +320,12 @@ CODE_WEIGHT: Final = 2.0
 LINE_CHARACTERS: Final = 10
 """About what a line takes besides its text: its mark, its end, its part of the message's number."""
 
+TELLING_WEIGHT: Final = 5.0
+"""The weight of a line of the model itself that holds a number or a name in quotes.
+
+The names in a line of its own do not count: it wrote them all.
+"""
+
 MOST_WEIGHED: Final = 3_000
 """Lines that are weighed at most, the newest; older ones are worth nearly nothing."""
 
@@ -265,6 +334,7 @@ _CODE: Final = pattern(
     r"|interface|enum|struct|trait|impl|module|export|pub|public|private|static|async)\b"
     r"|.*[{};,)(:>\]]$|\S*/\S*$"
 )
+_TELLING: Final = pattern(r"\d|[`\"]|: ")
 _NO_CODE: Final = pattern(r"//|#(?!include)|\*|/\*|[-|] ")
 
 
@@ -335,6 +405,7 @@ def _weigh_lines(
 ) -> list[tuple[float, QuotedLine]]:
     """Lines with their worth by character; each text once, as its newest message has it."""
     lines: dict[str, QuotedLine] = {}
+    own = {message.number for message in gone if message.speaker == "assistant"}
     for message in reversed(gone):
         for place, text in enumerate(message.lines):
             if text not in lines and text not in shown:
@@ -353,7 +424,10 @@ def _weigh_lines(
     }
     weighed: list[tuple[float, QuotedLine]] = []
     for text, line in lines.items():
-        worth = 1.0 + sum([weight[name] for name in named[text]])
+        if line.number in own:
+            worth = TELLING_WEIGHT if _TELLING.search(text) else 1.0
+        else:
+            worth = 1.0 + sum([weight[name] for name in named[text]])
         worth *= 2.0 ** (-time.age(line.number) / AGE_HALF_LIFE)
         if _CODE.match(text) and not _NO_CODE.match(text):
             worth *= CODE_WEIGHT

@@ -129,13 +129,15 @@ class PolicyState(msgspec.Struct, frozen=True):
 
     ``compactions`` counts those before this one. ``hint`` names in words what the caller of
     ``compact`` wants kept. ``answers`` are the answers to the policy's own questions in this
-    compaction, by key.
+    compaction, by key. ``recall``: the agent has a tool that reads a message again
+    (``Context.recall_tool``).
     """
 
     trigger: Trigger
     compactions: int = 0
     hint: str | None = None
     answers: Mapping[str, Answer] = {}
+    recall: bool = False
 
 
 class NewInsertion(msgspec.Struct, frozen=True):

@@ -121,7 +121,7 @@ class Summarize(msgspec.Struct, frozen=True):
         view is small enough after oversize results are shortened. Raises UnfitSummary.
         """
         goal = _goal(visible, budget, state)
-        scene = _Scene(visible, budget)
+        scene = _Scene(visible, budget, state.recall)
         if scene.working_set.total <= goal:
             return Ladder().propose(visible, budget, state)
         for key, answer in state.answers.items():
@@ -193,11 +193,13 @@ class _Scene:
     """A view and the rounds that may leave it; made anew in every call of the policy.
 
     ``head`` are rows of the rounds that must stay, ``said`` those of rounds with a person's words
-    that have room, ``demands`` the rows with demands that have none.
+    that have room, ``demands`` the rows with demands that have none. ``recall``: the agent can read
+    a message again.
     """
 
-    def __init__(self, visible: Visible, budget: Budget) -> None:
+    def __init__(self, visible: Visible, budget: Budget, recall: bool) -> None:
         self.visible = visible
+        self.recall = recall
         self.budget = budget
         # The fit stage shortens large results in any case, so no summary need free them.
         self.working_set = begin_reduction(visible, budget)
@@ -307,7 +309,7 @@ class _Scene:
         depth = 1 + max([one.depth for one in merged], default=0)
         quoted = numbers_in([run for one in merged for run in one.demands])
         added, demands = demands_to_add(answer, self._room_for_demands, quoted)
-        message = summary_message(answer, runs, depth, added)
+        message = summary_message(answer, runs, depth, added, recall=self.recall)
         anchor = self._anchor(rows)
         new = NewInsertion("summary", message, anchor, runs, depth, demands)
         gone = {self.visible.messages[row].number for row in rows}

@@ -38,6 +38,8 @@ from eventctx.policies.index import (
     measure_of,
     read_messages,
     room_for_sections,
+    sources_of,
+    without_removed,
 )
 from eventctx.policies.policy import (
     AskTexts,
@@ -91,8 +93,8 @@ class Workset(msgspec.Struct, frozen=True):
     tokens that it may have; with 0 there is none.
     """
 
-    index_share: Share = 0.25
-    index_tokens: Count = 8_000
+    index_share: Share = 0.4
+    index_tokens: Count = 16_000
     name: str = "workset"
     version: int = 2
 
@@ -115,7 +117,7 @@ class Workset(msgspec.Struct, frozen=True):
         texts = state.answers.get(QUESTION)
         if not isinstance(texts, MessageTexts):
             return AskTexts(QUESTION, _numbers_to_read(visible))
-        scene = _Scene(visible, texts.messages)
+        scene = _Scene(visible, texts.messages, state.recall)
         room = min(self.index_tokens, int(budget.target * self.index_share))
         indexed = self._propose_with_index(working_set, visible, budget, scene, others, room)
         if indexed.insertions or not room:
@@ -166,16 +168,20 @@ def _numbers_to_read(visible: Visible) -> tuple[int, ...]:
 
 
 class _Scene:
-    """The messages read, by number, their requests, and the names that the model wrote."""
+    """The messages read, by number, their requests, and the names that the model wrote.
 
-    def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]]) -> None:
+    ``recall``: the agent can read a message again.
+    """
+
+    def __init__(self, visible: Visible, texts: Mapping[int, dict[str, Any]], recall: bool) -> None:
         self.visible = visible
         facts, row_of = visible.facts, visible.row_of
         kinds = {number: facts[row_of[number]].kind for number in texts if number in row_of}
         self.demanding = {one.number: one for one in visible.spoken.demands}
         self.taken_back = frozenset(visible.spoken.withdrawn)
         asked = {*self.demanding, *[number for number, _ in self.taken_back]}
-        self.read = read_messages(texts, kinds, frozenset(asked))
+        self.recall = recall
+        self.read = without_removed(read_messages(texts, kinds, frozenset(asked)))
         self.by_number = {one.number: one for one in self.read}
         self.request_of: dict[int, int] = {}
         request, acting = 0, False
@@ -309,11 +315,12 @@ def _index(scene: _Scene, working_set: WorkingSet, room: int) -> NewInsertion | 
     files = files_section(file_touches(scene.read), characters // FILES_SHARE, measure)
     left = characters - sum([measure(line) + 1 for line in (*asked, *files)])
     shown = {line for one in scene.read if one.number in in_view for line in one.lines}
-    lines = lines_section(gone, shown | scene.lines_taken_back(), scene.time, left, measure)
+    hidden = shown | scene.lines_taken_back()
+    lines = lines_section(gone, hidden, scene.time, left, measure, sources_of(scene.read))
     sections = [*asked, *files, *lines]
     if not sections:
         return None
-    message = index_message(sections)
+    message = index_message(sections, recall=scene.recall)
     return NewInsertion(
         "notice", message, _anchor(scene.visible, working_set), demands=runs_of_numbers(quoted)
     )

@@ -158,6 +158,7 @@ class RequestAnswer(msgspec.Struct, frozen=True):
     reported: int | None
     additions: int
     missing: int
+    untold: int | None
     estimated: bool
     loss: SuspectedLoss | None
     cost: Cost | None

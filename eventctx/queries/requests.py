@@ -85,13 +85,15 @@ class HostReport(msgspec.Struct, frozen=True):
     """A host's report, recorded at ``position``, that it sent something else than was prepared.
 
     ``messages`` is the number of messages sent, ``missing`` the number of prepared messages that
-    were not among them.
+    were not among them. ``untold``: the host tells no text that it adds; this many messages it
+    added, at least. ``messages`` is then 0 where it tells no count.
     """
 
     position: int
     messages: int
     missing: int
     additions: tuple[AddedMessage, ...]
+    untold: int | None = None
 
 
 async def fold(store: EventStore, stream: str, projection: Any, *, stop: int | None = None) -> Any:
@@ -232,15 +234,16 @@ async def host_reports(store: EventStore, stream: str, position: int) -> tuple[H
                     for at in (one.position,)
                 ]
             )
-            reports.setdefault((event.messages, event.missing, places), (record.position, places))
+            content = (event.messages, event.missing, event.untold, places)
+            reports.setdefault(content, (record.position, places))
     found = []
-    for (messages, missing, _), (at, places) in reports.items():
+    for (messages, missing, untold, _), (at, places) in reports.items():
         bodies = await sound_bodies(store, stream, [address for _, address in places])
         texts = decode_bodies([b"null" if body.data is None else body.data for body in bodies])
         added = [
             AddedMessage(behind, text) for (behind, _), text in zip(places, texts, strict=True)
         ]
-        found.append(HostReport(at, messages, missing, tuple(added)))
+        found.append(HostReport(at, messages, missing, tuple(added), untold))
     return tuple(found)
 
 

@@ -288,7 +288,7 @@ LONGEST: Final = 100
 _READ: Final = 1_000_000
 """Bytes of the parts of an imported file that are looked through for its title and folder."""
 
-_FOLDER: Final = pattern(r'"cwd"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
+_FOLDER: Final = pattern(r'"(?:cwd|directory)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")')
 _TITLE: Final = pattern(
     r'"(?:customTitle|aiTitle|thread_name|name)"\s*:\s*("(?:[^"\\]|\\.){1,4096}")'
 )

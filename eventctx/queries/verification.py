@@ -261,7 +261,9 @@ def _facts_are_true(facts: bytes, data: bytes, index: int, origins: HarnessBodie
     if stored.reader != READER:
         return _agree(stored, read)
     # Without the tokenizer its count cannot be made again, so it is not compared.
-    return encode_facts(msgspec.structs.replace(stored, tokens=0)) == encode_facts(read)
+    return encode_facts(
+        msgspec.structs.replace(stored, tokens=0, weight=read.weight)
+    ) == encode_facts(read)
 
 
 def _agree(older: Facts, newer: Facts) -> bool:

@@ -88,7 +88,9 @@ class CompactionRun:
         self._began: events.PreCompact | None = None
         self._verdict: Verdict | None = None
         self._left_out = 0
-        self._deciding = Deciding(policy, cause.trigger, cause.hint)
+        self._deciding = Deciding(
+            policy, cause.trigger, cause.hint, recall=session.memory.recallable
+        )
         self.is_open = False
 
     def _new_span(self) -> Scope:

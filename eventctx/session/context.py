@@ -447,6 +447,7 @@ class Context:
 
         if self._recaller is None:
             raise InvalidSetting("recall_tool: expected a session of an engine, found none")
+        self._session.memory.recallable = True
         return RecallTool(
             self.session_id, self._recaller(), max_characters=max_characters, limit=limit
         )
@@ -470,13 +471,14 @@ class Context:
         self,
         prepared: int,
         messages: int,
-        additions: Sequence[tuple[int, dict[str, Any]]],
+        additions: int | Sequence[tuple[int, dict[str, Any]]],
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None:
         """Record how the request that a host sent differs from the one prepared at a position.
 
         ``additions`` are messages that the host added, each with the number of prepared ones before
-        it. An addition that was recorded before is referred to, not stored again. ``missing`` are
+        it. An addition that was recorded before is referred to, not stored again. A host that tells
+        no text: the number that it added at least (0: perhaps none). ``missing`` are
         the prepared messages that were not sent, or only their number; with the number alone, the
         usage of the request teaches the estimates nothing. Raises InvalidMessage and
         InvalidSetting.
@@ -486,7 +488,10 @@ class Context:
         rows = isinstance(missing, list | tuple) and all(isinstance(one, dict) for one in missing)
         if not rows:
             check_value("missing", missing, Count)
-        _check_additions(additions)
+        if isinstance(additions, list | tuple):
+            _check_additions(additions)
+        else:
+            check_value("additions", additions, Count)
         await self._additions.record_sent(prepared, messages, additions, missing)
 
     async def observe_request(

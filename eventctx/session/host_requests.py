@@ -58,6 +58,7 @@ class HostAdditions:
     def __init__(self, session: OpenSession) -> None:
         self._session = session
         self._counted: tuple[int, int] | None = None
+        self._untold: int | None = None
         self._of_hooks: dict[int, bool] = {}
         """System messages that were looked at, by number: whether a hook added them."""
 
@@ -149,10 +150,14 @@ class HostAdditions:
         self,
         prepared: int,
         messages: int,
-        additions: Sequence[tuple[int, dict[str, Any]]],
+        additions: int | Sequence[tuple[int, dict[str, Any]]],
         missing: int | Sequence[dict[str, Any]],
     ) -> None:
         """As ``Context.record_sent``."""
+        if isinstance(additions, int):
+            lacking = missing if isinstance(missing, int) else len(missing)
+            await self._record_untold(prepared, messages, additions, lacking)
+            return
         sent = self._session.memory.additions
         made = [(after, body_of(self._session, message)) for after, message in additions]
         keyed = [(after, sha256(body.data or b"").digest(), body) for after, body in made]
@@ -176,6 +181,26 @@ class HostAdditions:
         if len(sent) + len(index) > MAX_ADDITIONS:
             sent.clear()
         sent.update({key: (record.position, place) for key, place in index.items()})
+
+    async def _record_untold(
+        self, prepared: int, messages: int, additions: int, missing: int
+    ) -> None:
+        """Record a request of which the host tells no text that it adds.
+
+        What a host adds to every request is a part of what is sent with the view, which usage
+        teaches. What it adds to one request alone must not be taken for that.
+        """
+        steady = self._untold is None or additions <= self._untold
+        self._untold = additions
+        event = events.RequestSent(
+            prepared=prepared,
+            messages=messages,
+            missing=missing,
+            difference=0 if steady else None,
+            untold=additions,
+        )
+        await self._session.appends.emit(self._session.drafts.make(event))
+        self._session.memory.reports.note_untold(prepared, additions)
 
     async def _difference(
         self, added: Sequence[Body], missing: int | Sequence[dict[str, Any]]

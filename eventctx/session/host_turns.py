@@ -185,9 +185,14 @@ class HostReporter:
 
     @_whole
     async def request_prepared(self) -> None:
-        """The request of the present iteration was prepared, and is about to be sent."""
+        """The request of the present iteration was prepared, and is about to be sent.
+
+        A host may ask again before it sends one: after it added a reminder, or for a smaller view.
+        The answer is to the last one.
+        """
         if self._call is not None:
             await self._begin(self._call)
+            self._call.of.prepared = self._emitter.prepared_in(self._at(self._call.ids))
 
     @_whole
     async def model_known(

@@ -26,8 +26,10 @@ from weakref import ref
 from eventctx.log.events import Break, LossSuspected, RequestPrepared, UsageReported
 from eventctx.log.store import EventStore
 from eventctx.messages.thinking import ThinkingSetting
-from eventctx.messages.tokens import Tokenizer
+from eventctx.messages.tokens import Tokenizer, family_of
+from eventctx.messages.vocabulary import vocabulary_of
 from eventctx.policies.constraints import AtLeastOne, check_value
+from eventctx.projections.audit import tools_of
 from eventctx.projections.silent_loss import ReportedRequest, ShownMessages, suspect
 from eventctx.session.aggregate import Aggregate
 from eventctx.session.append_queue import AppendQueue
@@ -68,9 +70,17 @@ class PromptReports:
             model=event.model,
             breaks=frozenset(event.breaks),
             reports=self._reports,
+            tools=tools_of(event),
+            tools_counted=event.wire is not None,
         )
         if len(self._expected) > MAX_EXPECTED:
             del self._expected[next(iter(self._expected))]
+
+    def note_untold(self, position: int, added: int) -> None:
+        """Note that a host added messages to a request, of which it tells no text."""
+        asked = self._expected.get(position)
+        if asked is not None:
+            self._expected[position] = asked._replace(untold=added)
 
     def compare(
         self, usage: UsageReported, shown: Callable[[], ShownMessages | None]
@@ -135,7 +145,8 @@ class SessionMemory:
     answers (by id) whose usage was reported, ``overflowed_at`` is the position of the record
     of the last overflow, -1 for none. ``reports`` compare prompts with what was expected.
     ``ending`` are the ends under way of compactions that an error stopped. ``left_open`` is what
-    was open when the session was first loaded, until a turn begins.
+    was open when the session was first loaded, until a turn begins. ``recallable``: a tool was made
+    with which the agent reads messages again.
     """
 
     prepared: dict[tuple[str | None, int | None], int] = field(default_factory=dict)
@@ -145,6 +156,7 @@ class SessionMemory:
     reports: PromptReports = field(default_factory=PromptReports)
     ending: set[asyncio.Future[None]] = field(default_factory=set)
     left_open: LeftOpen = field(default_factory=LeftOpen)
+    recallable: bool = False
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -153,7 +165,8 @@ class OpenSession:
 
     ``random(n)`` returns n bytes; ``stopwatch`` returns nanoseconds, and only differences between
     them mean anything. ``tokenizer`` counts the texts of messages that are added from here on.
-    ``thinking`` is the session's setting.
+    ``thinking`` is the session's setting. ``vocabulary`` counts them exactly for ``model``, the
+    last one that a request was for.
     """
 
     stream: str
@@ -167,6 +180,8 @@ class OpenSession:
     stopwatch: Callable[[], int]
     tokenizer: Tokenizer | None = None
     thinking: ThinkingSetting = "by_model"
+    model: str | None = None
+    vocabulary: Tokenizer | None = None
     memory: SessionMemory = field(default_factory=SessionMemory)
 
     @property
@@ -193,12 +208,20 @@ class OpenSession:
 
     def note_request(self, position: int, event: RequestPrepared, time: int) -> None:
         """Note the request at ``position``: the last one prepared in the present iteration."""
+        if event.model is not None and event.model != self.model:
+            self.note_model(event.model)
         scope, prepared = self.drafts.scope, self.memory.prepared
         self.memory.reports.expect(position, event, scope.turn_id, time)
         prepared.pop((scope.turn_id, scope.iteration), None)
         prepared[scope.turn_id, scope.iteration] = position
         if len(prepared) > MAX_NOTED:
             del prepared[next(iter(prepared))]
+
+    def note_model(self, model: str | None) -> None:
+        """Note for which model texts are counted from here on."""
+        self.model = model
+        if self.tokenizer is None:
+            self.vocabulary = vocabulary_of(family_of(model), model)
 
     def grown(self) -> None:
         """Note that bodies or lines were read from the store, and take memory now."""

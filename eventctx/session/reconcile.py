@@ -95,6 +95,22 @@ def earlier_copy(
     return Returned(None, tuple(dict.fromkeys(missing)), ahead)
 
 
+def rows_after(
+    stored: Sequence[dict[str, Any] | None], given: Sequence[dict[str, Any]]
+) -> Sequence[dict[str, Any]] | None:
+    """What a copy has after the last stored message; None for a copy that is not a continuation.
+
+    An erased message (None) equals any row in its place. A copy that ends before the stored
+    messages do has no rows after them. Raises InvalidMessage.
+    """
+    keys = [None if row is None else _key(row) for row in stored]
+    known = set(keys)
+    for key, row in zip(keys, given, strict=False):
+        if key is not None and key != _key_among(row, known):
+            return None
+    return given[len(stored) :]
+
+
 class AddedAgain:
     """Recognises messages that a host adds one by one, in order, though the session holds them.
 

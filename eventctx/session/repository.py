@@ -105,9 +105,11 @@ def make_session(
     drafts = Drafts(stream, clock, random)
     appends = AppendQueue(store, aggregate, loaded, listener, drafts, reload, lines)
     stopwatch: Callable[[], int] = getattr(clock, "stopwatch", perf_counter_ns)
-    return OpenSession(
+    session = OpenSession(
         stream, store, aggregate, drafts, appends, bodies, lines, random, stopwatch, tokenizer
     )
+    session.note_model(None if loaded is None else loaded.view.calibration.model)
+    return session
 
 
 async def load(store: EventStore, stream: str, until: int | None = None) -> Loaded | None:

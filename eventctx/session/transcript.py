@@ -19,7 +19,7 @@ from eventctx.messages.facts import Facts, as_observation, encode_facts
 from eventctx.messages.facts_reader import check_role, read_facts
 from eventctx.messages.overlap import match_in_order, runs_of_numbers
 from eventctx.messages.thinking import ThinkingRule
-from eventctx.messages.tokens import count_with_tokenizer
+from eventctx.messages.tokens import Tokenizer, count_with_tokenizer
 from eventctx.messages.tool_results import FIRST, LAST, Observing, observes
 from eventctx.projections.transcript import TranscriptLine, TranscriptState
 from eventctx.projections.view import planned
@@ -33,7 +33,7 @@ from eventctx.session.scope import Scope
 
 def body_of(session: OpenSession, message: Any) -> Body:
     """A new body for ``message``, with its facts. Raises InvalidMessage."""
-    return _body_and_facts(session, message)[0]
+    return _body_and_facts(session, message, None)[0]
 
 
 def _has_form(message: dict[str, Any]) -> bool:
@@ -44,10 +44,12 @@ def _has_form(message: dict[str, Any]) -> bool:
     return text != "" and (text[0] in FIRST or text[-1] in LAST)
 
 
-def _body_and_facts(session: OpenSession, message: Any) -> tuple[Body, Facts]:
+def _body_and_facts(
+    session: OpenSession, message: Any, count: Tokenizer | None
+) -> tuple[Body, Facts]:
     message = plain_message(message)
     data = encode_plain(message)
-    facts = read_facts(message)
+    facts = read_facts(message, count=count)
     if session.tokenizer is not None:
         facts = count_with_tokenizer(facts, message, session.tokenizer)
     return make_body(data, encode_facts(facts), session.random), facts
@@ -128,7 +130,7 @@ class Transcript:
         return DraftedMessages(tuple(drafts), view)
 
     def _read(self, message: Any) -> ParsedMessage:
-        body, facts = _body_and_facts(self._session, message)
+        body, facts = _body_and_facts(self._session, message, self._session.vocabulary)
         if facts.kind == "other":
             check_role(facts.role)
         return ParsedMessage(message, body, facts)
@@ -220,8 +222,9 @@ class Transcript:
         """The bodies of a list of messages, observations told from the message before each."""
         made: list[NewBody] = []
         before: Facts | None = None
+        count = self._session.vocabulary
         for message in messages:
-            body, facts = _body_and_facts(self._session, message)
+            body, facts = _body_and_facts(self._session, message, count)
             seen = self._may_observe(ParsedMessage(message, body, facts)) and self._observes(
                 message, before
             )

@@ -261,7 +261,7 @@ class Context:
         self,
         prepared: int,
         messages: int,
-        additions: Sequence[tuple[int, dict[str, Any]]],
+        additions: int | Sequence[tuple[int, dict[str, Any]]],
         missing: int | Sequence[dict[str, Any]] = 0,
     ) -> None: ...
     def observe_request(

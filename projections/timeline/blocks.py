@@ -110,7 +110,7 @@ PARTS: Final[dict[str, SeriesPart]] = {
     "requests": _part(lambda state: state.audit.requests, AuditRow),
     "compactions": _part(lambda state: state.audit.compactions, CompactionRow),
     "called": _part(lambda state: state.audit.models, tuple[int, str]),
-    "sent": _part(lambda state: state.audit.sent, tuple[int, tuple[int, int]]),
+    "sent": _part(lambda state: state.audit.sent, tuple[int, tuple[int, int, int | None]]),
     "sizes": _part(lambda state: state.audit.sizes.requests, RequestSizes),
     "reports": _part(lambda state: state.audit.sizes.reports, tuple[int, int]),
     "compaction_sizes": _part(lambda state: state.audit.sizes.compactions, CompactionSizes),

@@ -125,7 +125,8 @@ class RequestRows:
             "system": or_less(known.system),
             "tools": or_less(known.tools),
             "cached": self._cached.get(row.position, -1),
-            "additions": row.additions,
+            # Below 0: not known, and at least so many less one.
+            "additions": row.additions if row.untold is None else -1 - row.untold,
             "missing": row.missing,
         }
 

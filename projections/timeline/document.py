@@ -17,6 +17,7 @@ from eventctx.messages.tokens import FAMILIES
 from eventctx.projections import numbering
 from eventctx.projections.explain.changes import Origin, What
 from eventctx.projections.explain.view_diff import GROUPS
+from eventctx.projections.presence import describe_loss
 from eventctx.projections.timeline.columns import (
     KNOWN,
     MILLISECOND,
@@ -26,6 +27,7 @@ from eventctx.projections.timeline.columns import (
     updated_requests,
 )
 from eventctx.projections.timeline.fold import TimelineState, initial
+from eventctx.projections.timeline.losses import suspected_losses
 from eventctx.projections.timeline.views import OtherEntry, mark_of
 from eventctx.projections.view.entries import Entry
 from eventctx.projections.view.series import Series
@@ -69,6 +71,7 @@ def document(state: TimelineState, session: str, *, since: TimelineState | None 
     found["links"] = [one._asdict() for one in state.extras.links[len(before.extras.links) :]]
     found["calls"] = _calls(state, before)
     found["recounts"] = _recounts(state, len(before.recounts))
+    found["losses"] = _losses(state)
     if since is not None:
         found["updated"] = {
             "requests": updated_requests(state, since),
@@ -139,6 +142,20 @@ def _recounts(state: TimelineState, first: int) -> list[Document]:
             ],
         }
         for one in state.recounts[first:]
+    ]
+
+
+def _losses(state: TimelineState) -> list[Document]:
+    """All losses that are suspected so far: a report may come after the document of its request."""
+    names = {row.position: row.name for row in state.audit.requests}
+    return [
+        {
+            "position": one.position,
+            "kind": one.kind,
+            "tokens": one.tokens,
+            "words": describe_loss(one, names[one.position]),
+        }
+        for one in suspected_losses(state)
     ]
 
 

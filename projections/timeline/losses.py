@@ -36,6 +36,7 @@ def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
     cached = dict(state.extras.cached)
     models = dict(state.audit.models)
     anchored = {one.position: one.calibrated for one in state.audit.sizes.requests}
+    sent = dict(state.audit.sent)
     breaks: frozenset[Break] = frozenset()
     turn, turn_from, reports = None, -1, 0
     for place, row in enumerate(state.audit.requests):
@@ -57,6 +58,9 @@ def _reported(state: TimelineState) -> Iterator[tuple[int, ReportedRequest]]:
                 model=model,
                 breaks=breaks,
                 reports=reports if anchored.get(at) else 0,
+                tools=row.tools,
+                tools_counted=row.figures.tools is not None,
+                untold=(sent[at][2] or 0) if at in sent else 0,
             )
             yield place, request
             reports += 1

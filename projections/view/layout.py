@@ -112,6 +112,8 @@ def build(
     settled, rows = _plain_beginning(list(series))
     groups = group_rows([ref.facts for ref in rows])
     sealed_groups, region_rows = _split(groups, rows)
+    if region_rows and not _pending([rows[i] for i in region_rows]) and _ends(insertions, rows):
+        sealed_groups, region_rows = groups, []
     abandoned = _unanswered(sealed_groups, rows)
     entries, omitted = entries_of(sealed_groups, rows, ends)
     entries = with_inserted([*settled, *entries], insertions, [rows[i] for i in region_rows])
@@ -313,6 +315,12 @@ def _split(groups: list[Group], rows: Sequence[MessageRef]) -> tuple[list[Group]
     settled = [group for group in groups if group.rows[0] < start]
     taken = {row for group in settled for row in group.rows}
     return settled, [row for row in range(start, len(rows)) if row not in taken]
+
+
+def _ends(insertions: Sequence[InsertionRef], rows: Sequence[MessageRef]) -> bool:
+    """Whether an insertion comes after all rows, so that no answer goes on."""
+    last = max([row.number for row in rows])
+    return any(one.ahead and one.before is not None and one.before > last for one in insertions)
 
 
 def _pending(region: Sequence[MessageRef]) -> frozenset[str]:

@@ -303,6 +303,8 @@ def _report(state: ViewState, record: Record) -> ViewState:
 def _send(state: ViewState, record: Record) -> ViewState:
     """The host sent another list than the view, so the report will be for that list."""
     event: Any = decode_known(record)
+    if event.untold is not None and event.difference == 0:
+        return state
     sent = calibration.note_sent(state.calibration, event.prepared, event.difference)
     return state._replace(calibration=sent)
 

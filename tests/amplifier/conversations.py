@@ -35,8 +35,8 @@ LISTENED: list[str] = [
 VOLATILE = {"timestamp": "a time", "parallel_group_id": "a group"}
 
 
-def find_real_loop(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the kernel find one of Amplifier's loops, or skip the test.
+def find_real_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the kernel find one of Amplifier's modules, or skip the test.
 
     They are in no package index. EVENTCTX_AMPLIFIER_MODULES is a folder with checkouts of them,
     each under its module's name.

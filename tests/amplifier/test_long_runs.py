@@ -14,7 +14,7 @@ from amplifier_core.models import ToolResult
 from anthropic import AsyncAnthropic
 
 from eventctx.testing.strict_provider import strict_provider
-from tests.amplifier.conversations import Gate, Tool, find_real_loop
+from tests.amplifier.conversations import Gate, Tool, find_real_module
 from tests.amplifier.hosts import session
 from tests.how_much import some
 from tests.long_run import KINDS, PAGE, Model
@@ -92,7 +92,7 @@ async def test_no_request_of_a_long_run_is_refused(
     loop: str, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if loop.startswith("loop-"):
-        find_real_loop(loop, monkeypatch)
+        find_real_module(loop, monkeypatch)
     script = Model()
     kinds = [one for one in KINDS.values() if not (one.needs_server_tools or one.stops_after)]
 

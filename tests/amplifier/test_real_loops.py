@@ -1,6 +1,6 @@
 """Our doubles of Amplifier's loops against the real ones, conversation by conversation.
 
-The real loops are in no package index. ``find_real_loop`` says where they are looked for; without
+The real loops are in no package index. ``find_real_module`` says where they are looked for; without
 them the comparisons skip.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.amplifier.conversations import CONVERSATIONS, Held, find_real_loop, held
+from tests.amplifier.conversations import CONVERSATIONS, Held, find_real_module, held
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:\+00:00|Z)")
 
@@ -19,7 +19,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:\+00:00|Z)")
 @pytest.fixture(params=["basic", "streaming"])
 def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a double whose real loop can be loaded."""
-    find_real_loop(f"loop-{request.param}", monkeypatch)
+    find_real_module(f"loop-{request.param}", monkeypatch)
     return str(request.param)
 
 

@@ -252,9 +252,11 @@ ANY_NAME = sorted(
 )
 @given(config=st.dictionaries(st.sampled_from(ANY_NAME), ODD, max_size=6))
 def test_any_configuration_of_theirs_mounts_and_serves_a_request(config: dict[str, Any]) -> None:
+    nowhere = {"store": "memory://", "transcript_path": False, "stamp_messages": False}
+
     async def served(module: Any) -> list[dict[str, Any]]:
         coordinator = MockCoordinator()
-        cleanup = await module.mount(coordinator, {**config, "store": "memory://"})
+        cleanup = await module.mount(coordinator, {**config, **nowhere})
         context = coordinator.get("context")
         await context.add_message({"role": "user", "content": "Hello"})
         rows: list[dict[str, Any]] = await context.get_messages_for_request()

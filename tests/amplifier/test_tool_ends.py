@@ -17,7 +17,7 @@ from eventctx.testing import Reply
 from tests.amplifier.conversations import (
     CONVERSATIONS,
     Conversation,
-    find_real_loop,
+    find_real_module,
     held,
     side_by_side,
 )
@@ -32,7 +32,7 @@ Ends = dict[str | None, tuple[str, str | None]]
 @pytest.fixture(params=LOOPS)
 def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param.startswith("loop-"):
-        find_real_loop(request.param, monkeypatch)
+        find_real_module(request.param, monkeypatch)
     return str(request.param)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 from amplifier_core.testing import MockCoordinator
 
 import eventctx
-from eventctx.adapters.amplifier import persistent
+from eventctx.adapters.amplifier import persistent, simple
 from eventctx.testing import ScriptedAmplifierProvider
+from tests.amplifier.conversations import find_real_module
 from tests.amplifier.given import events, records_of
 from tests.amplifier.hosts import session
 
@@ -103,7 +106,7 @@ async def test_the_text_of_a_memory_file_that_is_gone_is_taken_from_the_file(
     async with Mounted({**config, "memory_files": [str(tmp_path / "AGENTS.md")]}) as context:
         assert await context.get_messages_for_request() == [memory, HELLO]
         assert await context.get_messages() == [HELLO]
-    assert untimed(lines_of(path)) == [HELLO]
+    assert untimed(lines_of(path)) == [memory, HELLO]
 
 
 async def test_a_resumed_session_is_that_of_the_log_and_goes_on_in_the_file(
@@ -224,6 +227,47 @@ async def test_off_rows_are_as_they_were_received() -> None:
         for row in rows:
             await context.add_message(row)
         assert await context.get_messages() == rows
+
+
+async def kept_by(module: Any, config: dict[str, Any], rows: list[dict[str, Any]]) -> Any:
+    """The rows of ``get_messages``, after these were added."""
+    coordinator = MockCoordinator()
+    cleanup = await module.mount(coordinator, config)
+    context = coordinator.get("context")
+    for row in rows:
+        await context.add_message(row)
+    found = await context.get_messages()
+    if cleanup is not None:
+        await cleanup()
+    return found
+
+
+GIVEN = [
+    HELLO,
+    {**HI, "metadata": {"a": 1}},
+    {**HELLO, "metadata": {"timestamp": "2026-01-01T00:00:00Z"}},
+]
+
+
+async def test_the_namesake_of_context_simple_stamps_every_row() -> None:
+    rows = await kept_by(simple, {"store": "memory://"}, GIVEN)
+    assert len(times(rows)) == 3
+    assert rows[1]["metadata"]["a"] == 1
+    assert rows[2] == GIVEN[2]
+    assert await kept_by(simple, {"store": "memory://", "stamp_messages": False}, GIVEN) == GIVEN
+
+
+async def test_it_stamps_them_as_the_real_module_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_real_module("context-simple", monkeypatch)
+    real = import_module("amplifier_module_context_simple")
+    theirs = await kept_by(real, {}, GIVEN)
+    ours = await kept_by(simple, {"store": "memory://"}, GIVEN)
+    shape = re.compile(r"\d")
+    for mine, its in zip(ours, theirs, strict=True):
+        its["metadata"].pop("_seq", None)  # its own bookkeeping
+        at, same = its["metadata"].pop("timestamp"), mine["metadata"].pop("timestamp")
+        assert shape.sub("0", at) == shape.sub("0", same)
+        assert mine == its
 
 
 async def test_a_row_with_a_time_of_its_own_keeps_it() -> None:

@@ -20,7 +20,7 @@ from eventctx.errors import EventctxError
 from eventctx.importers.load import import_file
 from eventctx.log.codec import decode_event
 from eventctx.log.events import RequestPrepared, UsageReported
-from eventctx.messages.tokens import Estimator, family_of
+from eventctx.messages.tokens import CALL_BESIDE_WEIGHT, Estimator, family_of
 from eventctx.projections.view import request_view
 from eventctx.projections.view.layout import Layout
 from eventctx.stores.memory import MemoryStore
@@ -49,9 +49,15 @@ class Sums(NamedTuple):
     wide: int = 0
     spaces: int = 0
     other: int = 0
+    weight: int = 0
 
     def tokens(self, rates: Estimator) -> float:
         """Tokens by ``rates``, without the rounding of each message."""
+        beside = rates.per_message * self.messages + self.other
+        if rates.weighs:
+            beside += CALL_BESIDE_WEIGHT * self.calls
+            return self.weight / 100 + self.thinking * 10 / rates.thinking + beside
+        beside += rates.per_call * self.calls
         characters = (
             self.prose * 10 / rates.prose
             + self.arguments * 10 / rates.arguments
@@ -59,8 +65,7 @@ class Sums(NamedTuple):
             + self.thinking * 10 / rates.thinking
         )
         dense = self.digits * rates.digit + self.wide * rates.wide - self.spaces * rates.spaces
-        beside = rates.per_call * self.calls + rates.per_message * self.messages
-        return characters + dense / 100 + beside + self.other
+        return characters + dense / 100 + beside
 
 
 class Step(NamedTuple):
@@ -153,7 +158,9 @@ async def _steps(engine: Engine, session: str) -> list[Step]:
 
 
 def _sums(layout: Layout, estimator: Estimator) -> Sums:
-    prose = arguments = outcome = thinking = calls = messages = digits = wide = spaces = other = 0
+    prose = arguments = outcome = thinking = calls = messages = digits = wide = spaces = other = (
+        weight
+    ) = 0
     for entry in layout.entries():
         if entry.kind not in ("message", "insertion") or entry.ref is None:
             other += entry.tokens
@@ -168,6 +175,7 @@ def _sums(layout: Layout, estimator: Estimator) -> Sums:
         digits += facts.digits
         wide += facts.wide
         spaces += facts.spaces
+        weight += facts.weight
         other += facts.images + estimator.tokens_of_media(facts)
     characters = (prose, arguments, outcome, thinking)
-    return Sums(*characters, calls, messages, digits, wide, spaces, other)
+    return Sums(*characters, calls, messages, digits, wide, spaces, other, weight)

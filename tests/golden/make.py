@@ -201,6 +201,12 @@ DIFFERENCE_SAMPLES: list[events.Event] = [
 ]
 """A request whose host says by how many tokens it differs."""
 
+UNTOLD_SAMPLES: list[events.Event] = [
+    events.RequestSent(prepared=41, messages=9, untold=2),
+    events.RequestSent(prepared=41, messages=0, difference=0, untold=0),
+]
+"""Requests whose hosts tell a count alone, or nothing."""
+
 THINKING_SAMPLES: list[events.Event] = [
     events.RequestPrepared(
         renderer=3,
@@ -340,6 +346,7 @@ if __name__ == "__main__":
     _write_events("events-v1-advisers.jsonl", ADVISER_SAMPLES)
     _write_events("events-v1-links.jsonl", LINK_SAMPLES)
     _write_events("events-v1-difference.jsonl", DIFFERENCE_SAMPLES)
+    _write_events("events-v1-untold.jsonl", UNTOLD_SAMPLES)
     _write_events("events-v1-thinking.jsonl", THINKING_SAMPLES)
     _write_events("events-v1-suspicion.jsonl", SUSPICION_SAMPLES)
     if not (HERE / "export-v1.jsonl").exists():

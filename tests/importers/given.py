@@ -94,6 +94,19 @@ def call(call_id: str, name: str = "Bash", **arguments: Any) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
+def gauges() -> ClaudeCode:
+    """Two results alone, and two in one message."""
+    log = ClaudeCode().user("read")
+    for number in (1, 2):
+        log.answer(f"m{number}", call(f"t{number}"), stop_reason="tool_use")
+        log.result(f"t{number}", "bar " * 90)
+    log.answer("m3", call("t3"), call("t4"), stop_reason="tool_use")
+    blocks = [
+        {"type": "tool_result", "tool_use_id": f"t{n}", "content": "bar " * 90} for n in (3, 4)
+    ]
+    return log.user(blocks).answer("m5", text("all read"), stop_reason="end_turn")
+
+
 class Codex:
     """Lines of a rollout."""
 

@@ -15,6 +15,7 @@ from tests.importers.agents import (
     pi_call,
 )
 from tests.importers.given import ClaudeCode, Codex, call, jsonl, text, thinking
+from tests.importers.terminal_agents import Gemini, Qwen, answers, calls, says, thought, told, tool
 
 
 def claude_code() -> bytes:
@@ -126,11 +127,37 @@ def cursor() -> bytes:
     return log.says("user", text("<system_reminder>be good</system_reminder>")).user("last").data()
 
 
+def gemini() -> bytes:
+    log = Gemini().anew(told("m0", says("<session_context>\nToday"))).user("go", "m1")
+    log.answer("on it", own="m2").sets(lastUpdated="x").answer("on it", tool("c1"), own="m2")
+    log.results(answers("c1")).answer("seen").record("info", "a note").user("more")
+    log.answer("", own="m9").record("warning", "slow").record("gemini", "", toolCalls=[tool("c2")])
+    log.user("System: Please continue.").answer("well 😀", own="m12").rewind("m12").user("again")
+    log.answer("yes").anew(told("m0", says("<session_context>\nLater")))
+    kept = told("k1", says("yes"), kind="gemini")
+    log.anew(told("m0", says("<session_context>\nLater")), told("k0", says("In short")), kept)
+    log.user("on").answer("so", tool("c3", "long")).answer("then", tool("c4", status="error"))
+    return log.record("hologram", "?").user("last").data()
+
+
+def qwen() -> bytes:
+    log = Qwen().user("go").system("ui_telemetry").answer(thought("hm"), calls("c1"), calls("c2"))
+    log.result("c1").result("c2", status="error").answer(says("done")).user("more")
+    log.answer(says("wrong")).back_to("u6").system("rewind", truncatedCount=2).user("again")
+    log.answer(calls("c3")).user("wait", subtype="mid_turn_user_message").result("c3")
+    log.compressed(("user", says("In short")), ("model", says("Got it."))).user("on")
+    log.answer(says("😀")).user("a note", subtype="notification", provenance="system")
+    log.back_to("gone").user("lost").record("hologram").answer(calls("c4")).result("c4")
+    return log.answer(says("bye")).system("turn_result").user("last").data()
+
+
 FILES = {
     "claude-code": claude_code(),
     "codex": codex(),
     "copilot": copilot(),
     "cursor": cursor(),
+    "gemini-cli": gemini(),
+    "qwen-code": qwen(),
     "pi": pi(),
     "openhands": openhands(),
     "amplifier": amplifier(),

@@ -33,6 +33,18 @@ from tests.importers.agents import (
     pi_call,
 )
 from tests.importers.given import ClaudeCode, Codex, call, forked, load, records, text, thinking
+from tests.importers.terminal_agents import (
+    Gemini,
+    OpenCode,
+    Qwen,
+    answers,
+    calls,
+    ran,
+    says,
+    thought,
+    told,
+    tool,
+)
 
 Row = dict[str, Any]
 
@@ -187,9 +199,49 @@ def _cline_session() -> Row:
     return {**head, "system_prompt": "be good", "messages": rows}
 
 
+def _gemini() -> Gemini:
+    log = Gemini().user("start here", "first").answer("on it", own="second")
+    log.answer("on it", tool("call1", agentId="helper"), own="second").results(answers("call1"))
+    log.record("info", "notice").answer("finished", thoughts=[{"description": "hmmm"}])
+    return log.user("more please").record("gemini", "", toolCalls=[tool("call2", status="error")])
+
+
+def _gemini_lines() -> list[Row]:
+    log = _gemini()
+    log.anew(told("first", says("Short")), told("third", says("finished"), kind="gemini"))
+    return log.user("other", "other").answer("yeah").rewind("other").user("last").rows
+
+
+def _gemini_document() -> Row:
+    log = _gemini()
+    return {**log.head, "messages": log.rows[1:]}
+
+
+def _qwen() -> list[Row]:
+    log = Qwen().user("start here").system("ui_telemetry").answer(thought("hmmm"), calls("call1"))
+    log.result("call1", status="error").answer(says("finished")).user("wrong").back_to("u4")
+    log.system("rewind", truncatedCount=1).user("again").answer(says("fine"))
+    log.compressed(("user", says("Short")), ("model", says("fine"))).user("more please")
+    return log.answer(calls("call2")).result("call2").answer(says("yeah")).rows
+
+
+def _opencode() -> Row:
+    pruned = {"start": 1, "end": 2, "compacted": 1_767_261_602_700}
+    log = OpenCode().user("start here").answer(ran("call1", "listing", time=pruned))
+    log.answer({"type": "text", "text": "finished"}, {"type": "patch", "files": ["here"]})
+    log.user({"type": "compaction", "auto": True})
+    log.answer({"type": "text", "text": "Short"}, summary=True).user("more please")
+    log.answer({"type": "text", "text": "half"}, error={"name": "MessageAbortedError"})
+    return {"info": log.head, "messages": log.messages}
+
+
 SESSIONS: dict[str, tuple[str, Callable[[], list[Row] | Row]]] = {
     "claude-code": ("claude-code", _claude_code),
     "codex": ("codex", _codex),
+    "gemini-cli": ("gemini-cli", _gemini_lines),
+    "gemini-document": ("gemini-cli", _gemini_document),
+    "qwen-code": ("qwen-code", _qwen),
+    "opencode-document": ("opencode", _opencode),
     "pi": ("pi", _pi),
     "copilot": ("copilot", _copilot),
     "cursor": ("cursor", _cursor),
@@ -316,6 +368,7 @@ _OF_THE_FORM = frozenset(
         *(b"replacement_history", b"toolCall", b"arguments", b"llm_message", b"system_prompt"),
         *(b"history", b"trajectory", b"messages", b"extra", b"thought", b"observation"),
         *(b"transformedContent", b"summaryContent", b"reasoningText"),
+        *(b"functionCall", b"functionResponse", b"response", b"output", b"args", b"parts", b"true"),
     )
 )
 """Words of the formats' own structure, in place of which our records have theirs."""

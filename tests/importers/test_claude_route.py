@@ -20,6 +20,7 @@ from tests.importers.given import (
     ClaudeCode,
     call,
     events,
+    gauges,
     items_of,
     jsonl,
     load,
@@ -226,73 +227,6 @@ def test_an_answer_that_was_written_before_its_prompt_follows_it() -> None:
     rows = linked(rewound())
     swapped = [*rows[:2], rows[3], rows[2], *rows[4:]]
     assert told(swapped)[2:4] == ["red", [text("red it is")]]
-
-
-# -- cleared -------------------------------------------------------------------------------------
-
-
-def gauges() -> ClaudeCode:
-    """Two results alone, and two in one message."""
-    log = ClaudeCode().user("read")
-    for number in (1, 2):
-        log.answer(f"m{number}", call(f"t{number}"), stop_reason="tool_use")
-        log.result(f"t{number}", "bar " * 90)
-    log.answer("m3", call("t3"), call("t4"), stop_reason="tool_use")
-    blocks = [
-        {"type": "tool_result", "tool_use_id": f"t{n}", "content": "bar " * 90} for n in (3, 4)
-    ]
-    return log.user(blocks).answer("m5", text("all read"), stop_reason="end_turn")
-
-
-def results_in(view: list[Any]) -> list[bool]:
-    """Whether each result in a view is whole."""
-    blocks = [block for content in view if isinstance(content, list) for block in content]
-    return ["bar" in one["content"] for one in blocks if one["type"] == "tool_result"]
-
-
-async def test_a_result_that_a_microcompaction_cleared_is_in_view_without_its_text(
-    tmp_path: Path,
-) -> None:
-    facts = {"trigger": "auto", "preTokens": 543, "compactedToolIds": ["t1", "t3", "unknown"]}
-    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("gauge 1?")
-    log.answer("m6", text("it is gone"), stop_reason="end_turn")
-    engine, view = await viewed(linked(log), tmp_path)
-    assert results_in(view) == [False, True, False, True]
-    why = await engine.why(SESSION, 2)
-    assert why.ruling is not None
-    assert why.ruling.cause.compaction is not None
-    assert (why.standing, why.ruling.reason) == ("shortened", "imported")
-    assert why.ruling.cause.compaction.requested_by == "claude-code:microcompact"
-    audit = await engine.audit(SESSION)
-    assert [row.counts.shortened for row in audit.requests] == [0, 0, 0, 0, 2]
-    lost = await engine.lost(SESSION)
-    assert (lost.compactions, lost.messages.shortened) == (1, 2)
-    await engine.close()
-
-
-async def test_results_that_the_provider_cleared_are_the_oldest_of_that_request(
-    tmp_path: Path,
-) -> None:
-    log = gauges().user("on")
-    edits = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3}]}
-    log.answer("m6", text("done"), stop_reason="end_turn", context_management=edits)
-    log.user("more").answer("m7", text("yes"), stop_reason="end_turn", context_management=edits)
-    engine, view = await viewed(linked(log), tmp_path)
-    assert results_in(view) == [False, False, False, True]
-    rows = (await engine.audit(SESSION)).requests
-    assert [row.counts.shortened for row in rows] == [0, 0, 0, 0, 3, 3]
-    await engine.close()
-
-
-async def test_what_a_microcompaction_cleared_stays_so_after_a_step_back(tmp_path: Path) -> None:
-    facts = {"compactedToolIds": ["t1"]}
-    log = gauges().system("microcompact_boundary", microcompactMetadata=facts).user("red")
-    log.answer("m6", text("red it is"), stop_reason="end_turn").user("blue")
-    log.answer("m7", text("blue it is"), stop_reason="end_turn")
-    engine, view = await viewed(linked(log, {len(log.rows) - 2: 8}), tmp_path)
-    assert results_in(view) == [False, True, True, True]
-    assert "red" not in view
-    await engine.close()
 
 
 def test_a_result_held_for_its_answer_can_be_taken_back_with_it() -> None:

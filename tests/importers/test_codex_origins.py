@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from eventctx.engine import Engine
+from eventctx.errors import SourceChanged
 from eventctx.importers.many import import_paths
+from eventctx.log.codec import raw_of
 from eventctx.stores.memory import MemoryStore
-from tests.importers.given import Codex, events, jsonl, load
+from tests.importers.given import Codex, events, jsonl, load, records
 
 THREAD = "019f0000-0000-7000-8000-0000000000c1"
 BEGIN = "rollout-2026-09-01T10-00-00-"
@@ -101,3 +103,113 @@ async def test_a_base_that_is_not_there_is_said_to_be_missing(tmp_path: Path) ->
     assert (summary.session, summary.messages) == (f"{THREAD}_01", 3)
     missing = "the lines before ordinal 5 are missing: they are in another file of thread"
     assert summary.warnings == (f"line 2: {missing} {THREAD}, which is not with this one",)
+
+
+# -- history that was copied ---------------------------------------------------------------------
+
+PARENT, CHILD = "019f0000-0000-7000-8000-00000000000a", "019f0000-2000-7000-8000-00000000000b"
+OLD_TURN, NEW_TURN = (
+    "019f0000-1000-7000-8000-000000000001",
+    "019f0000-2001-7000-8000-000000000002",
+)
+
+
+def turn(log: Codex, words: str, answer: str, prompt: int, turn_id: str | None = None) -> Codex:
+    named = {} if turn_id is None else {"turn_id": turn_id}
+    log.event("task_started", **named).says("user", words).says("assistant", answer)
+    return log.counted(prompt, prompt).event("task_complete", **named)
+
+
+def forked(own_turn: str | None, copied: list[dict[str, Any]], **meta: Any) -> bytes:
+    """A rollout that repeats lines of its parent, and has a turn of its own."""
+    log = Codex(**meta)
+    log.rows[0]["payload"]["id"] = CHILD
+    own = turn(Codex(), "and green", "green", 300, own_turn).rows[1:]
+    rows = [log.rows[0], *copied, *own]
+    for place, row in enumerate(rows):
+        if "copied" in row:
+            row["timestamp"] = row.pop("copied") or "2026-01-02T10:00:00.500Z"
+        else:
+            row["timestamp"] = f"2026-01-02T10:00:{min(place * 10, 59):02d}.000Z"
+    return jsonl(rows)
+
+
+def copies(turn_id: str | None, *, head: bool, time: str | None = None) -> list[dict[str, Any]]:
+    log = turn(turn(Codex(), "oil", "oiled", 100, turn_id), "red", "is red", 200, turn_id)
+    log.rows[0]["payload"]["id"] = PARENT
+    return [{**row, "copied": time} for row in log.rows[0 if head else 1 :]]
+
+
+BEFORE = "2026-01-01T10:00:00.000Z"
+
+
+@pytest.mark.parametrize("meta", [{"forked_from_id": PARENT}, {"source": SPAWN}])
+@pytest.mark.parametrize(
+    ("own_turn", "copied"),
+    [
+        (NEW_TURN, copies(OLD_TURN, head=True)),
+        (NEW_TURN, copies(OLD_TURN, head=False)),
+        (NEW_TURN, copies(OLD_TURN, head=True, time=BEFORE)),
+        (None, copies(None, head=True)),
+        (None, copies(None, head=True, time=BEFORE)),
+        (None, copies(None, head=False, time=BEFORE)),
+    ],
+)
+async def test_calls_that_were_copied_from_the_parent_count_there_alone(
+    meta: dict[str, Any], own_turn: str | None, copied: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    path = tmp_path / "rollout.jsonl"
+    path.write_bytes(forked(own_turn, [dict(row) for row in copied], **meta))
+    engine = Engine(MemoryStore())
+    await load(engine.store, path, complete=True)  # type: ignore[arg-type]
+    audit = await engine.audit(CHILD)
+    assert [usage.prompt for usage in audit.usage.values()] == [300]
+    (request,) = audit.requests
+    view = await engine.request_view(CHILD, position=request.position)
+    assert [row["content"][0]["text"] for row in view.messages[1:]] == [
+        *("oil", "oiled", "red", "is red", "and green")
+    ]
+    assert (await load(engine.store, path)).added == 0  # type: ignore[arg-type]
+
+
+async def test_calls_of_a_base_count_in_its_own_file(tmp_path: Path) -> None:
+    (tmp_path / f"{BEGIN}{THREAD}.jsonl").write_bytes(
+        paged(0, ("a cap", "begun"), ("in pink", "p"))
+    )
+    (tmp_path / f"{BEGIN}{THREAD}_01.jsonl").write_bytes(paged(4, ("in grey", "grey"), base=5))
+    engine = Engine(MemoryStore())
+    await import_paths(engine.store, [tmp_path], complete=True)
+    assert len((await engine.audit(THREAD)).requests) == 2
+    assert len((await engine.audit(f"{THREAD}_01")).requests) == 1
+
+
+# -- written anew --------------------------------------------------------------------------------
+
+
+async def test_a_rollout_that_was_written_anew_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl"
+    store = MemoryStore()
+    log = turn(Codex(), "oil", "oiled", 100)
+    path.write_bytes(log.data())
+    await load(store, path)
+    log = turn(log, "red", "is red", 200)
+    log.rows[0]["payload"]["git"] = {"branch": "paint"}
+    path.write_bytes(jsonl([{**row, "ordinal": place} for place, row in enumerate(log.rows)]))
+    grown = await load(store, path)
+    words = "the file was written anew since it was imported; its messages are the same, and what"
+    assert (grown.messages, grown.warnings) == (5, (f"line 1: {words} changed is kept",))
+    kept = [
+        raw_of(one) or b"" for one in await records(store, "codex-1") if one.type == "import:raw"
+    ]
+    assert sum(b'"paint"' in one for one in kept) == 1
+    assert (await load(store, path)).added == 0
+
+
+async def test_a_rollout_with_other_messages_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rollout.jsonl"
+    store = MemoryStore()
+    path.write_bytes(turn(turn(Codex(), "oil", "oiled", 1), "red", "is red", 2).data())
+    await load(store, path)
+    path.write_bytes(turn(turn(Codex(), "oil", "oiled", 1), "blue", "is blue", 2).data())
+    with pytest.raises(SourceChanged, match="--session NEW"):
+        await load(store, path)

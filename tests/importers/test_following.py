@@ -471,10 +471,12 @@ def test_the_known_folders_are_those_of_the_programs(tmp_path: Path) -> None:
     found = {one.program: one.path for one in known_folders(tmp_path, {})}
     assert found["Claude Code"] == tmp_path / ".claude" / "projects"
     assert found["Amplifier"] == tmp_path / ".amplifier" / "projects"
-    moved = {"CODEX_HOME": "/elsewhere", "CLAUDE_CONFIG_DIR": "/other"}
+    assert found["opencode"] == tmp_path / ".local" / "share" / "opencode"
+    moved = {"CODEX_HOME": "/elsewhere", "CLAUDE_CONFIG_DIR": "/other", "XDG_DATA_HOME": "/data"}
     found = {one.program: one.path for one in known_folders(tmp_path, moved)}
     assert found["Codex"] == Path("/elsewhere/sessions")
     assert found["Claude Code"] == Path("/other/projects")
+    assert found["opencode"] == Path("/data/opencode")
 
 
 def test_further_folders_of_a_program_are_known_where_they_exist(tmp_path: Path) -> None:
@@ -486,3 +488,27 @@ def test_further_folders_of_a_program_are_known_where_they_exist(tmp_path: Path)
     found = known_folders(tmp_path, {})
     assert ("Roo Code", tasks) in found
     assert [one.path.name for one in found if one.program == "Cline"] == ["sessions", "tasks"]
+
+
+async def test_files_of_one_name_that_begin_alike_are_sessions_of_their_own(tmp_path: Path) -> None:
+    store = MemoryStore()
+    paths = [tmp_path / folder / "run.jsonl" for folder in ("a", "b")]
+    async with following(store, tmp_path) as running:
+        for path in paths:
+            path.parent.mkdir()
+            path.write_bytes(jsonl(CHAT))
+        await running.until(lambda: len({one.session for one in sessions_of(running)}) == 2)
+        for path in paths:
+            with path.open("ab") as file:
+                file.write(jsonl([{"role": "user", "content": f"more of {path.parent.name}"}]))
+        names = [one.session for one in sessions_of(running)]
+        await running.until(lambda: all(running.messages(name or "") == 3 for name in names))
+        result = await running.end()
+    assert {one.session for one in result.sessions} in ({"run", "a.run"}, {"run", "b.run"})
+    assert result.total.failed == 0
+    for path in paths:
+        assert (await load(store, path)).added == 0
+
+
+def sessions_of(running: Running) -> list[ImportSummary]:
+    return [one for one in running.told if isinstance(one, ImportSummary)]

@@ -20,21 +20,14 @@ SORT = [{"type": "text", "text": "Sort the jars."}]
 OPENCODE = {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": 1756720000000}}
 PART = {"id": "prt_1", "messageID": "msg_1", "sessionID": "ses_1", "type": "text", "text": "Sort."}
 QWEN = {"uuid": "a", "parentUuid": None, "sessionId": "s", "timestamp": AT, "version": "0.5.0"}
-GEMINI = {"sessionId": "s", "projectHash": "h", "startTime": AT}
 MANAGED = {"id": "sevt_1", "type": "user.message", "content": SORT, "processed_at": AT}
 SAID = {"ts": 1756720000000, "type": "say", "say": "task", "text": "Sort the jars."}
 
 FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
     ("opencode", [OPENCODE]),
     ("opencode", [PART]),
-    ("opencode", {"info": {"id": "ses_1"}, "messages": [{"info": OPENCODE, "parts": [PART]}]}),
     ("opencode", {"info": {"id": "ses_1"}, "messages": []}),
     ("opencode", {"id": "ses_1", "projectID": "p", "directory": "/w", "time": {}}),
-    (
-        "Qwen Code",
-        [{**QWEN, "type": "user", "message": {"role": "user", "parts": [{"text": "Sort."}]}}],
-    ),
-    ("Qwen Code", [{**QWEN, "type": "system", "subtype": "x", "systemPayload": {}}]),
     (
         "Gemini CLI",
         [
@@ -46,8 +39,6 @@ FOREIGN: list[tuple[str, list[Any] | dict[str, Any]]] = [
         "Gemini CLI",
         [{"type": "tool_result", "timestamp": AT, "tool_id": "t", "status": "success"}],
     ),
-    ("Gemini CLI", {**GEMINI, "messages": []}),
-    ("Gemini CLI", [{"id": "1", "timestamp": AT, "type": "gemini", "content": "Sorted."}]),
     ("parts", {"contents": []} | {"messages": [{"role": "user", "parts": [{"text": "Sort."}]}]}),
     ("Cline", {"messages": [SAID]}),
     ("Managed Agents", [MANAGED]),

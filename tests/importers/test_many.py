@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.errors import StoreFull
+from eventctx.errors import SourceChanged, StoreFull
 from eventctx.importers.found import find
 from eventctx.importers.load import ImportSummary, import_file
 from eventctx.importers.many import FilePassedOver, ImportedPaths, import_paths
@@ -196,7 +196,7 @@ async def test_a_file_that_vanishes_before_its_turn_is_passed_over(folder: Path)
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
     store = MemoryStore()
 
-    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
+    async def importing(path: Path) -> list[ImportSummary]:
         (folder / "vanishing.jsonl").unlink(missing_ok=True)
         return await import_file(store, path)
 
@@ -213,7 +213,7 @@ async def test_a_file_that_is_cut_while_it_is_read_is_no_error_of_the_others(fol
     def cut(done: int, size: int) -> None:
         os.truncate(path, 5)
 
-    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
+    async def importing(path: Path) -> list[ImportSummary]:
         return await import_file(store, path, progress=cut)
 
     done = await import_paths(store, [path], importing=importing)
@@ -249,7 +249,7 @@ async def test_the_stores_error_ends_the_import_and_what_was_imported_stays(fold
 
 
 async def test_a_programming_error_ends_the_import(folder: Path) -> None:
-    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
+    async def importing(path: Path) -> list[ImportSummary]:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):
@@ -262,7 +262,7 @@ async def test_a_foreign_writer_of_the_same_session_is_no_error_of_the_others(
     store = MemoryStore()
     (folder / "a.jsonl").write_bytes(jsonl(CHAT))
 
-    async def importing(path: Path, session: str | None) -> list[ImportSummary]:
+    async def importing(path: Path) -> list[ImportSummary]:
         if path.name == "a.jsonl":
             await load(store, path)
             await store.append("a", [draft("session:end")], NO_STREAM)
@@ -373,3 +373,45 @@ async def test_a_copy_in_another_folder_is_the_same_session(tmp_path: Path) -> N
     for folder in ("a", "b"):
         run_of(tmp_path, folder, "the same")
     assert (await imported(tmp_path)).total.sessions == 1
+
+
+async def test_runs_that_are_imported_one_by_one_are_sessions_of_their_own(tmp_path: Path) -> None:
+    store = MemoryStore()
+    paths = [run_of(tmp_path, f"model-{number}", f"answer {number}") for number in range(9)]
+    names = [(await import_file(store, path))[0].session for path in paths]
+    assert names == ["lamp-7", *(f"model-{number}.lamp-7" for number in range(1, 9))]
+    again = [(await import_file(store, path))[0] for path in reversed(paths)]
+    assert [(one.session, one.added) for one in again] == [(name, 0) for name in reversed(names)]
+
+
+async def test_a_run_that_was_imported_alone_is_not_mixed_with_a_longer_one(tmp_path: Path) -> None:
+    store = MemoryStore()
+    short = run_of(tmp_path, "model-a", "")
+    rows = [{"role": "user", "content": "The lamp flickers."}]
+    short.write_text(json.dumps({"history": rows, "trajectory": []}))
+    await import_file(store, short)
+    (longer,) = await import_file(store, run_of(tmp_path, "model-b", "b"))
+    assert (longer.session, longer.messages) == ("model-b.lamp-7", 2)
+
+
+async def test_a_copy_that_is_imported_alone_is_the_same_session(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for folder, added in (("a", True), ("b", False)):
+        (one,) = await import_file(store, run_of(tmp_path, folder, "the same"))
+        assert (one.session, one.added > 0) == ("lamp-7", added)
+
+
+async def test_a_run_that_was_written_anew_in_its_place_is_no_other_one(tmp_path: Path) -> None:
+    store = MemoryStore()
+    path = run_of(tmp_path, "model-a", "first")
+    await import_file(store, path)
+    path.write_text(path.read_text().replace("first", "other"))
+    with pytest.raises(SourceChanged):
+        await import_file(store, path)
+
+
+async def test_a_run_of_a_name_that_was_taken_over_is_another_session(tmp_path: Path) -> None:
+    store = MemoryStore()
+    await import_file(store, run_of(tmp_path, "model-a", "a"), take_over=True)
+    (other,) = await import_file(store, run_of(tmp_path, "model-b", "b"))
+    assert other.session == "model-b.lamp-7"

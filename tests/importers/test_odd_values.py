@@ -29,6 +29,7 @@ from tests.importers.given import (
     records,
     text,
 )
+from tests.importers.terminal_agents import Gemini, Qwen, says
 
 CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "one"},
@@ -40,6 +41,8 @@ FILES = {
     "codex": Codex().says("user", "one").says("assistant", "two").data(),
     "copilot": Copilot().user("one").answer("two").data(),
     "cursor": Cursor().says("user", text("one")).answer(text("two")).data(),
+    "gemini-cli": Gemini().user("one").answer("two").data(),
+    "qwen-code": Qwen().user("one").answer(says("two")).data(),
     "pi": Pi().user("one").answer(text("two")).data(),
     "openhands": OpenHands().user("one").says("two").data(),
     "amplifier": AmplifierLog().prompt("one").request().response(text("two")).data(),
@@ -132,7 +135,7 @@ async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
 ) -> None:
     rows = [row for row in FILES[name].splitlines() if b'"one"' in row]
     repeated = [row.replace(b'"one"', b'"one","role":"earlier","role":"user"') for row in rows]
-    if name != "messages":
+    if name not in ("messages", "context-persistent"):
         repeated = [row[:-1] + b',"twice":"earlier","twice":"later"}' for row in rows]
     data = FILES[name]
     for row, new in zip(rows, repeated, strict=True):

@@ -238,3 +238,15 @@ async def test_what_is_asked_for_must_be_there() -> None:
         await engine.lost("s", turn=9)
     with pytest.raises(StreamNotFound):
         await Engine(MemoryStore()).lost("s")
+
+
+async def test_a_result_that_came_back_without_its_call_is_blamed_on_no_compaction() -> None:
+    engine, ctx = await session(*BEFORE)
+    await compact(engine, (Run(0, 0, "kept", "task"), Run(1, 8, "dropped", "old_round")))
+    await ctx.add_message(user("Go on."))
+    await ctx.set_messages([BEFORE[0], BEFORE[2], *BEFORE[9:], user("Go on.")])
+    await ctx.restore(2)
+    assert (await engine.why("s", 2)).standing == "omitted"
+    found = await engine.lost("s")
+    assert found.messages.left_by["unanswered"] == 1
+    assert sum(found.messages.left_by.values()) == found.messages.left

@@ -223,10 +223,18 @@ def test_sections_that_fit_their_room_make_an_index_of_no_more_than_its_tokens(
 
 def test_a_text_without_digits_measures_as_many_characters_as_it_has() -> None:
     for estimator in FAMILIES.values():
-        assert measure_of(estimator)("abc def") == 7
+        assert estimator.weighs or measure_of(estimator)("abc def") == 7
     assert measure_of(BY_KIND)("漢字 12345") == 8
     assert measure_of(FAMILIES["claude"])("12345") > 5
     assert measure_of(FAMILIES["claude"])("漢字漢字") > 4
+
+
+def test_a_text_for_openai_measures_by_what_it_weighs() -> None:
+    measure = measure_of(FAMILIES["gpt"])
+    assert measure("the rest of the hours") < 21
+    assert measure("[0, 1, 2, 3]") > 20
+    # Two lines are no more than the lines, so a section of lines that fit fits.
+    assert measure("one\n    two") <= measure("one") + 1 + measure("    two")
 
 
 # -- what it is made of --------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.adapters.amplifier.leniency import CONVERTED, coerced
 from eventctx.adapters.amplifier.memory_files import check_size, paths_of
+from eventctx.adapters.amplifier.sinks import NO_SINKS, SinksWanted, read_sinks
 from eventctx.adapters.amplifier.transcript_file import path_of
 from eventctx.errors import InvalidSetting
 from eventctx.policies.named import default_policy, settings_of_policy
@@ -36,7 +37,7 @@ does not end because the messages that must stay are too large."""
 
 ADAPTER: Final = (
     *("store", "durability", "record_sent", "stamp_messages"),
-    *("memory_files", "transcript_path"),
+    *("memory_files", "transcript_path", "log", "otlp"),
 )
 """Settings of the adapter itself."""
 
@@ -92,6 +93,7 @@ class Config(NamedTuple):
     memory_files: tuple[Path, ...] = ()
     transcript_path: Path | None = None
     stamp_messages: bool = False
+    sinks: SinksWanted = NO_SINKS
 
     @property
     def room_for_memory(self) -> int:
@@ -108,7 +110,12 @@ def own_names(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_of_simple(config: dict[str, Any]) -> dict[str, Any]:
-    """context-simple's configuration. ``max_messages`` selects the policy that counts messages."""
+    """context-simple's configuration. Rows have the time that it gives them."""
+    return _names_of_both({"stamp_messages": True, **config})
+
+
+def _names_of_both(config: dict[str, Any]) -> dict[str, Any]:
+    """Both modules' configuration. ``max_messages`` selects the policy that counts messages."""
     named = dict(config)
     if named.get("max_messages") is None:
         named.pop("max_messages", None)
@@ -128,7 +135,7 @@ def names_of_persistent(config: dict[str, Any]) -> dict[str, Any]:
         place = Path(in_users_folder(folder, "storage_path"))
         named.setdefault("store", str(place / "contexts.db"))
         named["storage_path"] = str(place / "exports")
-    return names_of_simple(named)
+    return _names_of_both(named)
 
 
 def read(config: Mapping[str, Any] | None, names: Names) -> Config:
@@ -147,6 +154,7 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     memory = paths_of(named.pop("memory_files", None))
     transcript = path_of(named.pop("transcript_path", None))
     stamps = _switch("stamp_messages", named.pop("stamp_messages", False))
+    sinks = read_sinks(named.pop("log", None), named.pop("otlp", None))
     if isinstance(named.get("storage_path"), str):
         named["storage_path"] = in_users_folder(named["storage_path"], "storage_path")
     policy = named.pop("policy", None) or default_policy({**given, **named})
@@ -155,7 +163,7 @@ def read(config: Mapping[str, Any] | None, names: Names) -> Config:
     wanted = {name: value for name, value in named.items() if name in known}
     settings, chosen = choose(policy, wanted)
     files = (memory, transcript)
-    made = Config(given, store, durability, record_sent, chosen, settings, *files, stamps)
+    made = Config(given, store, durability, record_sent, chosen, settings, *files, stamps, sinks)
     check_size(memory, made.room_for_memory)
     return made
 

@@ -1,4 +1,4 @@
-"""Engines that the sessions of a process share: one for each store, while a session uses it.
+"""Engines that the sessions of a process share: one for each store and set of sinks, while used.
 
 A host runs a session and its children at the same time. On one engine their appends share commits,
 and a child finds its parent even in a store in memory. A session is opened by its first message or
@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from eventctx.adapters.amplifier.sinks import NO_SINKS, SinksWanted, open_sinks
 from eventctx.aio import KeyedLock
 from eventctx.engine import Engine, open_engine
 from eventctx.errors import StoreUnavailable
@@ -26,27 +27,33 @@ from eventctx.stores.location import is_on_a_server
 
 
 class _Shared:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, release: Callable[[], None]) -> None:
         self.engine = engine
+        self.release = release
         self.users: Counter[str] = Counter()
+
+
+_Key = tuple[str, str | None, SinksWanted, asyncio.AbstractEventLoop]
 
 
 class Engines:
     """Opens an engine for its first user and closes it after its last."""
 
     def __init__(self) -> None:
-        self._shared: dict[tuple[str, str | None, asyncio.AbstractEventLoop], _Shared] = {}
+        self._shared: dict[_Key, _Shared] = {}
         self._opening = KeyedLock()
 
-    async def acquire(self, store: str, durability: Any, session: str) -> Engine:
+    async def acquire(
+        self, store: str, durability: Any, session: str, wanted: SinksWanted = NO_SINKS
+    ) -> Engine:
         """The engine on a store, of this event loop, for a session. Raises what opening raises."""
         # The loop is in the key: the next loop must not get the engine of one that has ended.
-        key = (store, durability, asyncio.get_running_loop())
+        key = (store, durability, wanted, asyncio.get_running_loop())
         async with self._opening(store):
             shared = self._shared.get(key)
             if shared is None:
                 _make_folder(store)
-                shared = _Shared(await open_engine(store, durability=durability))
+                shared = await _opened(store, durability, wanted)
                 self._shared[key] = shared
             shared.users[session] += 1
             return shared.engine
@@ -69,7 +76,19 @@ class Engines:
                 await shared.engine.close_session(session)
             else:
                 del self._shared[key]
-                await shared.engine.close()
+                try:
+                    await shared.engine.close()
+                finally:
+                    shared.release()
+
+
+async def _opened(store: str, durability: Any, wanted: SinksWanted) -> _Shared:
+    sinks, release = open_sinks(wanted)
+    try:
+        return _Shared(await open_engine(store, durability=durability, sinks=sinks), release)
+    except BaseException:
+        release()
+        raise
 
 
 def _make_folder(store: str) -> None:

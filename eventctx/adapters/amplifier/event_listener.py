@@ -60,12 +60,19 @@ class Noted(NamedTuple):
     awaited: bool = False
 
 
+class SentReports(NamedTuple):
+    """Compares the last request with a report of it, and notes that no report came."""
+
+    reported: Callable[[Data], Coroutine[Any, Any, None]]
+    untold: Callable[[], Coroutine[Any, Any, None]]
+
+
 class EventListener:
     """Listens to a host's registry for one session.
 
     ``following`` opens the session if necessary. ``owned`` returns, for a turn id, whether its
     orchestrator records it. ``call_id`` finds a tool call that the host names by tool and arguments
-    only. ``sent`` gets a provider's report of the request that it sent.
+    only. ``sent`` compares requests with what the host tells of them.
     """
 
     def __init__(
@@ -74,7 +81,7 @@ class EventListener:
         following: Callable[[], Awaitable[HostReporter]],
         owned: Callable[[object], bool],
         call_id: Callable[[str, object], tuple[str | None, int]],
-        sent: Callable[[Data], Coroutine[Any, Any, None]] | None,
+        sent: SentReports | None,
     ) -> None:
         self._session = session
         self._following = following
@@ -112,6 +119,18 @@ class EventListener:
             **{name: self._following_at_once(step) for name, step in bounds.items()},
             **{name: self._noting(step) for name, step in noted.items()},
         }
+
+    def final_request(self, request: Any) -> object:
+        """Note the request that a loop hands to its provider, with all that it added itself.
+
+        Returns a ticket, which the loop gives back with the answer.
+        """
+        messages = [
+            one.model_dump(exclude_none=True) if hasattr(one, "model_dump") else one
+            for one in getattr(request, "messages", ())
+        ]
+        self._noting(self._was_sent)("llm:request", {"messages": messages})
+        return len(messages)
 
     def _following_at_once(self, step: Step) -> Callable[[str, Data], Awaitable[None]]:
         async def handle(event: str, data: Data) -> None:
@@ -202,9 +221,11 @@ class EventListener:
         await following.turn_began(turn_id, _text(data.get("agent")) or agent_in(self._session))
 
     async def _completed(self, following: HostReporter, data: Data) -> None:
+        await self._request_ended()
         await following.turn_ended(_STATUS.get(str(data.get("status")), "ok"))
 
     async def _iteration_began(self, following: HostReporter, data: Data) -> None:
+        await self._request_ended()
         await following.iteration_began(_text(data.get("provider")), _text(data.get("model")))
 
     async def _was_sent(self, following: HostReporter, data: Data) -> None:
@@ -216,7 +237,11 @@ class EventListener:
 
     async def _report_sent(self, data: Data) -> None:
         if self._sent is not None:
-            await finish(self._sent(data))
+            await finish(self._sent.reported(data))
+
+    async def _request_ended(self) -> None:
+        if self._sent is not None:
+            await finish(self._sent.untold())
 
     async def _responded(self, following: HostReporter, data: Data) -> None:
         raw = data.get("raw")

@@ -113,7 +113,7 @@ async def put_before(context: Context, paths: Sequence[Path], limit: int) -> boo
     """Put the files before every view of the session; what did not change is not recorded again.
 
     Rows of the files in the transcript, which a session of context-persistent brought with it, are
-    taken out: no request has a file twice. Returns whether there were any.
+    taken out: no request has a file twice. Returns whether anything changed.
     """
     recorded = await context.memory()
     if not paths and not recorded:
@@ -122,10 +122,10 @@ async def put_before(context: Context, paths: Sequence[Path], limit: int) -> boo
     others = [row for row in rows if not is_memory(row, paths)]
     brought = [row["content"] for row in rows if is_memory(row, paths)]
     texts = await asyncio.to_thread(texts_of, paths, limit, (*recorded, *brought))
-    await context.set_memory(texts)
+    changed = await context.set_memory(texts)
     if brought:
         await context.set_messages(others)
-    return bool(brought)
+    return changed or bool(brought)
 
 
 def texts_of(paths: Sequence[Path], limit: int, recorded: Sequence[str] = ()) -> tuple[str, ...]:

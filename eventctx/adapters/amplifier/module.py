@@ -19,11 +19,15 @@ import msgspec
 from eventctx.adapters.amplifier.compaction_events import CompactionEvents
 from eventctx.adapters.amplifier.config import Config
 from eventctx.adapters.amplifier.engines import ENGINES, LateEmitter
-from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls
+from eventctx.adapters.amplifier.event_listener import EventListener, LastCalls, SentReports
 from eventctx.adapters.amplifier.memory_files import put_before
+from eventctx.adapters.amplifier.rewind import HostTranscript, last_record
 from eventctx.adapters.amplifier.rows import as_dict, converted_to_json, stamped, text_of
-from eventctx.adapters.amplifier.sent import LastRequest
-from eventctx.adapters.amplifier.transcript_file import TranscriptFile, command_to_take_over
+from eventctx.adapters.amplifier.sent import LastRequest, Sent
+from eventctx.adapters.amplifier.transcript_file import (
+    TranscriptFile,
+    command_to_take_over,
+)
 from eventctx.aio import KeyedLock, finish
 from eventctx.engine import Engine
 from eventctx.errors import (
@@ -35,6 +39,7 @@ from eventctx.errors import (
 )
 from eventctx.log.events import SetIgnored
 from eventctx.log.ids import agent_in, check_session_id, chosen_turn_id, random_bytes
+from eventctx.log.record import Record
 from eventctx.session.context import Context
 from eventctx.session.host_turns import HostReporter
 from eventctx.session.reconcile import AddedAgain
@@ -63,8 +68,15 @@ class AmplifierContext:
     emits_to_host: Final = True
     """Orchestrators need not tell hooks of compactions, because this object does."""
 
-    def __init__(self, session: str, parent: str | None, hooks: Any, config: Config) -> None:
-        self.session_id = _usable(session)
+    def __init__(
+        self,
+        session: str,
+        parent: str | None,
+        hooks: Any,
+        config: Config,
+        display: Callable[[], Any] = lambda: None,
+    ) -> None:
+        self.session_id = usable_id(session)
         self._host_session = session
         self._parent = parent
         self._config = config
@@ -86,13 +98,15 @@ class AmplifierContext:
         """Whether the session had records before, and the host has not set or used it since."""
         self._calls = LastCalls()
         self._compactions = CompactionEvents(self.session_id, hooks)
+        self._kept = HostTranscript(self.session_id, session, config.store, display)
         self._last = LastRequest()
+        self._retained: set[int] = set()
         self.listener = EventListener(
             session,
             self._following,
             self._owns,
             self._calls.taken,
-            self._compare if config.record_sent else None,
+            SentReports(self._compare, self._note_untold) if config.record_sent else None,
         )
 
     @property
@@ -123,7 +137,7 @@ class AmplifierContext:
             await context.add_message(row)
         self._calls.noted(row)
         if self._file is not None:
-            self._file.added(row)
+            await self._file.added(context, row)
         # A host may put its system prompt in before it sets the transcript that it kept.
         self._untouched = self._untouched and row.get("role") in ("system", "developer")
 
@@ -163,11 +177,51 @@ class AmplifierContext:
         finally:
             await self._compactions.tell()
         if self._config.record_sent:
-            self._last.returned(messages)
+            reported = self._follow is not None and self._follow.awaits_answer
+            self._last.returned(messages, to_host=call is None and reported)
         if self._follow is not None:
             await self._follow.request_prepared()
         self._untouched = False
         return messages
+
+    async def get_messages_for_request_retaining(
+        self,
+        *,
+        retain_contents: Sequence[str],
+        provider: Any | None = None,
+        token_budget: int | None = None,
+        hard_fit: bool = False,
+    ) -> list[dict[str, Any]]:
+        """As ``get_messages_for_request``, with the newest message of each of these contents whole.
+
+        Newer loops call it (capability ``context.request_retention``) for reminders that they put
+        into the transcript, and, with ``hard_fit``, for a request that their provider finds too
+        long. The budget is kept in both cases.
+        """
+        rows = await self.get_messages_for_request(token_budget, provider)
+        lacking = set(retain_contents).difference([str(row.get("content")) for row in rows])
+        if not lacking and not self._retained:
+            return rows
+        context = await self._to_write()
+        numbers = await self._numbers_of(lacking)
+        let_go = self._retained - await self._numbers_of(set(retain_contents))
+        await context.unpin(*let_go)
+        await context.pin(*numbers)
+        self._retained = (self._retained - let_go) | numbers
+        if not numbers:
+            return rows
+        return await self.get_messages_for_request(token_budget, provider)
+
+    async def _numbers_of(self, contents: set[str]) -> set[int]:
+        """The number of the newest message of each content that was added."""
+        if not contents or self._engine is None:
+            return set()
+        newest: dict[str, int] = {}
+        for one in await self._engine.transcript(self.session_id):
+            content = None if one.message is None else one.message.get("content")
+            if isinstance(content, str) and content in contents:
+                newest[content] = one.number
+        return set(newest.values())
 
     async def get_messages(self) -> list[dict[str, Any]]:
         """The whole transcript, never compacted."""
@@ -186,6 +240,8 @@ class AmplifierContext:
         context = await self._to_write()
         await self._nothing_comes_again(context)
         try:
+            if self._untouched:
+                await self._kept.tell_what_stays(context, rows)
             changed = await context.resume_messages(rows, may_be_behind=self._untouched)
         except InvalidMessage as error:
             rows = [converted_to_json(row, error) for row in rows]
@@ -254,6 +310,16 @@ class AmplifierContext:
         """Record how a sent request differs from the prepared one: ``Context.record_sent``."""
         await (await self._opened()).record_sent(prepared, messages, additions, missing)
         self._last.recorded(prepared, additions)
+
+    def capabilities(self) -> dict[str, Callable[..., Any]]:
+        """What newer loops look for by these names; they use the last two only together."""
+        found: dict[str, Callable[..., Any]] = {
+            "context.request_retention": self.get_messages_for_request_retaining
+        }
+        if self._config.record_sent:
+            found["context.final_request_record"] = self.listener.final_request
+            found["context.signed_replay"] = lambda ticket: None
+        return found
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -330,16 +396,21 @@ class AmplifierContext:
 
     async def _open(self) -> None:
         config = self._config
-        engine = await ENGINES.acquire(config.store, config.durability, self.session_id)
+        engine = await ENGINES.acquire(
+            config.store, config.durability, self.session_id, config.sinks
+        )
         try:
-            is_new = await engine.store.head(self.session_id) is None
+            last = await last_record(engine, self.session_id)
+            is_new = last is None
             self._untouched = not is_new
             settings = msgspec.structs.asdict(config.settings)
             context = await engine.session(self.session_id, policy=config.policy, **settings)
             if self._file is not None:
                 self._untouched = await self._file.opened(context) or self._untouched
+            if last is not None:
+                await self._take_back(context, last)
             if is_new and self._parent:
-                await engine.link(_usable(self._parent), self.session_id)
+                await engine.link(usable_id(self._parent), self.session_id)
             elif self._parent:
                 self._again = AddedAgain(await context.get_messages())
         except BaseException:
@@ -352,6 +423,11 @@ class AmplifierContext:
             context.on("context:request_prepared", self._last.prepared),
         ]
         self._context = context
+
+    async def _take_back(self, context: Context, last: Record) -> None:
+        taken_back = await self._kept.take_back(context, last)
+        if taken_back and self._file is not None:
+            await self._file.replaced(context)
 
     async def _following(self) -> HostReporter:
         await self._open_once()
@@ -389,13 +465,22 @@ class AmplifierContext:
 
     async def _compare(self, data: Mapping[str, Any]) -> None:
         """Record how the provider's request differs from the prepared one."""
-        found = self._last.compared(data)
-        if found is not None:
-            context = await self._open_once()  # it is called while events are recorded
-            await context.record_sent(*found)
+        await self._record_difference(self._last.compared(data))
+
+    async def _note_untold(self) -> None:
+        """Record that the host sent the last request, and told nothing of it."""
+        await self._record_difference(self._last.untold())
+
+    async def _record_difference(self, found: Sent | None) -> None:
+        if found is None:
+            return
+        context = await self._open_once()  # it is called while events are recorded
+        await context.record_sent(*found)
+        if not isinstance(found.additions, int):
+            self._last.recorded(found.prepared, found.additions)
 
 
-def _usable(session: str) -> str:
+def usable_id(session: str) -> str:
     """The host's session id; an id that cannot name a session is percent-encoded."""
     try:
         return check_session_id(session)

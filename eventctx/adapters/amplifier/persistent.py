@@ -11,8 +11,12 @@ __amplifier_module_type__ = "context"
 async def mount(
     coordinator: Any, config: Mapping[str, Any] | None = None
 ) -> Callable[[], Awaitable[None]]:
-    """As ``eventctx.adapters.amplifier.mount``, with a folder as ``storage_path``."""
+    """As ``eventctx.adapters.amplifier.mount``, with a folder as ``storage_path``.
+
+    The transcript is copied to the file that context-persistent would keep it in.
+    """
     from eventctx.adapters.amplifier.config import names_of_persistent
     from eventctx.adapters.amplifier.mounting import mount_context
+    from eventctx.adapters.amplifier.transcript_file import file_of_persistent
 
-    return await mount_context(coordinator, config, names_of_persistent)
+    return await mount_context(coordinator, config, names_of_persistent, file_of_persistent)

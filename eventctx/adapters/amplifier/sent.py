@@ -3,6 +3,9 @@
 Providers send messages in their own forms (a system prompt outside of them, results merged into
 one message), so texts are compared and not messages. A text that is none of the prepared texts was
 added on the way, such as a reminder that a hook injects for one request.
+
+A provider without ``raw: true`` tells how many messages it sends, and no text. Then the additions
+are not known, which is recorded, too: a request without a record was sent as it was prepared.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ class Sent(NamedTuple):
 
     prepared: int
     messages: int
-    additions: list[tuple[int, dict[str, Any]]]
+    additions: int | list[tuple[int, dict[str, Any]]]
     missing: int
 
 
@@ -37,6 +40,9 @@ class LastRequest:
         self._prepared: Record | None = None
         self._returned: tuple[int, list[dict[str, Any]] | None] | None = None
         self._reports = False
+        self._roles: list[object] = []
+        self._open = False
+        """Whether a host was given the request, and has told nothing of it yet."""
 
     def prepared(self, record: Record) -> None:
         """Take the record of a request."""
@@ -50,8 +56,13 @@ class LastRequest:
         prepared: RequestPrepared = decode_known(self._prepared)
         return prepared.budget
 
-    def returned(self, messages: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what is about to be returned to the host, to be compared with its report."""
+    def returned(self, messages: Sequence[Mapping[str, Any]], *, to_host: bool) -> None:
+        """Keep what is about to be returned, to be compared with the host's report.
+
+        An orchestrator of ours, which is no host, records itself what it adds.
+        """
+        self._roles = [message.get("role") for message in messages]
+        self._open = to_host
         if self._prepared is not None:
             compares = self._reports or self._returned is None
             rows = kept(messages) if compares else None
@@ -66,8 +77,11 @@ class LastRequest:
     def compared(self, data: Mapping[str, Any]) -> Sent | None:
         """The difference of a provider's report from the request; None if there is none."""
         messages = messages_of(data)
-        if messages is None or self._returned is None:
+        if self._returned is None:
             return None
+        if messages is None:
+            return self._counted(data)
+        self._open = False
         self._reports = True
         position, prepared = self._returned
         if prepared is None:
@@ -80,7 +94,41 @@ class LastRequest:
         ]
         return Sent(position, found.messages, added, found.missing)
 
+    def _counted(self, data: Mapping[str, Any]) -> Sent | None:
+        """What a report without messages tells; None if a report with them came before."""
+        count = data.get("message_count")
+        count = count if type(count) is int and count > 0 else 0
+        return self._without_texts(count, max(0, count - counted_as_one(data, self._roles)))
 
+    def untold(self) -> Sent | None:
+        """The record for a request that the host sent and told nothing of; None without one."""
+        return self._without_texts(0, 0)
+
+    def _without_texts(self, count: int, added: int) -> Sent | None:
+        if not self._open or self._returned is None:
+            return None
+        self._open = False
+        return Sent(self._returned[0], count, added, 0)
+
+
+def counted_as_one(data: Mapping[str, Any], roles: Sequence[object]) -> int:
+    """The number of messages that a provider makes of prepared ones with these roles, at most.
+
+    Anthropic's sends the system prompt outside of the messages (``has_system``) and results that
+    follow each other in one message; all others count what they were given.
+    """
+    if "has_system" not in data:
+        return len(roles)
+    shown = [role for role in roles if role != "system"]
+    merged = [
+        one
+        for one, before in zip(shown, [None, *shown], strict=False)
+        if one not in _RESULTS or before not in _RESULTS
+    ]
+    return len(merged)
+
+
+_RESULTS: Final = ("tool", "function")
 _LISTS: Final = ("messages", "input")
 
 

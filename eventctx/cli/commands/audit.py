@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventctx.cli.output import figures, opening
-from eventctx.cli.output.figures import session_in_words
+from eventctx.cli.output.figures import RAW_HINT, session_in_words
 from eventctx.cli.output.opening import session_or_last
 from eventctx.cli.output.plain import number, plural
 from eventctx.cli.output.program import run
@@ -19,7 +19,7 @@ from eventctx.log.naming import position_name
 from eventctx.log.plan import TAKEN_BACK
 from eventctx.projections.audit import AuditRow, CompactionRow
 from eventctx.projections.figures import ImportedFile
-from eventctx.projections.presence import describe_loss, describe_trigger
+from eventctx.projections.presence import PROVIDER_EDITS, describe_loss, describe_trigger
 from eventctx.queries.audit import audit_answer, audit_of
 from eventctx.queries.costs import read_prices
 
@@ -230,7 +230,7 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         return [head, f"{row.outcome} ({row.trigger}){f': {row.error}' if row.error else ''}\n"]
     words: list[str | tuple[str, str]] = [
         head,
-        (f"{describe_trigger(row.trigger).short}: ", "red"),
+        (f"{_trigger(row)}: ", "red"),
         f"{figures.compaction_tokens(row.figures)}, ",
         f"{number(row.messages_before)} → {plural(row.messages_after, 'message')}",
     ]
@@ -238,6 +238,14 @@ def compaction_line(row: CompactionRow) -> list[str | tuple[str, str]]:
         words.append((f"; {row.fallback} decided, as {row.strategy} failed", "yellow"))
         words.append(f": {row.error or 'no error was recorded'}")
     return [*words, "\n"]
+
+
+def _trigger(row: CompactionRow) -> str:
+    if row.strategy not in PROVIDER_EDITS:
+        return describe_trigger(row.trigger).short
+    return (
+        f"by the provider, which cleared {PROVIDER_EDITS[row.strategy]} (inferred: it names none)"
+    )
 
 
 def _summary(audit: Audit) -> str:
@@ -269,6 +277,17 @@ def _requests(audit: Audit, turns: int) -> str:
     return f"{found}, {number(len(audit.requests) - outside)} of them in {plural(turns, 'turn')}"
 
 
+def _untold(audit: Audit) -> list[str]:
+    """What is not known of the texts that a host added to requests."""
+    untold = [row.untold for row in audit.requests if row.untold is not None]
+    if not untold:
+        return []
+    added = sum(1 for one in untold if one)
+    counted = f"; to {number(added)} of them it added messages, by its count" if added else ""
+    what = f"What the host added to {plural(len(untold), 'request')} is not known{counted}."
+    return [f"{what} {RAW_HINT}"]
+
+
 def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
     found = [_MEANINGS]
     if any(row.floor_sent for row in audit.requests):
@@ -279,6 +298,7 @@ def _footnotes(audit: Audit, file: ImportedFile, *, whole: bool) -> list[str]:
             f"{plural(differing, 'request')} did not leave as prepared, as the host said; "
             "`view --position` shows what it added."
         )
+    found += _untold(audit)
     names = {row.position: row.name for row in audit.requests}
     losses = [one for one in audit.losses if one.position in names]
     told = [one for one in losses if one.kind == "prompt"]

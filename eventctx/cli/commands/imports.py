@@ -82,8 +82,9 @@ def import_command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Import transcripts of other agents: Claude Code, Codex, pi, OpenHands, Amplifier, SWE-agent,
-    mini-swe-agent; recorded HTTP of SDKs (VCR); lists of messages; exports.
+    """Import transcripts of other agents: Claude Code, Codex, Gemini CLI, Qwen Code, opencode, pi,
+    OpenHands, Amplifier, SWE-agent, mini-swe-agent; recorded HTTP of SDKs (VCR); lists of messages;
+    exports.
 
     A folder is searched for them; one with a file per event, as OpenHands has it, or Amplifier's of
     a session is a transcript itself. Importing a file again adds only what is new in it. A session
@@ -125,10 +126,9 @@ async def _import(
 
     async with opening.open_or_create(store) as engine:
 
-        async def importing(path: Path, name: str | None) -> list[ImportSummary]:
-            name = session or name
+        async def importing(path: Path) -> list[ImportSummary]:
             with progress(f"Importing {path.name}", _size(session_source(path, format_))) as bar:
-                return await _import_one(engine, path, format_, name, complete, take_over, bar)
+                return await _import_one(engine, path, format_, session, complete, take_over, bar)
 
         done = await import_paths(
             engine.store, files, take_over=take_over, importing=importing, told=told

@@ -118,7 +118,7 @@ def answer(found: Lost) -> str:
 def _messages(found: Lost) -> str:
     counts = found.messages
     total = plural(counts.total, "message")
-    if not counts.left and not counts.shortened:
+    if not counts.left and not counts.shortened and not counts.thinking_cleared:
         return f"{_where(found)}: nothing left the view; {total} are whole."
     verb = "left the view" if found.about == "compaction" else "are not in view"
     text = f"{_where(found)}: {number(counts.left)} of {total} {verb}"
@@ -127,6 +127,9 @@ def _messages(found: Lost) -> str:
         text += f" ({', '.join(by)})"
     if counts.shortened:
         text += f", {number(counts.shortened)} {_are(counts.shortened)} shortened"
+    if counts.thinking_cleared:
+        bare = number(counts.thinking_cleared)
+        text += f", {bare} without the thinking that the provider cleared"
     return text + "."
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from eventctx.cli.output import opening
-from eventctx.cli.output.figures import known_in_words, parts_in_words, request_tokens, stands
+from eventctx.cli.output.figures import (
+    RAW_HINT,
+    known_in_words,
+    parts_in_words,
+    request_tokens,
+    stands,
+    untold_in_words,
+)
 from eventctx.cli.output.messages import role_of, role_style, show
 from eventctx.cli.output.opening import one_request, request, request_in_words, session_or_last
 from eventctx.cli.output.opening import position as position_of_record
@@ -250,6 +257,13 @@ def _show_digest(
 
 def _show_sent(screen: Screen, sent: HostReport, full: bool) -> None:
     """Show the host's report of messages that it sent in addition, or did not send."""
+    if sent.untold is not None:
+        screen.line(
+            ("Perhaps not sent quite so", "bold"),
+            f" · {position_name(sent.position)} · {untold_in_words(sent.untold)}",
+        )
+        screen.line((RAW_HINT, "dim"))
+        return
     screen.line(
         ("Not sent quite so", "bold"),
         f" · {position_name(sent.position)} · the host sent {plural(sent.messages, 'message')}",

@@ -25,7 +25,7 @@ from eventctx.importers.many import FilePassedOver, ImportTotal
 def watch_command(folders: tuple[Path, ...], store: str | None, as_json: bool) -> None:
     """Import the sessions in DIR, then what agents write to them, until Ctrl-C.
 
-    Without DIR: the folders of Claude Code, Codex, pi and Amplifier that there are. The store is as
+    Without DIR: the folders of Claude Code, Codex and other agents that there are. The store is as
     after `eventctx import`, at any moment; `sessions` and `log -f` show it live. What was imported
     by an earlier watch and has not changed is not read again. With --json, one JSON object a
     change.

@@ -206,3 +206,13 @@ def costs_in_words(costs: CallCosts) -> list[str]:
 def dollars(amount: float) -> str:
     """``$1.23``; below a cent, two figures that count."""
     return f"${amount:,.2f}" if amount >= 0.01 or amount == 0 else f"${amount:.2g}"
+
+
+RAW_HINT: Final = "An Amplifier provider tells it with `raw: true` in its configuration."
+
+
+def untold_in_words(added: int) -> str:
+    """What is not known of a host's additions, of which it tells no text."""
+    if not added:
+        return "what the host added to it is not known"
+    return f"the host added at least {plural(added, 'message')}, whose texts are not known"

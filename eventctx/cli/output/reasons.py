@@ -16,9 +16,9 @@ from eventctx.cli.output.opening import place_in_words as request_place
 from eventctx.cli.output.plain import minute_or, number, one_line
 from eventctx.cli.output.screen import Screen, styled
 from eventctx.log.naming import message_name, position_name, ranges_name
-from eventctx.log.plan import TAKEN_BACK
+from eventctx.log.plan import INFERRED, TAKEN_BACK
 from eventctx.projections.explain.why import SIZES, Reason
-from eventctx.projections.presence import Presence, describe_trigger
+from eventctx.projections.presence import PROVIDER_EDITS, Presence, describe_trigger
 from eventctx.projections.view.sendable.sending import WORDS
 from eventctx.queries.explain_answers import Explanation, StandIn
 
@@ -77,7 +77,8 @@ def compaction_in_words(one: CompactionFacts) -> str:
     """The trigger, the policy and the result of a compaction."""
     if one.trigger == "imported":
         program, _, how = (one.requested_by or "the program whose file was imported").partition(":")
-        text = f"made by {program}{f' ({how})' if how else ''}"
+        by = "the provider" if one.strategy in PROVIDER_EDITS else program
+        text = f"made by {by}{f' ({how})' if how else ''}"
         return f"{text}; {figures.compaction_tokens(one.figures)}"
     text = describe_trigger(one.trigger).clause
     if one.requested_by is not None:
@@ -100,7 +101,7 @@ def rule_in_words(ruling: Reason) -> str:
 def settings_in_words(ruling: Reason) -> str:
     """The settings that govern a rule, with their values at that time."""
     if not ruling.settings:
-        imported = ruling.reason in ("imported", TAKEN_BACK)
+        imported = ruling.reason in ("imported", INFERRED, TAKEN_BACK)
         return "not in the imported file" if imported else "none govern this rule"
     return ", ".join(_setting(name, value) for name, value in ruling.settings.items())
 
@@ -226,6 +227,8 @@ def _in_view(answer: Explanation) -> Iterator[LabelledFact]:
         bound = "which a provider binds to what precedes it; that was changed by "
         foreign = "which another model made; the one that was called cannot read it: "
         why = foreign if cause.type == "context:request_prepared" else bound
+        if cause.compaction is not None and cause.compaction.strategy in PROVIDER_EDITS:
+            why = "which is inferred, as it counts turns and names none, from "
         yield _fact("without", f"its thinking, {why}{cause_in_words(cause)}")
 
 

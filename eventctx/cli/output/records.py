@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventctx.cli.output.figures import compaction_tokens, request_tokens, tokens
+from eventctx.cli.output.figures import (
+    compaction_tokens,
+    request_tokens,
+    tokens,
+    untold_in_words,
+)
 from eventctx.cli.output.plain import NOT_RECORDED, minute, number, plural, size
 from eventctx.errors import DecodeError
 from eventctx.log.codec import Unknown, unpacked
@@ -77,9 +82,12 @@ def details(record: Record, known: Figures | None = None) -> str:
                 f"{plan_in_words(event.plan)}"
             )
         case "context:request_sent":
+            request = f"request {position_name(event.prepared)}"
+            if event.untold is not None:
+                return f"{request}: {untold_in_words(event.untold)}"
             missing = f", {plural(event.missing, 'message')} not sent" if event.missing else ""
             added = plural(len(event.additions), "text")
-            return f"request {position_name(event.prepared)}: {added} added by the host{missing}"
+            return f"{request}: {added} added by the host{missing}"
         case "context:system_prompt_set":
             return "" if record.bodies else "none from here on"
         case "import:raw" if record.bodies:

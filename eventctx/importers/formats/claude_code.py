@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from eventctx.importers.formats import qwen
 from eventctx.importers.formats.claude.conversation import ClaudeConversation
 from eventctx.importers.formats.claude.rows import ClaudeRow, decode_row
 from eventctx.importers.source.items import Ended, FileLine, Item, Parser, never
@@ -35,7 +36,8 @@ def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterato
 
 def is_row(value: dict[str, Any]) -> bool:
     """Whether an object is a line of a session."""
-    if not isinstance(value.get("type"), str):
+    # Qwen Code's records have the same keys, and parts in place of content.
+    if not isinstance(value.get("type"), str) or qwen.is_row(value):
         return False
     if "sessionId" in value and ("uuid" in value or "operation" in value or "message" in value):
         return True

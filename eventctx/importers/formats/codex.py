@@ -18,6 +18,7 @@ from eventctx.importers.formats.codex_rows import (
     EVENTS,
     NOT_SENT,
     TYPES,
+    CopiedHistory,
     HistoryBase,
     RolloutRow,
     base_of,
@@ -81,12 +82,14 @@ class _Rollout:
         self.window: int | None = None
         self.events = EventMessages()
         self.turns = Turns()
+        self.copied = CopiedHistory()
         self.line = 0
 
     def row(self, line: int, data: bytes, row: RolloutRow) -> Iterable[Item]:
         """The items of one line."""
         self.line = line
         time = nanoseconds(row.timestamp)
+        self.copied.see(row, time)
         if row.type == "session_meta":
             told = self._without_base(line, row) if self.begun else ()
             return chain(told, self._meta(line, time, data, row))
@@ -98,6 +101,7 @@ class _Rollout:
     ) -> Session:
         self.begun = True
         parent, link, agent = origin_of(about or {})
+        self.copied.begin(session, time, forked=parent is not None, base=self.base)
         if self.base is not None and parent is None:
             parent, link = self.base.thread, "branch"
             if parent == session:
@@ -179,7 +183,7 @@ class _Rollout:
         yield MessageItem(line, time, payload, by_harness=harness, facts=facts, data=encoded)
 
     def _call(self, line: int) -> Iterator[Item]:
-        if not self.calling:
+        if not self.calling and not self.copied.now:
             self.calling = True
             yield ModelCall(line, None, self.model, self.provider, context_window=self.window)
 
@@ -195,7 +199,7 @@ class _Rollout:
             yield MessageItem(line, one.time, one.message)
 
     def _close(self, line: int, time: int | None, usage: Usage | None = None) -> Iterator[Item]:
-        if self.calling or usage is not None:
+        if self.calling or (usage is not None and not self.copied.now):
             self.calling = False
             yield CallEnded(line, time, usage)
 

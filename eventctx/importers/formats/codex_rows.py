@@ -171,6 +171,73 @@ def replacement_of(history: object, payload: Any) -> list[dict[str, Any]]:
     return [{"type": "message", "role": "user", "content": [text]}]
 
 
+# -- history that was copied from another thread -------------------------------------------------
+
+
+_AT_ONCE: Final = 2 * 10**9
+"""Nanoseconds within which the copies are written that have the time of the fork."""
+
+
+class CopiedHistory:
+    """Whether the lines are copies of another thread's, whose calls count there.
+
+    A forked rollout, or a subagent's, may repeat the history of its parent before its own: with the
+    parent's head or without, with the parent's times or that of the fork. Turns of its own have an
+    id that was made after the thread's (UUID 7). Lines of a base are copies, too.
+    """
+
+    def __init__(self) -> None:
+        self.now = False
+        self._thread: str | None = None
+        self._created: int | None = None
+        self._forked = self._in_parent = False
+        self._by_turn: bool | None = None
+        self._base = 0
+
+    def begin(
+        self, thread: str, time: int | None, *, forked: bool, base: HistoryBase | None
+    ) -> None:
+        """Take what the head of the rollout says."""
+        self._thread, self._created, self._forked = thread, time, forked
+        self._base = 0 if base is None else base.end
+
+    def see(self, row: RolloutRow, time: int | None) -> None:
+        """Take the next line."""
+        if self._base and type(row.ordinal) is int:
+            self.now = row.ordinal < self._base
+        elif self._forked:
+            self._see_copy(row)
+            late = self._in_parent and self._after_head(time) <= _AT_ONCE
+            by_time = late or self._after_head(time) < 0
+            self.now = by_time if self._by_turn is None else self._by_turn
+
+    def _see_copy(self, row: RolloutRow) -> None:
+        if row.type != "session_meta" and b'"turn_id"' not in bytes(row.payload):
+            return
+        payload = object_or_empty(value_of(row.payload)[0])
+        if row.type == "session_meta":
+            self._in_parent = text_or_none(payload.get("id")) not in (None, self._thread)
+            return
+        turn, thread = _made(payload.get("turn_id")), _made(self._thread)
+        if turn is not None and thread is not None:
+            self._by_turn = turn < thread
+
+    def _after_head(self, time: int | None) -> int:
+        """Nanoseconds from the head to a line."""
+        return 0 if time is None or self._created is None else time - self._created
+
+
+def _made(name: object) -> int | None:
+    """The milliseconds in a UUID 7; None for any other name."""
+    parts = name.split("-") if isinstance(name, str) else []
+    if [len(one) for one in parts] != [8, 4, 4, 4, 12] or not parts[2].startswith("7"):
+        return None
+    try:
+        return int(parts[0] + parts[1], 16)
+    except ValueError:
+        return None
+
+
 # -- the file in which the history begins ----------------------------------------------------------
 
 _MOST_BASES = 32

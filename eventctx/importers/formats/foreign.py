@@ -62,23 +62,6 @@ def _is_opencode_part(value: _Object) -> bool:
     return _has(value, "sessionID", "type") and ("messageID" in value or _is(value, "part", dict))
 
 
-def _is_opencode_export(value: _Object) -> bool:
-    return _is(value, "info", dict) and (
-        _is_opencode_message(value["info"])
-        or (_is(value, "messages", list) and str(value["info"].get("id")).startswith("ses"))
-    )
-
-
-def _is_opencode_session(value: _Object) -> bool:
-    return _has(value, "id", "projectID", "directory", "time")
-
-
-def _is_qwen(value: _Object) -> bool:
-    inner = value.get("message")
-    own = "systemPayload" in value or (isinstance(inner, dict) and _is(inner, "parts", list))
-    return own and _has(value, "uuid", "sessionId")
-
-
 def _is_gemini_stream(value: _Object) -> bool:
     marks = {
         "init": ("session_id", "model", "timestamp"),
@@ -88,12 +71,6 @@ def _is_gemini_stream(value: _Object) -> bool:
     }
     keys = marks.get(_type(value))
     return keys is not None and _has(value, *keys) and "message" not in value
-
-
-def _is_gemini_chat(value: _Object) -> bool:
-    return _has(value, "sessionId", "projectHash", "startTime") or (
-        _type(value) == "gemini" and _has(value, "id", "content", "timestamp")
-    )
 
 
 def _is_cline_screen(value: _Object) -> bool:
@@ -134,13 +111,12 @@ def _is_openhands_0(value: _Object) -> bool:
 
 
 _FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
-    ("opencode's storage (a message without its parts)", _is_opencode_message),
-    ("opencode's storage (a part of a message)", _is_opencode_part),
-    ("opencode's storage (the head of a session)", _is_opencode_session),
-    ("an export of opencode", _is_opencode_export),
-    ("a chat of Qwen Code", _is_qwen),
+    (
+        "opencode's storage (a message without its parts: import its session's file)",
+        _is_opencode_message,
+    ),
+    ("opencode's storage (a part of a message: import its session's file)", _is_opencode_part),
     ("Gemini CLI's stream-json", _is_gemini_stream),
-    ("a chat of Gemini CLI", _is_gemini_chat),
     ("Cline's screen (import api_conversation_history.json of its folder)", _is_cline_screen),
     ("events of Claude Managed Agents", _is_managed_agents),
     (

@@ -10,9 +10,15 @@ import msgspec
 from eventctx.importers.recording.contents import Stored, TranscriptSlots
 from eventctx.importers.recording.spilled import PutIn
 from eventctx.importers.recording.track import Content
-from eventctx.importers.source.items import CompactionItem, ResultsCleared, Undone
+from eventctx.importers.source.items import (
+    CompactionItem,
+    ResultsCleared,
+    ThinkingCleared,
+    Undone,
+)
 from eventctx.log import events
 from eventctx.log.plan import (
+    INFERRED,
     TAKEN_BACK,
     Disposition,
     Insertion,
@@ -150,6 +156,8 @@ def plan_undoing(
     plan = _edited(view, dict.fromkeys(gone, ("dropped", TAKEN_BACK)))
     if undone:
         standing = [one for one in plan.insertions if one.at not in undone]
+        if standing:
+            again = PutIn()  # the compactions that are undone had left it in view
         plan = msgspec.structs.replace(plan, insertions=(*standing, *again.insertions))
     return Compacted(view, plan, again.contents, source_format, strategy=TAKEN_BACK)
 
@@ -165,7 +173,7 @@ def plan_clearing(
     numbers = [places.number(place) for place in item.places]
     plan = _edited(
         view,
-        dict.fromkeys(numbers, ("shortened", STRATEGY)),
+        dict.fromkeys(numbers, ("shortened", INFERRED if item.inferred else STRATEGY)),
         tuple([Shortening(number, body) for body, number in enumerate(numbers)]),
     )
     return Compacted(
@@ -173,8 +181,19 @@ def plan_clearing(
         plan,
         [one.content for one in stored],
         _requester(source_format, item.trigger),
+        strategy=item.trigger if item.inferred else STRATEGY,
         recorded=item.tokens_before,
     )
+
+
+def plan_clearing_thinking(
+    view: ViewState, item: ThinkingCleared, source_format: str, places: TranscriptSlots
+) -> Compacted:
+    """A step that sends messages without their thinking."""
+    numbers = sorted({places.number(place) for place in item.places})
+    plan = msgspec.structs.replace(_edited(view, {}), unbound=runs_of_numbers(numbers))
+    how = _requester(source_format, item.trigger)
+    return Compacted(view, plan, [], how, strategy=item.trigger, recorded=item.tokens_before)
 
 
 def _edited(

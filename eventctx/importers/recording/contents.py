@@ -18,7 +18,7 @@ from eventctx.errors import InvalidMessage, SourceChanged
 from eventctx.importers.recording.track import NO_IDS, Content, Track
 from eventctx.importers.source.items import Branched, Raw, Warned
 from eventctx.importers.source.naming import event_id
-from eventctx.log.codec import decode_event, pack
+from eventctx.log.codec import decode_event, pack, raw_of
 from eventctx.log.events import ImportRaw, MessagesSet
 from eventctx.log.record import Record
 from eventctx.messages.encoding import encode_message, may_be_too_deep
@@ -149,7 +149,8 @@ BATCH_BYTES: Final = 128 * 1024
 
 
 class RawParts:
-    """Parts in file order, waiting to be written. ``kinds`` counts all that were added.
+    """Parts in file order, waiting to be written. ``kinds`` counts all that were added, ``changed``
+    is the first line whose part is another one than was imported before.
 
     The end of a batch depends on where the file ended at its first import, so a second import cuts
     the batches as the stored ones are.
@@ -157,6 +158,7 @@ class RawParts:
 
     def __init__(self, track: Track, key: str, source: str, imported_at: int) -> None:
         self.kinds: Counter[str] = Counter()
+        self.changed: int | None = None
         self._track = track
         self._key = key
         self._source = source
@@ -226,11 +228,14 @@ class RawParts:
         self._written += size
         kinds = dict(Counter([part.kind for part in parts]))
         plain = b"\n".join([part.data for part in parts])
-        await self._put(new_id, (first, last), kinds, plain)
+        record = await self._put(new_id, (first, last), kinds, plain)
+        if raw_of(record) not in (None, plain):
+            self.changed = first if self.changed is None else self.changed
+            self._volatile.append(Raw(first, "rewritten", plain, volatile=True))
 
     async def _put(
         self, new_id: bytes, lines: tuple[int, int], kinds: dict[str, int], plain: bytes
-    ) -> None:
+    ) -> Record:
         packed, encoding = pack(plain)
         event = ImportRaw(
             source=self._source,
@@ -240,4 +245,4 @@ class RawParts:
             encoding=encoding,
         )
         content = Content(packed, b"", plain)
-        await self._track.put(event, new_id, lines[0], None, NO_IDS, (content,))
+        return await self._track.put(event, new_id, lines[0], None, NO_IDS, (content,))

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from eventctx.importers.recording.compacted import (
     Compacted,
     plan_clearing,
+    plan_clearing_thinking,
     plan_compaction,
     plan_undoing,
 )
@@ -42,6 +45,7 @@ from eventctx.importers.source.items import (
     RecordedRequest,
     ResultsCleared,
     Session,
+    ThinkingCleared,
     TurnBegan,
     TurnEnded,
     TurnMeasured,
@@ -78,6 +82,7 @@ class Recorder:
         source: str,
         format: str,  # noqa: A002 - the word of the command line and of the record
         imported_at: int,
+        folder: str | None = None,
         call_id: str | None = None,
         call_span: SpanIds | None = None,
         has_requests: bool = False,
@@ -91,6 +96,7 @@ class Recorder:
         self._source = source
         self._format = format
         self._imported_at = imported_at
+        self._folder = folder
         self._call_id = call_id
         self._call_span = call_span or (None, None)
         self._view = request_view.initial()
@@ -121,6 +127,7 @@ class Recorder:
             CompactionItem: self._compaction,
             Undone: self._taken_back,
             ResultsCleared: self._cleared,
+            ThinkingCleared: self._thinking_cleared,
             Branched: self._branched,
             Linked: self._linked,
             Raw: self._raw,
@@ -145,6 +152,9 @@ class Recorder:
         if closed:
             await self._turns.end(None, OK)
         await self.raw.end()
+        if self.raw.changed is not None:
+            words = "the file was written anew since it was imported; its messages are the same"
+            self.counts.warn(Warned(self.raw.changed, f"{words}, and what changed is kept"))
         await self._track.flush()
 
     def close(self) -> None:
@@ -178,6 +188,7 @@ class Recorder:
                 source=self._source,
                 format=self._format,
                 imported_at=self._imported_at,
+                folder=self._folder,
             ),
             item.time,
         )
@@ -324,7 +335,7 @@ class Recorder:
         )
         self._resent = item.resent
         before = self._view.layout.refs
-        record = await self._planned(step, item.time)
+        record = await self._planned(step, item.time, item.asked)
         if self._undoes_compactions:
             after = {ref.number for ref in self._view.layout.refs}
             put = put_in(step.plan.insertions, step.contents)
@@ -334,10 +345,17 @@ class Recorder:
             for index, message in enumerate(item.messages):
                 self._noted.add(None, record, index, message)
 
-    async def _planned(self, step: Compacted, time: int | None) -> Record:
-        """Record a plan; returns the record that carries it."""
+    async def _planned(
+        self, step: Compacted, time: int | None, asked: ModelCall | None = None
+    ) -> Record:
+        """Record a plan, and the call for it; returns the record that carries the plan."""
         ids = self._turns.child(events.PreCompact)
         await self._put(step.before(), time, ids)
+        if asked is not None and asked.usage is not None:
+            counts = msgspec.structs.asdict(asked.usage)
+            reported = events.UsageReported(**counts, model=asked.model)
+            span = self._ids.new_span(events.UsageReported)
+            await self._put(reported, time, ids.child(span))
         await self.raw.match(needed=True)
         event = step.after(self._track.stream, self._track.position)
         return await self._put(event, time, ids, tuple(step.contents))
@@ -362,6 +380,12 @@ class Recorder:
         if not unstorable:
             step = plan_clearing(self._view, item, stored, self._format, self._places)
             await self._planned(step, item.time)
+
+    async def _thinking_cleared(self, item: ThinkingCleared) -> None:
+        await self._turns.end_call(None)
+        self.counts.compactions += 1
+        step = plan_clearing_thinking(self._view, item, self._format, self._places)
+        await self._planned(step, item.time)
 
     async def _branched(self, item: Branched) -> None:
         await self._turns.end_call(None)

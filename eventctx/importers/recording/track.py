@@ -67,9 +67,20 @@ class Track:
     """The stream being written. ``put`` matches or appends one record and returns it."""
 
     def __init__(
-        self, store: EventStore, stream: str, salt: Callable[[int], bytes], now: int
+        self,
+        store: EventStore,
+        stream: str,
+        salt: Callable[[int], bytes],
+        now: int,
+        *,
+        only_match: bool = False,
+        rewrites: bool = False,
     ) -> None:
-        """``now`` (UTC nanoseconds) is used for the times of a file that has none."""
+        """``now`` (UTC nanoseconds) is used for the times of a file that has none.
+
+        With ``only_match`` no record is appended: one that is new raises SourceChanged.
+        ``rewrites`` as in the table of formats.
+        """
         self.stream = stream
         self.added = 0
         self.time: int | None = None
@@ -79,6 +90,8 @@ class Track:
         self._store = store
         self._salt = salt
         self._now = now
+        self._only_match = only_match
+        self._rewrites = rewrites
         self._before_first = True
         self._stored: AsyncIterator[Record] | None = None
         self._next: Record | None = None
@@ -160,7 +173,7 @@ class Track:
                 or body.data == content.data
                 or (content.plain is not None and raw_of(stored) == content.plain)
             )
-        if not same:
+        if not same and not (self._rewrites and kind == "import:raw"):
             raise SourceChanged(
                 f"line {line}: expected the text that was imported before, found another "
                 f"({where}); import the file as another session with --session NEW"
@@ -227,6 +240,8 @@ class Track:
             self.observe(stored)  # before what is set aside after it
             await self._advance()
             return stored
+        if self._only_match:
+            raise SourceChanged(f"line {line}: session {self.stream!r} is that of another file")
         kind, version, payload = encode_event(event)
         bodies = tuple([make_body(c.data, c.facts, self._salt) for c in data]) if data else ()
         moment = self._now if self.time is None else self.time

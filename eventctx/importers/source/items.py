@@ -173,7 +173,8 @@ class CompactionItem(msgspec.Struct, frozen=True):
     others that went. ``standing`` names earlier compactions of the file, counted from 0, whose
     ``messages`` stay. ``resent`` is a guess at the tokens that the program sends with
     ``messages`` and that are not in the file. ``took`` is what the program measured, in
-    nanoseconds.
+    nanoseconds. ``asked`` is the call that wrote ``messages``, where it was sent something else
+    than the conversation; where it was sent that, it is a ``ModelCall`` of its own.
     """
 
     line: int
@@ -188,6 +189,7 @@ class CompactionItem(msgspec.Struct, frozen=True):
     tokens_before: int | None = None
     resent: int = 0
     took: int | None = None
+    asked: ModelCall | None = None
 
 
 class Undone(msgspec.Struct, frozen=True):
@@ -206,7 +208,8 @@ class Undone(msgspec.Struct, frozen=True):
 class ResultsCleared(msgspec.Struct, frozen=True):
     """The messages in these places are sent as ``messages`` from here on, one for each place.
 
-    ``trigger`` and ``tokens_before`` as in ``CompactionItem``.
+    ``trigger`` and ``tokens_before`` as in ``CompactionItem``. ``inferred``: the file counts what
+    was cleared, and does not name it.
     """
 
     line: int
@@ -214,6 +217,20 @@ class ResultsCleared(msgspec.Struct, frozen=True):
     trigger: str
     places: tuple[int, ...]
     messages: tuple[dict[str, Any], ...]
+    tokens_before: int | None = None
+    inferred: bool = False
+
+
+class ThinkingCleared(msgspec.Struct, frozen=True):
+    """The thinking in the messages in these places is not sent from here on.
+
+    ``trigger`` and ``tokens_before`` as in ``CompactionItem``.
+    """
+
+    line: int
+    time: int | None
+    trigger: str
+    places: frozenset[int]
     tokens_before: int | None = None
 
 
@@ -289,6 +306,7 @@ Item = (
     | CompactionItem
     | Undone
     | ResultsCleared
+    | ThinkingCleared
     | Branched
     | Linked
     | Raw

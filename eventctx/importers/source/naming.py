@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,23 @@ def named_by_folder(path: Path) -> str:
         return path.name
     folder = path.resolve().parent
     return (folder.parent if folder.name in _BETWEEN else folder).name or path.name
+
+
+def names_with_folders(path: Path, own: str) -> Iterator[str]:
+    """The name ``own`` after that of its folder, then after those of two, …
+
+    A folder of the same name says nothing.
+    """
+    name = own
+    for folder in path.resolve().parents:
+        if folder.name and folder.name != own:
+            name = f"{folder.name}.{name}"
+            yield session_name(name)
+
+
+def folder_mark(path: Path) -> str:
+    """What tells files of one name apart by their folders, without the folders' names."""
+    return _hex(str(path.resolve().parent))
 
 
 def _hex(text: str) -> str:

@@ -93,7 +93,8 @@ class MessageCounts(msgspec.Struct, frozen=True):
 
     ``left_by`` counts those that left by what took them out; ``left_of`` by who wrote them:
     ``person``, ``model``, ``tool``, ``other``. Both add up to ``left``. ``erased`` are messages
-    without contents, of which no item is known.
+    without contents, of which no item is known. ``thinking_cleared`` are those in view whose
+    thinking the provider cleared.
     """
 
     total: int
@@ -103,6 +104,7 @@ class MessageCounts(msgspec.Struct, frozen=True):
     left_by: dict[LeftBy, int]
     left_of: dict[str, int]
     erased: int
+    thinking_cleared: int = 0
 
 
 class StateCounts(msgspec.Struct, frozen=True):

@@ -130,7 +130,9 @@ class Report:
             cut = sum(ref.shortened for ref in after.shown.values())
             whole, left = len(after.shown) - cut, after.known - len(after.shown)
             by, of = after.left_by(), after.left_of()
-            return MessageCounts(after.known, whole, cut, left, by, of, erased)
+            return MessageCounts(
+                after.known, whole, cut, left, by, of, erased, len(after.thinking_cleared)
+            )
         numbers = self._before.view.shown
         shown = [after.shown[number] for number in numbers if number in after.shown]
         gone = [number for number in numbers if number not in after.shown]
@@ -144,6 +146,7 @@ class Report:
             dict(Counter(cause.by for cause in causes)),
             dict(Counter(map(self._index.writer, gone))),
             erased,
+            len(after.thinking_cleared - self._before.view.thinking_cleared),
         )
 
     # -- items -----------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from eventctx.messages.extracts import ExtractKind, extract, needles_in
 from eventctx.messages.facts import Facts
 from eventctx.messages.recall_text import text_of
 from eventctx.projections.explain.changes import Change, ChangesState, Origin
+from eventctx.projections.presence import PROVIDER_EDITS
 from eventctx.queries.lost.answers import LeftBy
 from eventctx.queries.lost.gathering import GatheredItem, Gathering, SummaryMentions, unite_files
 from eventctx.queries.lost.needles import HeldNeedles, Needles, marks_in
@@ -55,10 +56,14 @@ class LeavingCauses:
         self._ends = array("q")
         self._totals: list[dict[LeftBy, int]] = []
         self._counted: Counter[LeftBy] = Counter()
+        self._bare: dict[int, int] = {}
 
     def read(self, changes: Iterable[Change]) -> None:
         """Take in the changes that came; records are never cut in two."""
         for number, what, cause, reason, _ in changes:
+            step = cause.compaction if what == "thinking_left_out" else None
+            if step is not None and step.strategy in PROVIDER_EDITS:
+                self._bare.setdefault(number, self.count)
             by = "taken_back" if reason == TAKEN_BACK else _LEFT_BY.get(what)
             if by is not None:
                 self._add(number, by, cause.position)
@@ -101,6 +106,10 @@ class LeavingCauses:
         """The cause that took a message out, and its position; None if nothing did."""
         place = self._place(number, made)
         return None if place is None else (_CAUSES[self._kinds[place]], self._positions[place])
+
+    def thinking_cleared(self, made: int) -> set[int]:
+        """The messages whose thinking the provider had cleared."""
+        return {number for number, place in self._bare.items() if place < made}
 
     def totals(self, made: int) -> dict[LeftBy, int]:
         """How many messages have a cause, by the cause."""

@@ -45,6 +45,17 @@ class ViewContents:
                     self.shown[entry.ref.number] = entry.ref
             elif isinstance(entry.ref, InsertionRef) and entry.ref.kind in _STANDS_FOR_OTHERS:
                 summaries.append(entry.ref)
+        self.thinking_cleared = causes.thinking_cleared(made).intersection(
+            [number for number, ref in self.shown.items() if ref.stripped]
+        )
+        # Results that came back without their call: what took them out before does not hold.
+        self._unanswered = {
+            ref.number
+            for ref in state.view.layout.refs
+            if ref.number not in self.shown
+            and not ref.replaced
+            and not causes.is_erased(ref.number, made)
+        }
         # A host that summarises by itself puts its summary into the transcript with the same set.
         positions = {ref.position for ref in self.shown.values()}
         sets = {one for one in positions if causes.still_holds(one, "set", made, self.shown)}
@@ -55,7 +66,7 @@ class ViewContents:
         """The position at which a message left; None if it is in view or not yet added."""
         if number in self.shown or number >= self.known:
             return None
-        cause = self._causes.at(number, self._made)
+        cause = self._cause(number)
         # Without a cause it is a result whose call is not in view.
         return self._index.positions[number] if cause is None else cause[1]
 
@@ -71,7 +82,7 @@ class ViewContents:
         """The cause that took a message out; None if it is in view or not yet added."""
         if number in self.shown or number >= self.known:
             return None
-        cause = self._causes.at(number, self._made)
+        cause = self._cause(number)
         if cause is None:
             at = self._index.positions[number]
             return Left("unanswered", position_name(at), at)
@@ -86,7 +97,7 @@ class ViewContents:
         """How many messages are not in view, by what took them out."""
         counted = Counter(self._causes.totals(self._made))
         unanswered = self.known - counted.total() - len(self.shown)
-        for number in self.shown:
+        for number in (*self.shown, *self._unanswered):
             cause = self._causes.at(number, self._made)
             if cause is not None:
                 counted[cause[0]] -= 1
@@ -100,8 +111,11 @@ class ViewContents:
         counted.subtract(self._index.writer(number) for number in self.shown)
         return in_order_of_first(counted, self._index.writer, self._numbers_left())
 
+    def _cause(self, number: int) -> tuple[LeftBy, int] | None:
+        return None if number in self._unanswered else self._causes.at(number, self._made)
+
     def _by(self, number: int) -> LeftBy:
-        cause = self._causes.at(number, self._made)
+        cause = self._cause(number)
         return "unanswered" if cause is None else cause[0]
 
     def _numbers_left(self) -> Iterator[int]:

@@ -104,6 +104,19 @@ test('a request says its size, who counted it, its share from the cache and how 
   assert.equal(requestWords(timeline, -1), 'No request yet');
 });
 
+test('a request says a loss that is inferred, and none of another request', () => {
+  const whole = smallDocument();
+  const position = whole.requests.position[5];
+  const losses = [{ position, kind: 'prompt', tokens: 4012, words: '2.1: …' }];
+  const timeline = Timeline.from({ ...whole, losses });
+  assert.equal(timeline.lossAt(5), losses[0]);
+  assert.match(requestWords(timeline, 5), / · ~4,012 tokens lost without a record \(inferred\)$/);
+  assert.equal(timeline.lossAt(4), null);
+  assert.doesNotMatch(requestWords(timeline, 4), /inferred/);
+  const cached = Timeline.from({ ...whole, losses: [{ ...losses[0], kind: 'cache' }] });
+  assert.doesNotMatch(requestWords(cached, 5), /inferred/);
+});
+
 test('who hears the river hears the bands that hold tokens', () => {
   const timeline = small();
   const said = spokenRequest(timeline, 5, filled(timeline).of(5));

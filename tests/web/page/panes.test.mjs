@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
+import { changedOnTheWay } from '../../../eventctx/web/page/integrity/known-requests.js';
 import { goalOf } from '../../../eventctx/web/page/panes/goto.js';
 import { checkedImageType, imageData } from '../../../eventctx/web/page/panes/image.js';
 import { injectedPieces } from '../../../eventctx/web/page/panes/injected.js';
@@ -107,7 +108,18 @@ test('the facts tell the compaction, the rule, the sizes and when it was last se
 test('the rows of a request are its entries in order, then what the host did otherwise', () => {
   const rows = sentRows(hand, 2, newEntries(hand, 1, 2), null);
   assert.deepEqual(rows.filter((row) => row.type === 'entry').map((row) => row.id), [0, 1, -1, -2, 5, 6, 7]);
-  assert.deepEqual(rows.at(-1), { type: 'unsent', missing: 1, additions: 2 });
+  assert.deepEqual(rows.at(-1), { type: 'unsent', missing: 1, additions: 2, untold: null });
+});
+
+test('what the host added and did not tell is said to be unknown, with the least number of it', () => {
+  const { additions } = hand.requests;
+  const before = additions[1];
+  for (const [stored, untold] of [[-1, 0], [-3, 2]]) {
+    additions[1] = stored;
+    assert.deepEqual(sentRows(hand, 1, new Set(), null).at(-1), { type: 'unsent', missing: 0, additions: 0, untold });
+    assert.equal(changedOnTheWay(hand).untold, 1);
+  }
+  additions[1] = before;
 });
 
 test('what the host added stands where it sent it', () => {

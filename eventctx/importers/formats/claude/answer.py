@@ -1,11 +1,20 @@
-"""Answers of the model, put together from their lines, and tool results that were cleared."""
+"""Answers of the model, put together from their lines, and what they say of their request."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from eventctx.importers.source.items import CallEnded, Item, MessageItem, ModelCall, Raw
+from eventctx.importers.formats.claude.cleared import ClearedPlaces
+from eventctx.importers.source.items import (
+    CallEnded,
+    Item,
+    MessageItem,
+    ModelCall,
+    Raw,
+    ResultsCleared,
+    ThinkingCleared,
+)
 from eventctx.importers.source.lines import (
     count,
     list_or_empty,
@@ -13,8 +22,7 @@ from eventctx.importers.source.lines import (
     text_or_none,
     without,
 )
-from eventctx.importers.source.spill_file import SpillFile
-from eventctx.importers.source.values import decode, encode
+from eventctx.importers.source.values import encode
 from eventctx.log.usage import ANTHROPIC, read_usage
 
 _STILL_OPEN: Final = frozenset((None, "tool_use", "pause_turn"))
@@ -116,73 +124,41 @@ def _blocks(content: object) -> list[Any]:
     return [] if content is None else [{"type": "text", "text": content}]
 
 
-INSTEAD: Final = "[Old tool result content cleared]"
-"""Claude Code sends this in place of a result."""
+class ProviderEdits:
+    """The provider's edits of the requests, by what their answers say."""
 
-_CLEARS_RESULTS: Final = "clear_tool_uses"
+    def __init__(self, places: ClearedPlaces) -> None:
+        self._places = places
+        self._tokens: dict[str, int] = {}
 
+    def items(self, line: int, message: dict[str, Any]) -> Iterator[Item]:
+        """The steps that came before the request of this answer."""
+        edits = object_or_empty(message.get("context_management")).get("applied_edits")
+        known = {
+            kind: edit
+            for edit in map(object_or_empty, list_or_empty(edits))
+            for kind in ("clear_thinking", "clear_tool_uses")
+            if str(edit.get("type")).startswith(kind)
+        }
+        usage = read_usage(message.get("usage"), ANTHROPIC)
+        tokens = {kind: self._fresh_tokens(kind, edit) for kind, edit in known.items()}
+        # The count of the prompt is that after the edits.
+        before = (
+            None if usage is None or usage.prompt is None else usage.prompt + sum(tokens.values())
+        )
+        if edit := known.get("clear_thinking"):
+            places = self._places.clear_thinking(count(edit.get("cleared_thinking_turns")))
+            if places:
+                yield ThinkingCleared(line, None, "clear_thinking", places, before)
+            before = None if before is None else before - tokens["clear_thinking"]
+        if edit := known.get("clear_tool_uses"):
+            found = self._places.clear_oldest(count(edit.get("cleared_tool_uses")))
+            if found is not None:
+                yield ResultsCleared(line, None, "clear_tool_uses", *found, before, inferred=True)
 
-class ResultPlaces:
-    """The places of all results; a message with more than one result is on disk.
-
-    A ``microcompact_boundary`` names the calls whose results it cleared. The provider's own
-    clearing (``context_management``) only counts them: they are the oldest ones. The program sends
-    the results on with a short text in place of their contents.
-    """
-
-    def __init__(self) -> None:
-        self._places: dict[str, int] = {}
-        self._cleared: set[str] = set()
-        self._spilled: dict[int, int] = {}
-        self._spill = SpillFile()
-
-    def close(self) -> None:
-        """Give the space of the messages back."""
-        self._spill.close()
-
-    def add(self, place: int, message: dict[str, Any]) -> None:
-        """Take the message at ``place``."""
-        blocks = list_or_empty(message.get("content"))
-        ids = [one.get("tool_use_id") for one in map(object_or_empty, blocks) if _is_result(one)]
-        self._places.update((one, place) for one in ids if isinstance(one, str))
-        if ids and len(blocks) > 1:
-            self._spilled[place] = self._spill.put(encode(message))
-
-    def clear(self, calls: list[Any]) -> dict[int, dict[str, Any]]:
-        """The messages that hold the results of these calls, by place, as they are sent now."""
-        fresh = [
-            one
-            for one in calls
-            if isinstance(one, str) and one in self._places and one not in self._cleared
-        ]
-        self._cleared.update(fresh)
-        return {self._places[one]: self._without(self._places[one], one) for one in fresh}
-
-    def oldest(self, number: int) -> list[Any]:
-        """The calls of the first results."""
-        return list(self._places)[:number]
-
-    def _without(self, place: int, call: str) -> dict[str, Any]:
-        if place not in self._spilled:
-            block = {"type": "tool_result", "tool_use_id": call, "content": INSTEAD}
-            return {"role": "user", "content": [block]}
-        message: dict[str, Any] = decode(self._spill.get(self._spilled[place]))
-        for block in map(object_or_empty, message["content"]):
-            if _is_result(block) and block.get("tool_use_id") in self._cleared:
-                block["content"] = INSTEAD
-        return message
-
-
-def cleared_by_provider(message: dict[str, Any]) -> int:
-    """The number of results that the provider cleared in the request of this answer."""
-    edits = object_or_empty(message.get("context_management")).get("applied_edits")
-    found = [
-        count(one.get("cleared_tool_uses"))
-        for one in map(object_or_empty, list_or_empty(edits))
-        if str(one.get("type")).startswith(_CLEARS_RESULTS)
-    ]
-    return max(found, default=0)
-
-
-def _is_result(block: object) -> bool:
-    return object_or_empty(block).get("type") == "tool_result"
+    def _fresh_tokens(self, kind: str, edit: dict[str, Any]) -> int:
+        """The tokens that were cleared for the first time."""
+        cleared = count(edit.get("cleared_input_tokens"))
+        fresh = max(0, cleared - self._tokens.get(kind, 0))
+        self._tokens[kind] = max(cleared, self._tokens.get(kind, 0))
+        return fresh

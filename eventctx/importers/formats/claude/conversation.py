@@ -13,13 +13,14 @@ from itertools import chain
 from typing import Any, Final, Literal
 
 from eventctx.importers.formats.claude import requests
-from eventctx.importers.formats.claude.answer import AnswerLines, ResultPlaces, cleared_by_provider
-from eventctx.importers.formats.claude.route import Route
+from eventctx.importers.formats.claude.answer import AnswerLines, ProviderEdits
+from eventctx.importers.formats.claude.cleared import ClearedPlaces
+from eventctx.importers.formats.claude.route import KeptLines, Route
 from eventctx.importers.formats.claude.rows import (
     KNOWN_KINDS,
     Boundary,
     ClaudeRow,
-    agent_in_progress,
+    agent_in,
     boundary_of,
     envelope_of,
     in_nanoseconds,
@@ -90,7 +91,8 @@ class ClaudeConversation:
         self.last_id: object = None
         self.ids: set[int] = set()
         self.route = Route()
-        self.results = ResultPlaces()
+        self.results = ClearedPlaces()
+        self.edits = ProviderEdits(self.results)
         self.order = LineOrder(self.route.knows)
         self.boundary = Boundary()
         self.linked: set[str] = set()
@@ -113,6 +115,12 @@ class ClaudeConversation:
                 human = item.facts is not None and item.facts.human
                 place = self.route.place(item.line, message, spoken=answer or human)
                 self.results.add(place, message)
+                if human:
+                    self.results.begin_turn()
+            elif isinstance(item, CompactionItem):
+                self.results.forget(item.forgotten)
+            elif isinstance(item, Undone):
+                self.results.undo(item.places, item.compactions)
             yield item
 
     def _row(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
@@ -172,6 +180,7 @@ class ClaudeConversation:
 
     def _repetition(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         """A line that was written again; while its answer is open, its usage may have grown."""
+        self.route.note_repetition(row.uuid)
         message = object_or_empty(value_of(bytes(row.message)))
         if row.type == "assistant" and self.open is not None and self.open.id == message.get("id"):
             self.open.count_again(message)
@@ -193,12 +202,15 @@ class ClaudeConversation:
 
     def _progress(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         raw = Raw(line, "progress", data)
-        agent = agent_in_progress(row)
-        if not agent or agent in self.linked or not row.sessionId:
-            return (raw,)
-        self.linked.add(agent)
-        linked = Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", row.parentToolUseID)
-        return (raw, linked)
+        return (raw, *self._linked(line, row, agent_in(row.data).agentId, row.parentToolUseID))
+
+    def _linked(
+        self, line: int, row: ClaudeRow, agent: str | None, call_id: str | None
+    ) -> Iterator[Linked]:
+        """The link to a subagent that is named for the first time."""
+        if agent and agent not in self.linked and row.sessionId:
+            self.linked.add(agent)
+            yield Linked(line, time_of(row), f"{row.sessionId}.agent-{agent}", call_id)
 
     def _queue_line(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         if row.type == "queue-operation":
@@ -239,22 +251,16 @@ class ClaudeConversation:
         facts = object_or_empty(row.microcompactMetadata)
         how = "microcompact:manual" if facts.get("trigger") == "manual" else "microcompact"
         calls = list_or_empty(facts.get("compactedToolIds"))
-        yield from self._clear(line, time_of(row), how, calls, count(facts.get("preTokens")))
-
-    def _clear(
-        self, line: int, time: int | None, how: str, calls: list[Any], tokens: int = 0
-    ) -> Iterator[Item]:
-        """The step that clears the results of ``calls``, as far as the conversation has them."""
         if found := self.results.clear(calls):
-            places = tuple(sorted(found))
-            messages = tuple([found[place] for place in places])
-            yield ResultsCleared(line, time, how, places, messages, tokens or None)
+            tokens = count(facts.get("preTokens")) or None
+            yield ResultsCleared(line, time_of(row), how, *found, tokens_before=tokens)
 
     def _retract(self, line: int, row: ClaudeRow) -> Iterator[Item]:
         """The answers that the program took out of the conversation, after a refusal."""
         yield from self._close()
         named = list_or_empty(row.retractedMessageUuids)
-        yield from self._taken_back(line, time_of(row), self.route.of(named))
+        if places := self.route.of(named):
+            yield Undone(line, time_of(row), places)
 
     def _speech(self, line: int, data: bytes, row: ClaudeRow) -> Iterable[Item]:
         sliced = bytes(row.message)
@@ -282,20 +288,34 @@ class ClaudeConversation:
         if row.type == "assistant":
             return self._assistant(line, time, row, message, data)
         if row.isCompactSummary:
-            self.route.note_summary(line)
-            self.route.enter(row.uuid, row.parentUuid, line, message=True)
-            told, self.boundary = self.boundary, Boundary()
-            compaction = CompactionItem(
-                line,
-                time,
-                told.trigger,
-                (message,),
-                tokens_before=told.tokens,
-                resent=RESENT,
-                took=told.took,
-            )
-            return (*self._close(), *self._deliver(line), compaction)
+            return self._summary(line, time, row, message)
         return self._user_line(line, time, row, message, data)
+
+    def _summary(
+        self, line: int, time: int | None, row: ClaudeRow, message: dict[str, Any]
+    ) -> Iterator[Item]:
+        """The items of a compaction; what it keeps is told before it, by the boundary."""
+        yield from self._close()
+        yield from self._deliver(line)
+        told, self.boundary = self.boundary, Boundary()
+        kept = self.route.named(told.kept)
+        if not told.kept and told.segment is not None:
+            kept = self.route.between(*told.segment)
+        behind = KeptLines() if told.kept_first else kept
+        self.route.note_summary(row.uuid, row.parentUuid, line, behind)
+        stays = bool(kept.places or kept.summaries)
+        yield CompactionItem(
+            line,
+            time,
+            told.trigger,
+            (message,),
+            forgotten=self.route.others(kept.places) if stays else None,
+            before=self.route.count if stays and told.kept_first else None,
+            standing=kept.summaries,
+            tokens_before=told.tokens,
+            resent=RESENT,
+            took=told.took,
+        )
 
     def _user_line(
         self,
@@ -321,18 +341,20 @@ class ClaudeConversation:
             self.queue.begin_turn()
             yield TurnBegan(line, time)
         if prompt and self.open is None:
-            yield from self._taken_back(line, time, self.route.left_by(row.parentUuid))
+            left = self.route.left_by(row.parentUuid)
+            if left.places:
+                yield Undone(line, time, *left)
+        agent = agent_in(row.toolUseResult)
+        links = list(self._linked(line, row, agent.agentId, _answered_call(message)))
+        # What is said to be over is known to be when its result comes.
+        items: list[Item] = [item, *links] if agent.runs else [*links, item]
         if self.open is None:
-            yield item
+            yield from items
         else:
-            self.open.held.append(item)
+            self.open.held += items
             if stopped:
                 yield from self._close()
         self.route.enter(row.uuid, row.parentUuid, line, message=True, prompt=prompt)
-
-    def _taken_back(self, line: int, time: int | None, places: frozenset[int]) -> Iterator[Item]:
-        if places:
-            yield Undone(line, time, places)
 
     def _assistant(
         self,
@@ -368,9 +390,7 @@ class ClaudeConversation:
         answer, self.open = self.open, None
         if answer is None:
             return
-        if number := cleared_by_provider(answer.message):
-            calls = self.results.oldest(number)
-            yield from self._clear(answer.line, None, "clear_tool_uses", calls)
+        yield from self.edits.items(answer.line, answer.message)
         self.last_id = answer.id
         if isinstance(answer.id, str):
             self.ids.add(hash(answer.id))
@@ -399,3 +419,10 @@ class ClaudeConversation:
         else:
             yield from self._close()
             yield from self._deliver(self.line)
+
+
+def _answered_call(message: dict[str, Any]) -> str | None:
+    """The call whose result is the first one in a message."""
+    blocks = map(object_or_empty, list_or_empty(message.get("content")))
+    found = (text_or_none(one.get("tool_use_id")) for one in blocks)
+    return next((one for one in found if one), None)

@@ -9,6 +9,7 @@ import msgspec
 
 from eventctx.importers.source.lines import (
     count,
+    list_or_empty,
     nanoseconds,
     object_or_empty,
     text_or_none,
@@ -67,6 +68,7 @@ class ClaudeRow(msgspec.Struct):
     parentToolUseID: str | None = None  # noqa: N815
     message: msgspec.Raw = msgspec.Raw()
     data: msgspec.Raw = msgspec.Raw()
+    toolUseResult: msgspec.Raw = msgspec.Raw()  # noqa: N815
     attachment: msgspec.Raw = msgspec.Raw()
     compactMetadata: Any = None  # noqa: N815
     microcompactMetadata: Any = None  # noqa: N815
@@ -113,20 +115,36 @@ def in_nanoseconds(milliseconds: object) -> int | None:
 
 
 class Boundary(NamedTuple):
-    """Facts of a compaction, from the line before its summary; ``took`` is in nanoseconds."""
+    """Facts of a compaction, from the line before its summary; ``took`` is in nanoseconds.
+
+    ``kept`` are the names of the lines that stay in the conversation, or, where the program names
+    only the first and the last of them, ``segment``. ``kept_first``: they come before the summary.
+    """
 
     trigger: str | None = None
     tokens: int | None = None
     took: int | None = None
+    kept: tuple[str, ...] = ()
+    segment: tuple[str, str] | None = None
+    kept_first: bool = False
 
 
 def boundary_of(row: ClaudeRow) -> Boundary:
     """The facts in a ``compact_boundary`` line; a field without a sound value is None."""
     facts = object_or_empty(row.compactMetadata)
+    named = object_or_empty(facts.get("preservedMessages"))
+    segment = object_or_empty(facts.get("preservedSegment"))
+    kept = [one for one in list_or_empty(named.get("uuids")) if isinstance(one, str)]
+    head, tail = text_or_none(segment.get("headUuid")), text_or_none(segment.get("tailUuid"))
+    # They follow the summary that is the anchor; where it is the boundary, the summary comes last.
+    anchor = (named if kept else segment).get("anchorUuid")
     return Boundary(
         text_or_none(facts.get("trigger")),
         count(facts.get("preTokens")) or None,
         in_nanoseconds(facts.get("durationMs")),
+        tuple(kept),
+        (head, tail) if head and tail else None,
+        anchor is not None and anchor == row.uuid,
     )
 
 
@@ -172,19 +190,27 @@ def source_of(row: ClaudeRow) -> str | None:
     return None if source == row.sessionId else source
 
 
-class _Progress(msgspec.Struct):
+class NamedAgent(msgspec.Struct):
+    """The subagent that a part of a line names; ``status`` is that of a call that started it."""
+
     agentId: str | None = None  # noqa: N815 - the format's own name
+    status: str | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether its call has a result, and it goes on."""
+        return self.status == "async_launched"
 
 
-_decode_progress: Final = msgspec.json.Decoder(_Progress).decode
+_decode_agent: Final = msgspec.json.Decoder(NamedAgent).decode
 
 
-def agent_in_progress(row: ClaudeRow) -> str | None:
-    """The subagent that a line of progress is of."""
-    details = bytes(row.data)
+def agent_in(part: msgspec.Raw) -> NamedAgent:
+    """The subagent that a line of progress, or the program's own result of a call, is of."""
+    details = bytes(part)
     if b'"agentId"' not in details:
-        return None
+        return NamedAgent()
     try:
-        return _decode_progress(details).agentId
+        return _decode_agent(details)
     except BROKEN:
-        return None
+        return NamedAgent()

@@ -50,8 +50,19 @@ export function requestWords(timeline, request) {
     share === null ? null : `${percentText(share)} read from cache`,
     budget < 0 ? null : `budget ${countText(budget)}`,
     knownWord(requests.known[request] ?? -1),
+    lossWords(timeline, request),
   ];
   return `${timeline.name(request)}: ${said.filter((one) => one !== null).join(' · ')}`;
+}
+
+/**
+ * @param {Timeline} timeline
+ * @param {number} request
+ */
+function lossWords(timeline, request) {
+  const loss = timeline.lossAt(request);
+  if (loss === null || loss.kind !== 'prompt') return null;
+  return `~${countText(loss.tokens)} tokens lost without a record (inferred)`;
 }
 
 /**

@@ -33,6 +33,7 @@ export function paintRiver(context, picture) {
   paintStacks(context, picture);
   const taken = paintBudget(context, picture);
   paintCliffs(context, picture, taken);
+  paintLosses(context, picture);
   paintReported(context, picture);
   paintKnown(context, picture);
   paintRequestNames(context, picture);
@@ -157,6 +158,34 @@ function paintCliffs(context, { shape, cliffs, colours }, taken) {
   context.setLineDash([]);
   for (const { x, cliff } of marks) paintCliffMark(context, x - 0.5, top - 3, cliff, colours);
   paintCliffLabels(context, marks, { left: AXIS_WIDTH - 20, right: shape.right + 12 - taken, y: top - LABEL_RISE }, colours);
+}
+
+/**
+ * A question mark above each request whose prompt was smaller than the log says: it is inferred.
+ * @param {Context} context
+ * @param {RiverPicture} picture
+ */
+function paintLosses(context, { shape, timeline, colours }) {
+  const { columns } = shape;
+  for (const { position, kind } of timeline.losses) {
+    const request = timeline.requestAt(position);
+    if (kind !== 'prompt' || request < columns.first || request > columns.last) continue;
+    const y = tokensToY(shape, timeline.requests.total[request] ?? 0);
+    paintLossMark(context, columnMiddle(columns, request), y - 3, colours);
+  }
+}
+
+/**
+ * @param {Context} context
+ * @param {number} x
+ * @param {number} foot
+ * @param {Palette} colours
+ */
+export function paintLossMark(context, x, foot, colours) {
+  context.fillStyle = colours.warn;
+  context.textAlign = 'center';
+  context.textBaseline = 'bottom';
+  context.fillText('?', x, foot);
 }
 
 /**

@@ -18,7 +18,7 @@ import { fillPatterned } from './patterns.js';
 import { usePointer } from './pointer.js';
 import { BAND_NAMES, requestWords, spokenRequest } from './request-words.js';
 import { paintRiverCursor } from './river-cursor.js';
-import { bandStyle, paintCliffMark, paintKnownRun, paintRiver } from './river-paint.js';
+import { bandStyle, paintCliffMark, paintKnownRun, paintLossMark, paintRiver } from './river-paint.js';
 import { RiverRows } from './river-rows.js';
 import { riverShape, riverTop } from './river-shape.js';
 import { columnAt, timePasses } from './scales.js';
@@ -100,6 +100,9 @@ function riverLegend() {
     }),
     legendItem('compaction', (context, width, height) => {
       paintCliffMark(context, width / 2, height - 2, { request: 0, numbers: [1], tried: 0 }, palette.peek());
+    }),
+    legendItem('loss, inferred', (context, width, height) => {
+      paintLossMark(context, width / 2, height, palette.peek());
     }),
   ];
   const list = h(

@@ -64,7 +64,8 @@ export function breaksByReason(timeline) {
 }
 
 /**
- * Requests with messages that were added on the way to the model, or that did not arrive.
+ * Requests with messages that were added on the way to the model, that did not arrive, or of which
+ * the host does not tell what it added.
  *
  * @param {Timeline} timeline
  */
@@ -72,5 +73,6 @@ export function changedOnTheWay(timeline) {
   const { additions, missing, floor } = timeline.requests;
   const above = (/** @type {ArrayLike<number>} */ column) =>
     Array.from(column).reduce((count, value) => count + (value > 0 ? 1 : 0), 0);
-  return { additions: above(additions), missing: above(missing), floor: above(floor) };
+  const untold = additions.reduce((count, value) => count + (value < 0 ? 1 : 0), 0);
+  return { additions: above(additions), missing: above(missing), floor: above(floor), untold };
 }

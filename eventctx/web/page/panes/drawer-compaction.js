@@ -84,7 +84,7 @@ function factsOf(now, index, effect) {
   /** @type {[string, (Node|string|null)[]|string|null][]} */
   const rows = [
     ['between', effect.before < 0 || effect.after < 0 ? null : ['requests ', link(effect.before), ' and ', link(effect.after)]],
-    ['policy', one.strategy === 'imported' ? null : one.strategy + (one.fallback ? `, for which ${one.fallback} decided (${one.error ?? 'no error was recorded'})` : '')],
+    ['policy', one.trigger === 'imported' ? null : one.strategy + (one.fallback ? `, for which ${one.fallback} decided (${one.error ?? 'no error was recorded'})` : '')],
     ['asked for by', one.requested_by],
     ['sizes', sizeFacts(one)],
     ['messages', `${countText(one.messages_before)} → ${countText(one.messages_after)}`],

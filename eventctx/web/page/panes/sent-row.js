@@ -68,13 +68,15 @@ export function sentRowView(now, row) {
           h('span', { class: 'muted', text: 'not sent by the context: the host put it in' })),
         h('div', { class: 'row-text' }, messageView(row.message)));
     default:
-      return h('p', { class: 'row sent-note', text: unsentText(row.missing, row.additions) });
+      return h('p', { class: 'row sent-note', text: unsentText(row) });
   }
 }
 
-/** @param {number} missing @param {number} additions */
-function unsentText(missing, additions) {
+/** @param {Extract<SentRow, {type: 'unsent'}>} row */
+function unsentText({ missing, additions, untold }) {
   const parts = [];
+  if (untold === 0) parts.push('What the host added on the way is not known.');
+  if (untold !== null && untold > 0) parts.push(`The host added at least ${counted(untold, 'message')} on the way; the texts are not known.`);
   if (additions > 0) parts.push(`The host added ${counted(additions, 'message')} on the way.`);
   if (missing > 0) parts.push(`${counted(missing, 'message')} of these the host did not send.`);
   return parts.join(' ');

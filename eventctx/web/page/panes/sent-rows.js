@@ -12,7 +12,7 @@
  *   | {type: 'entry', id: number, place: number, isNew: boolean}
  *   | {type: 'sent', message: any, numbers: number[], injected: any[], place: number}
  *   | {type: 'added', message: any}
- *   | {type: 'unsent', missing: number, additions: number}} SentRow
+ *   | {type: 'unsent', missing: number, additions: number, untold: number | null}} SentRow
  */
 
 /**
@@ -38,9 +38,10 @@ export function sentRows(timeline, request, fresh, answer) {
     rows.push(...(additions.get(place + 1) ?? []));
   });
   const { additions: added, missing } = timeline.requests;
-  const unknown = answer === null ? added[request] : 0;
-  if (unknown > 0 || missing[request] > 0) {
-    rows.push({ type: 'unsent', missing: Math.max(0, missing[request]), additions: unknown });
+  const unknown = answer === null ? Math.max(0, added[request]) : 0;
+  const untold = added[request] < 0 ? -1 - added[request] : null;
+  if (unknown > 0 || missing[request] > 0 || untold !== null) {
+    rows.push({ type: 'unsent', missing: Math.max(0, missing[request]), additions: unknown, untold });
   }
   return rows;
 }

@@ -32,8 +32,9 @@ define('ctx-sent', (host) => {
   }));
   const about = h('span', { class: 'muted' });
   const note = h('p', { class: 'sent-note', hidden: true, 'aria-live': 'polite' });
+  const loss = h('p', { class: 'sent-note sent-loss', hidden: true });
   host.replaceChildren(
-    h('header', { class: 'pane-head' }, h('h2', { text: 'Sent to the model' }), about), note, list);
+    h('header', { class: 'pane-head' }, h('h2', { text: 'Sent to the model' }), about), loss, note, list);
 
   /** @type {SentRow[]} */
   let rows = [];
@@ -43,6 +44,9 @@ define('ctx-sent', (host) => {
     const answer = viewAnswers.get(answerKey(now, request)) ?? null;
     rows = request < 0 ? [] : sentRows(now, request, newEntries(now, before, request), answer);
     about.textContent = aboutText(request, rows);
+    const lost = now.lossAt(request);
+    loss.hidden = lost === null;
+    loss.textContent = lost === null ? '' : `Inferred: ${lost.words}`;
     found = foundNow(now);
     const isChosen = place.peek().message !== null;
     list.showRows(listRows(now, request, rows, () => found), isChosen ? found.row : rows.length - 1, isChosen ? 'nearest' : 'end');

@@ -154,7 +154,7 @@ function compactionWords(timeline, index) {
   const one = timeline.compactions[index];
   const asked = one.requested_by === null ? '' : `, asked for by ${one.requested_by}`;
   return `${compactionLabel(one)} at @${one.position}: ${triggerWords(one.trigger)}${asked}; `
-    + `${one.strategy === IMPORTED ? '' : `policy ${one.strategy}; `}${tokensText(one.before, one.before_estimated)} → `
+    + `${one.trigger === IMPORTED ? '' : `policy ${one.strategy}; `}${tokensText(one.before, one.before_estimated)} → `
     + `${tokensText(one.after, one.after_estimated)} tokens`;
 }
 

@@ -55,7 +55,7 @@ function checksSection(now) {
 /** @param {Timeline} now */
 function knownSection(now) {
   const counts = requestsByKnown(now);
-  const { additions, missing, floor } = changedOnTheWay(now);
+  const { additions, missing, floor, untold } = changedOnTheWay(now);
   return section('How the requests are known',
     h('table', { class: 'known-table' },
       h('caption', { class: 'only-heard', text: 'Requests by how they are known' }),
@@ -70,6 +70,7 @@ function knownSection(now) {
           h('td', { text: meaning }))))),
     h('ul', { class: 'plain-facts' },
       additions > 0 ? h('li', { text: `${counted(additions, 'request')} reached the model with messages that were added on the way.` }) : null,
+      untold > 0 ? h('li', { text: `What the host added to ${counted(untold, 'request')} on the way is not known.` }) : null,
       missing > 0 ? h('li', { text: `${counted(missing, 'request')} reached the model without messages that had been prepared.` }) : null,
       floor > 0 ? h('li', { text: `${counted(floor, 'request')} went out above the budget, with only what must stay.` }) : null));
 }

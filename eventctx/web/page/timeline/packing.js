@@ -47,6 +47,10 @@ import { ViewTable } from './views.js';
  * @typedef {{from: number, tokens: ArrayLike<number>}} Recount
  */
 
+/** A loss that is inferred of the request at a position, and the sentence that says so.
+ * @typedef {{position: number, kind: 'prompt' | 'cache', tokens: number, words: string}} LossEntry
+ */
+
 /**
  * @typedef {{
  *   session: string, head: number, digest: string, after: number, after_digest?: string,
@@ -55,7 +59,7 @@ import { ViewTable } from './views.js';
  *   parent: {session: string, at: number} | null,
  *   extras: ExtraEntry[], models: string[], compactions: CompactionEntry[], reasons: ReasonEntry[],
  *   turns: TurnEntry[], links: LinkEntry[], calls: Record<string, number>,
- *   recounts?: Recount[],
+ *   recounts?: Recount[], losses?: LossEntry[],
  *   updated?: {
  *     requests?: Record<string, Record<string, number>>,
  *     compactions?: Record<string, Partial<CompactionEntry>>,

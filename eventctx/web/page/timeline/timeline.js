@@ -21,7 +21,7 @@ import { WordsTable } from './words.js';
 
 /** @import { GrowingColumn, Numbers } from './columns.js' */
 /** @import { ViewEntry } from './entries.js' */
-/** @import { CompactionEntry, ExtraEntry, LinkEntry, PackedColumns, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
+/** @import { CompactionEntry, ExtraEntry, LinkEntry, LossEntry, PackedColumns, PackedDocument, ReasonEntry, Recount, TimelineDocument, TurnEntry } from './packing.js' */
 /** @import { PresenceRun } from './presence.js' */
 /** @import { Envelope, River } from './river.js' */
 /** @import { MessageStanding } from './standings.js' */
@@ -83,6 +83,8 @@ export class Timeline {
     this.calls = {};
     /** @type {Recount[]} */
     this.recounts = [];
+    /** @type {LossEntry[]} */
+    this.losses = [];
     this.views = new ViewTable();
     this.sumTable = new SumTable();
     this.changeTable = new ChangeTable();
@@ -139,6 +141,7 @@ export class Timeline {
     this.wordsTable.append(this.messages.kind, this.changeTable);
     this.views.append(packed);
     this.standingTable.forget();
+    this.losses = packed.losses ?? this.losses; // each document has them all
     const recounts = packed.recounts ?? [];
     appendAll(this.recounts, recounts);
     const { kind, tokens } = this.messages;
@@ -292,6 +295,15 @@ export class Timeline {
   /** @param {number} request */
   previousOf(request) {
     return request > 0 ? request - 1 : -1;
+  }
+
+  /**
+   * The loss that is suspected at a request; null if none is.
+   * @param {number} request
+   */
+  lossAt(request) {
+    const at = this.requests.position[request];
+    return this.losses.find(({ position }) => position === at) ?? null;
   }
 
   /**

@@ -1,0 +1,168 @@
+"""What Amplifier's ``rewind`` took back, and a copy that only ends before the log does.
+
+The real script of amplifier-foundation is tried where ``EVENTCTX_AMPLIFIER_MODULES`` has it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventctx
+from eventctx.testing import ScriptedAmplifierProvider
+from tests.amplifier.given import events, records_of
+from tests.amplifier.hosts import session
+
+CALL = [{"type": "tool_call", "id": "c1", "name": "read", "input": {}}]
+OPEN = {
+    "role": "assistant",
+    "content": CALL,
+    "tool_calls": [{"id": "c1", "tool": "read", "arguments": {}}],
+}
+ROWS = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": [{"type": "text", "text": "Answer to one"}]},
+    {"role": "user", "content": "two"},
+    OPEN,
+]
+"""A session whose last turn broke off: the call has no result."""
+
+
+class Display:
+    """A host's display, which keeps what the person was shown."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, str, str]] = []
+
+    def show_message(self, message: str, level: str, source: str = "hook") -> None:
+        self.shown.append((message, level, source))
+
+
+def folder_of(home: Path) -> Path:
+    return home / ".amplifier" / "projects" / "-home-me-proj" / "sessions" / "session-1"
+
+
+def keep(home: Path, rows: list[dict[str, Any]]) -> Path:
+    """Save a transcript as Amplifier's command line does."""
+    path = folder_of(home) / "transcript.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_name("metadata.json").write_text('{"session_id": "session-1"}')
+    path.write_text("".join([f"{json.dumps(row)}\n" for row in rows]))
+    return path
+
+
+def rewind_by_hand(home: Path, rows: list[dict[str, Any]], later: float = 2) -> None:
+    """Leave what the script leaves: a shorter transcript, and a copy of the one of before."""
+    path = keep(home, rows)
+    stamp = (datetime.now(UTC) + timedelta(seconds=later)).strftime("%Y%m%d%H%M%S")
+    path.with_name(f"transcript.jsonl.bak-pre-rewind-{stamp}").write_text("")
+
+
+def rewind_by_the_script(home: Path) -> None:
+    root = Path(os.environ.get("EVENTCTX_AMPLIFIER_MODULES", "/nowhere"), "foundation")
+    script = root / "scripts" / "amplifier-session.py"
+    if not script.exists():
+        pytest.skip("no amplifier-foundation; set EVENTCTX_AMPLIFIER_MODULES to its folder")
+    ran = subprocess.run(
+        [sys.executable, script, "rewind", folder_of(home)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert json.loads(ran.stdout).get("status") == "rewound", ran
+
+
+async def resumed(
+    tmp_path: Path, kept: list[dict[str, Any]] | None, context: str = "context-eventctx"
+) -> tuple[list[Any], Display, list[dict[str, Any]]]:
+    """The contents of the next request after a resume, what was shown, and the transcript."""
+    provider, display = ScriptedAmplifierProvider("Again."), Display()
+    config = {"store": str(tmp_path / "contexts.db")}
+    async with session(provider, context=context, config=config) as host:
+        host.coordinator.display_system = display
+        ctx = host.coordinator.get("context")
+        if kept:
+            await ctx.set_messages(kept)
+        await host.execute("again")
+        rows = await ctx.get_messages()
+    return [message.content for message in provider.requests[-1].messages], display, rows
+
+
+async def broken_off(tmp_path: Path, context: str = "context-eventctx") -> None:
+    config = {"store": str(tmp_path / "contexts.db")}
+    async with session(ScriptedAmplifierProvider(), context=context, config=config) as host:
+        for row in ROWS:
+            await host.coordinator.get("context").add_message(row)
+
+
+@pytest.mark.parametrize("context", ["context-eventctx", "context-eventctx-persistent"])
+@pytest.mark.parametrize("by", ["hand", "script"])
+async def test_what_rewind_took_back_is_in_no_request_and_the_person_is_told(
+    by: str, context: str, tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path, context)
+    if by == "hand":
+        rewind_by_hand(users_folder, ROWS[:2])
+    else:
+        keep(users_folder, ROWS)
+        rewind_by_the_script(users_folder)
+    left = (folder_of(users_folder) / "transcript.jsonl").read_text().splitlines()
+    kept = [json.loads(line) for line in left]
+    assert kept == ROWS[:2]
+    sent, display, rows = await resumed(tmp_path, kept, context)
+    assert [one if isinstance(one, str) else one[0].text for one in sent] == [
+        *("one", "Answer to one", "again"),
+    ]
+    assert [row["content"] for row in rows[:2]] == [row["content"] for row in ROWS[:2]]
+    ((text, level, source),) = display.shown
+    assert (level, source) == ("warning", "context-eventctx")
+    assert "rewind took 2 messages of this session back" in text
+    assert f"eventctx transcript session-1 --at 5 --store {tmp_path / 'contexts.db'}" in text
+    async with eventctx.open(tmp_path / "contexts.db") as engine:
+        before = await engine.transcript("session-1", at=5)
+    assert [one.message for one in before] == ROWS
+
+
+async def test_a_session_that_was_taken_back_whole_begins_anew(
+    tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path)
+    rewind_by_hand(users_folder, [])
+    sent, display, _ = await resumed(tmp_path, None)
+    assert sent == ["again"]
+    assert "rewind took 4 messages" in display.shown[0][0]
+
+
+async def test_what_was_taken_back_once_is_not_taken_back_again(
+    tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path)
+    rewind_by_hand(users_folder, ROWS[:2], later=0)
+    _, first, rows = await resumed(tmp_path, ROWS[:2])
+    path = folder_of(users_folder)
+    for one in path.glob("*.bak-*"):
+        one.rename(path / "transcript.jsonl.bak-pre-rewind-20260101000000")
+    _, second, again = await resumed(tmp_path, rows)
+    assert (len(first.shown), len(second.shown)) == (1, 0)
+    assert again[: len(rows)] == rows
+
+
+async def test_a_copy_that_only_ends_before_the_log_undoes_nothing_and_the_person_is_told(
+    tmp_path: Path, users_folder: Path
+) -> None:
+    await broken_off(tmp_path)
+    keep(users_folder, ROWS[:2])
+    _, display, rows = await resumed(tmp_path, ROWS[:2])
+    assert rows[:4] == ROWS
+    ((text, _, _),) = display.shown
+    assert "ends 2 messages before the log does" in text
+    records = await records_of(tmp_path / "contexts.db")
+    assert [one.ahead for one in events(records, "context:set_ignored")] == [2]

@@ -22,7 +22,7 @@ from eventctx.importers.format_table import (
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier
+from eventctx.importers.formats import amplifier, atif
 from eventctx.importers.formats.cassettes import cassette
 from eventctx.importers.formats.foreign import foreign
 from eventctx.importers.source.document import read_document
@@ -50,7 +50,7 @@ def session_source(path: Path, name: str | None = None) -> Path:
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """The reason not to import a file found in a folder: another one tells its session."""
-    return amplifier.passed_over(path, take_over=take_over)
+    return amplifier.passed_over(path, take_over=take_over) or atif.passed_over(path)
 
 
 def is_transcript_folder(path: Path) -> bool:

@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats import (
     amplifier,
+    atif,
     chat,
     claude_code,
     codex,
@@ -148,6 +149,15 @@ _ROWS: Final = (
         "mini-swe-agent trajectory (.traj.json)",
         trajectories.parse_mini,
         is_document=trajectories.is_mini,
+        by_file=True,
+    ),
+    Format(
+        "atif",
+        "ATIF trajectory of Harbor's agents and others (JSON)",
+        atif.parse,
+        is_document=atif.is_document,
+        others=atif.others,
+        whole=atif.with_continuations,
         by_file=True,
     ),
     Format(

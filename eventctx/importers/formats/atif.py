@@ -1,0 +1,451 @@
+"""ATIF, the Agent Trajectory Interchange Format of Harbor (1.0 to 1.8): one document a trajectory.
+
+A step becomes messages in OpenAI's chat dialect: its ``message``, with reasoning and calls, then
+the results of its ``observation``. A result that names no call answers all calls of its step that
+have none (terminals show the output of several commands at once); without calls it is an
+observation.
+
+``context_management`` with the boundary ``replace`` is a compaction: the step's observation, else
+the next prompt, replaces what came before. In ``is_copied_context`` steps no model is called: they
+happened in another trajectory. One that goes on in the file next to it (``X.cont-1.json``) is read
+with that: the copied steps there are what its compaction left. Embedded subagents are sessions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from eventctx.errors import MalformedTranscript
+from eventctx.importers.source.document import envelope, read_document, read_object, stem
+from eventctx.importers.source.items import (
+    CallEnded,
+    CompactionItem,
+    Ended,
+    FileLine,
+    Item,
+    Linked,
+    MessageItem,
+    ModelCall,
+    Parser,
+    Raw,
+    Session,
+    TurnBegan,
+    Waiting,
+    Warned,
+    never,
+)
+from eventctx.importers.source.lines import (
+    list_or_empty,
+    nanoseconds,
+    not_understood,
+    object_or_empty,
+    read_lines,
+    text_of_content,
+    text_or_none,
+    without,
+)
+from eventctx.importers.source.values import encode
+from eventctx.log.usage import ATIF, read_usage, with_prompt
+from eventctx.messages.facts_reader import read_facts
+
+_SOURCES: Final = ("system", "user", "agent")
+_EMBEDDED: Final = "subagent_trajectories"
+_CONTINUATIONS: Final = "continuations"
+_NEXT_FILE: Final = re.compile(r"(?P<stem>.+?)(?:\.cont-(?P<number>\d+))?\.json")
+_FAILED: Final = ("is_error", "tool_result_is_error")
+
+
+def is_document(value: object) -> bool:
+    """Whether a document is a trajectory."""
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    marked = isinstance(version, str) and version.startswith("ATIF-")
+    return marked and isinstance(object_or_empty(value).get("steps"), list)
+
+
+def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
+    """The items of one trajectory file, with those of the files in which it goes on."""
+    document, repaired = read_object(lines, name, "steps")
+    agent = object_or_empty(document.get("agent"))
+    parent = text_or_none(object_or_empty(agent.get("extra")).get("parent_session_id"))
+    yield from _Trajectory(document, _session_of(document, name), parent).items(ended, repaired)
+
+
+def others(path: Path) -> list[Parser]:
+    """A parser for each subagent whose trajectory is embedded in that of the file."""
+    try:
+        data = path.read_bytes()
+        if _EMBEDDED.encode() not in data:
+            return []
+        document = read_document(read_lines(path), path.name).value
+    except (OSError, MalformedTranscript):
+        return []  # a file that was followed may be gone, or half written
+    found: list[Parser] = []
+    _collect(object_or_empty(document), _session_of(object_or_empty(document), path.name), found)
+    return found
+
+
+def _collect(document: dict[str, Any], session: str, found: list[Parser]) -> None:
+    for number, one in enumerate(list_or_empty(document.get(_EMBEDDED)), 1):
+        if not isinstance(one, dict) or not isinstance(one.get("steps"), list):
+            continue
+        name = _embedded_name(session, text_or_none(one.get("trajectory_id")) or str(number))
+        found.append(_embedded(one, name, session))
+        _collect(one, name, found)
+
+
+def _embedded(document: dict[str, Any], session: str, parent: str) -> Parser:
+    def parse_one(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
+        return _Trajectory(document, session, parent).items(ended, [])
+
+    return parse_one
+
+
+def _session_of(document: dict[str, Any], name: str) -> str:
+    """The session's name: the trajectory's own id, since a run's may be that of several."""
+    ids = (document.get("trajectory_id"), document.get("session_id"))
+    return next((one for one in ids if isinstance(one, str) and one), stem(name))
+
+
+def _embedded_name(session: str, trajectory: str) -> str:
+    return f"{session}.agent-{trajectory}"
+
+
+# -- a trajectory in several files ---------------------------------------------------------------
+
+
+def with_continuations(path: Path, lines: Iterable[FileLine]) -> Iterator[FileLine]:
+    """The lines of a trajectory; one that goes on in files next to it holds these, too."""
+    held = list(lines)
+    named = any(b".cont-" in one.data for one in held)
+    following = _continuations(path, held) if named else []
+    if not following:
+        yield from held
+        return
+    document = {**read_document(held, path.name).value, _CONTINUATIONS: following}
+    yield FileLine(1, encode(document))
+
+
+def _continuations(path: Path, lines: list[FileLine]) -> list[dict[str, Any]]:
+    """The trajectories in the files that a file names, and these name in their turn."""
+    found: list[dict[str, Any]] = []
+    try:
+        value, repaired = read_document(lines, path.name)
+        while not repaired and is_document(value):
+            following = _next_file(path, value)
+            if following is None:
+                break
+            value, repaired = read_document(read_lines(following), following.name)
+            path = following
+            found += [value] if is_document(value) and not repaired else []
+    except (OSError, MalformedTranscript):
+        pass  # what can be read of it is imported; the import of the other file says what is wrong
+    return found
+
+
+def _next_file(path: Path, document: dict[str, Any]) -> Path | None:
+    """The file next to ``path`` in which its trajectory goes on, as Harbor names it."""
+    named = text_or_none(document.get("continued_trajectory_ref"))
+    here = _NEXT_FILE.fullmatch(path.name)
+    if named is None or here is None:
+        return None
+    following = f"{here['stem']}.cont-{int(here['number'] or 0) + 1}.json"
+    return path.with_name(following) if Path(named).name == following else None
+
+
+def passed_over(path: Path) -> str | None:
+    """The reason not to import a file found in a folder: the one that it goes on from has it."""
+    here = _NEXT_FILE.fullmatch(path.name)
+    if here is None or not here["number"]:
+        return None
+    before = f".cont-{int(here['number']) - 1}" if int(here["number"]) > 1 else ""
+    first = path.with_name(f"{here['stem']}{before}.json")
+    try:
+        value = read_document(read_lines(first), first.name).value
+    except (OSError, MalformedTranscript):
+        return None
+    goes_on = is_document(value) and _next_file(first, value) == path
+    return f"it goes on from {first.name}, and is imported with it" if goes_on else None
+
+
+# -- steps ---------------------------------------------------------------------------------------
+
+
+class _Messages(NamedTuple):
+    """The messages of a step: the first is the step's own, if it says anything."""
+
+    own: dict[str, Any] | None
+    results: list[tuple[dict[str, Any], bool]]
+    """The results of its calls, and observations; and whether the tool failed."""
+
+
+class _Trajectory:
+    """The steps of a document, and of those in which it goes on, as one session."""
+
+    def __init__(self, document: dict[str, Any], session: str, parent: str | None) -> None:
+        self.document = document
+        self.session = session
+        self.parent = parent
+        self.model = text_or_none(object_or_empty(document.get("agent")).get("model_name"))
+        self.line = 0
+        self.begun = False
+        self.places = 0
+        self.in_view: dict[bytes, int] = {}
+
+    def items(self, ended: Ended, repaired: list[Raw]) -> Iterator[Item]:
+        """All items."""
+        documents = [self.document, *list_or_empty(self.document.get(_CONTINUATIONS))]
+        steps = [list_or_empty(object_or_empty(one).get("steps")) for one in documents]
+        agent = text_or_none(object_or_empty(self.document.get("agent")).get("name"))
+        times = (nanoseconds(object_or_empty(step).get("timestamp")) for step in steps[0])
+        begin = next((time for time in times if time is not None), None)
+        yield Session(0, begin, self.session, agent=agent, parent=self.parent)
+        yield from repaired
+        for number, rows in enumerate(steps):
+            # What a compaction left is in the next file, if there is one.
+            yield from self._segment(rows, ended, goes_on=number + 1 < len(steps), first=not number)
+        yield from self._unread(documents[-1])
+        for one in documents:
+            yield envelope(object_or_empty(one), "steps", _CONTINUATIONS, _EMBEDDED)
+
+    def _unread(self, last: Any) -> Iterator[Item]:
+        following = text_or_none(object_or_empty(last).get("continued_trajectory_ref"))
+        if following:
+            words = f"the trajectory goes on in {following}, which was not found next to this file"
+            yield Warned(self.line, words)
+
+    def _segment(
+        self, rows: list[Any], ended: Ended, *, goes_on: bool, first: bool
+    ) -> Iterator[Item]:
+        """The items of one document's steps; of a later one, the copied steps come first."""
+        start = 0
+        if not first:
+            copied = [bool(object_or_empty(row).get("is_copied_context")) for row in rows]
+            start = copied.index(False) if False in copied else len(copied)
+            yield from self._compaction(rows[:start], self.line + start)
+        boundaries = [place for place, row in enumerate(rows) if _boundary(row) == "replace"]
+        last = boundaries[-1] if boundaries else -1
+        place = start
+        while place < len(rows):
+            self.line += 1
+            row = rows[place]
+            if _boundary(row) == "replace":
+                taken = yield from self._replace(row, rows[place + 1 :], ended, goes_on=goes_on)
+                if taken is None:
+                    return
+                place += 1 + taken
+                continue
+            yield from self._step(row, before_boundary=place < last)
+            place += 1
+
+    def _compaction(
+        self, rows: list[Any], line: int, told: tuple[dict[str, Any], ...] = ()
+    ) -> Iterator[Item]:
+        """A compaction that leaves the messages of these rows, after those that it was told."""
+        left = list(told)
+        time = None
+        for row in rows:
+            self.line += 1
+            yield _rest_of(self.line, row)
+            own, results = _messages_of(row) if _is_step(row) else _Messages(None, [])
+            left += [] if own is None else [own]
+            left += [message for message, _ in results]
+            time = nanoseconds(object_or_empty(row).get("timestamp")) or time
+        kept = self._stay(left)
+        if not kept:
+            yield CompactionItem(line, time, None, tuple(left))
+            return
+        gone = frozenset(range(self.places)) - set(kept)
+        messages = tuple(left[len(kept) :])
+        yield CompactionItem(line, time, None, messages, forgotten=gone, before=self.places)
+
+    def _stay(self, left: list[dict[str, Any]]) -> list[int]:
+        """The places of messages that are still there, and begin what a compaction left."""
+        kept: list[int] = []
+        for message in left:
+            place = self.in_view.get(encode(message))
+            if place is None or (kept and place < kept[-1]):
+                break
+            kept.append(place)
+        self.in_view = {data: place for data, place in self.in_view.items() if place in kept}
+        return kept
+
+    def _message(self, item: MessageItem) -> MessageItem:
+        self.in_view[encode(item.message)] = self.places
+        self.places += 1
+        return item
+
+    def _replace(
+        self, row: dict[str, Any], following: list[Any], ended: Ended, *, goes_on: bool
+    ) -> Iterator[Any]:
+        """The items of a boundary; returns the number of further steps taken, None at the end."""
+        line = self.line
+        yield _rest_of(line, row)
+        yield from self._links(line, row)
+        told = [text_of_content(one.get("content")) for one in _results(row)]
+        texts = "\n".join([one for one in told if one])
+        if texts:
+            yield from self._compaction([], line, ({"role": "user", "content": texts},))
+            return 0
+        if goes_on and not following:
+            return 0
+        if not following and not ended():
+            yield Waiting(line, "the step that a compaction goes on with is not written yet")
+            return None
+        prompts = object_or_empty(following[0] if following else None).get("source") == "user"
+        yield from self._compaction(following[: int(prompts)], line + int(prompts))
+        return int(prompts)
+
+    def _step(self, row: Any, *, before_boundary: bool) -> Iterator[Item]:
+        line = self.line
+        if not _is_step(row):
+            yield from not_understood(line, "step", encode(row), "a step without a known source")
+            return
+        yield _rest_of(line, row)
+        time = nanoseconds(row.get("timestamp"))
+        own, results = _messages_of(row)
+        calls = row["source"] == "agent" and row.get("llm_call_count") != 0
+        if row.get("is_copied_context") is True:
+            # A compaction marks the steps before it, too, which were called here.
+            calls = calls and before_boundary and bool(row.get("metrics"))
+        if calls:
+            yield self._call(line, row)
+        elif own is not None and own["role"] == "user" and read_facts(own).human:
+            # Of copied prompts the first one alone begins a turn: the task that is worked on.
+            if not (self.begun and row.get("is_copied_context") is True):
+                yield TurnBegan(line, time)
+            self.begun = True
+        if own is not None:
+            yield self._message(MessageItem(line, time, own))
+        if calls:
+            yield CallEnded(line, None)
+        for message, failed in results:
+            observes = message["role"] == "user"
+            yield self._message(MessageItem(line, time, message, failed, observes, observes))
+        yield from self._links(line, row)
+        if (boundary := _boundary(row)) is not None:
+            words = f"a step changed the context ({boundary}), and the file does not say how"
+            yield Warned(line, words)
+
+    def _call(self, line: int, row: dict[str, Any]) -> ModelCall:
+        # Of several calls the metrics are a sum, which is the size of no prompt.
+        several = type(row.get("llm_call_count")) is int and row["llm_call_count"] > 1
+        usage = None if several else with_prompt(read_usage(row.get("metrics"), ATIF))
+        return ModelCall(line, None, text_or_none(row.get("model_name")) or self.model, usage=usage)
+
+    def _links(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
+        """The trajectories of subagents that a step's results name."""
+        time = nanoseconds(row.get("timestamp"))
+        for one in _results(row):
+            for ref in map(object_or_empty, list_or_empty(one.get("subagent_trajectory_ref"))):
+                file = text_or_none(ref.get("trajectory_path"))
+                own = text_or_none(ref.get("trajectory_id"))
+                name = _embedded_name(self.session, own) if own and not file else None
+                name = name or own or text_or_none(ref.get("session_id"))
+                name = name or (stem(Path(file).name) if file else None)
+                if name:
+                    yield Linked(line, time, name, text_or_none(one.get("source_call_id")))
+
+
+def _is_step(row: Any) -> bool:
+    return isinstance(row, dict) and row.get("source") in _SOURCES
+
+
+def _boundary(row: Any) -> str | None:
+    """The effect of a system step on the context; None where it has none.
+
+    Harbor's Terminus 2 names it since 0.20; before, only its subagents told of a summary.
+    """
+    if not isinstance(row, dict) or row.get("source") != "system":
+        return None
+    managed = object_or_empty(object_or_empty(row.get("extra")).get("context_management"))
+    if managed:
+        return text_or_none(managed.get("boundary")) or "?"
+    refs = [list_or_empty(one.get("subagent_trajectory_ref")) for one in _results(row)]
+    names = [str(object_or_empty(ref).get("session_id")) for some in refs for ref in some]
+    return "replace" if any("-summarization-" in name for name in names) else None
+
+
+def _results(row: dict[str, Any]) -> list[dict[str, Any]]:
+    found = list_or_empty(object_or_empty(row.get("observation")).get("results"))
+    return [one for one in found if isinstance(one, dict)]
+
+
+def _messages_of(row: dict[str, Any]) -> _Messages:
+    """The messages of a step."""
+    content, thinking = _content_of(row.get("message")), row.get("reasoning_content")
+    calls = [_call_of(one) for one in list_or_empty(row.get("tool_calls")) if _is_call(one)]
+    if row["source"] != "agent":
+        own = {"role": row["source"], "content": content} if content else None
+        return _Messages(own, _answers([], row))
+    own = {"role": "assistant", "content": content if content or not calls else None}
+    own |= {"reasoning_content": thinking} if isinstance(thinking, str) and thinking else {}
+    own |= {"tool_calls": calls} if calls else {}
+    ids = [call["id"] for call in calls]
+    silent = not content and len(own) == 2 and row.get("llm_call_count") == 0
+    return _Messages(None if silent else own, _answers(ids, row))
+
+
+def _content_of(content: Any) -> Any:
+    """A content in OpenAI's form: images and sounds are files, named by their path."""
+    if not isinstance(content, list):
+        return content
+    return [_part_of(part, object_or_empty(part).get("source")) for part in content]
+
+
+def _part_of(part: Any, source: Any) -> Any:
+    if not isinstance(source, dict) or not isinstance(source.get("path"), str):
+        return part
+    kind = "input_audio" if part.get("type") == "audio" else "image_url"
+    return {"type": kind, kind: {**without(source, "path"), "url": source["path"]}}
+
+
+def _is_call(call: Any) -> bool:
+    told = object_or_empty(call)
+    return isinstance(told.get("tool_call_id"), str) and isinstance(told.get("function_name"), str)
+
+
+def _call_of(call: dict[str, Any]) -> dict[str, Any]:
+    arguments = call.get("arguments")
+    written = arguments if isinstance(arguments, str) else encode(arguments).decode()
+    function = {"name": call["function_name"], "arguments": written}
+    return {"id": call["tool_call_id"], "type": "function", "function": function}
+
+
+def _answers(calls: list[str], row: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
+    """A message for each result that has a content."""
+    results = [one for one in _results(row) if one.get("content") is not None]
+    named = [text_or_none(one.get("source_call_id")) for one in results]
+    unanswered = [one for one in calls if one not in named]
+    unnamed = named.count(None)
+    found = []
+    for one, call in zip(results, named, strict=True):
+        message: dict[str, Any] = {"role": "tool"}
+        if call is not None:
+            message["tool_call_id"] = call
+        elif len(unanswered) > 1 and unnamed == 1:
+            message["tool_call_ids"] = unanswered
+        elif unanswered:
+            message["tool_call_id"] = unanswered.pop(0)
+        else:
+            message["role"] = "user"
+        extra = object_or_empty(one.get("extra"))
+        failed = any(held.get(key) is True for held in (one, extra) for key in _FAILED)
+        found.append(({**message, "content": _content_of(one["content"])}, failed))
+    return found
+
+
+def _rest_of(line: int, row: Any) -> Raw:
+    """A step without what is in its messages. Its program may still add results to it."""
+    if not _is_step(row):
+        return Raw(line, "step", encode(row), understood=False)
+    rest = without(row, "message", "reasoning_content")
+    calls, results = row.get("tool_calls"), object_or_empty(row.get("observation")).get("results")
+    if isinstance(calls, list):
+        rest["tool_calls"] = [without(one, "arguments") if _is_call(one) else one for one in calls]
+    if isinstance(results, list):
+        left = [without(one, "content") if isinstance(one, dict) else one for one in results]
+        rest["observation"] = {**row["observation"], "results": left}
+    return Raw(line, "step.envelope", encode(rest), volatile=True)

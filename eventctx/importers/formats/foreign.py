@@ -35,9 +35,14 @@ def _of_rows(rows: list[Any]) -> str | None:
     for row in rows:
         title = foreign(row)
         # Messages may be odd, too: the first row that is told by its keys is what the list is of.
-        if title is not None or (isinstance(row, dict) and _has(row, "role", "content")):
+        if title is not None or (isinstance(row, dict) and _is_known(row)):
             return title
     return None
+
+
+def _is_known(row: _Object) -> bool:
+    """Whether a row is a message, or a line of Claude Code's output."""
+    return _has(row, "role", "content") or _has(row, "session_id", "uuid")
 
 
 def _has(value: _Object, *keys: str) -> bool:
@@ -112,9 +117,26 @@ def _is_managed_agents(value: _Object) -> bool:
     return own and _MANAGED.fullmatch(_type(value)) is not None
 
 
-def _is_claude_stream(value: _Object) -> bool:
-    known = _type(value) in ("system", "assistant", "user", "result", "stream_event")
-    return known and "session_id" in value and any(k in value for k in ("subtype", "message"))
+def _is_cursor_stream(value: _Object) -> bool:
+    kind = _type(value)
+    begins = kind == "system" and _has(value, "subtype", "session_id", "apiKeySource")
+    # Claude Code's lines of these types have an id of their own, too.
+    spoken = kind in ("user", "assistant", "tool_call") and _has(value, "session_id")
+    own = "uuid" not in value and "tools" not in value and "parent_tool_use_id" not in value
+    return own and (begins or (spoken and ("message" in value or "tool_call" in value)))
+
+
+def _is_qwen_stream(value: _Object) -> bool:
+    return _type(value) == "system" and _has(value, "session_id", "qwen_code_version")
+
+
+def _is_claude_result(value: _Object) -> bool:
+    return _type(value) == "result" and _has(value, "session_id", "num_turns", "result")
+
+
+def _is_droid_stream(value: _Object) -> bool:
+    begins = _type(value) == "system" and _has(value, "subtype", "sessionId", "tools")
+    return begins or (_type(value) == "tool_call" and _has(value, "toolId", "sessionId"))
 
 
 def _is_codex_stream(value: _Object) -> bool:
@@ -155,9 +177,15 @@ _FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
     ("Cline's screen (import api_conversation_history.json of its folder)", _is_cline_screen),
     ("events of Claude Managed Agents", _is_managed_agents),
     (
-        "Claude Code's stream-json (import the session's file in ~/.claude/projects)",
-        _is_claude_stream,
+        "Cursor's stream-json, which has tools and results in a form of its own",
+        _is_cursor_stream,
     ),
+    ("Qwen Code's stream-json (import the chat in ~/.qwen/projects)", _is_qwen_stream),
+    (
+        "the result of a Claude Code run (import the session's file in ~/.claude/projects)",
+        _is_claude_result,
+    ),
+    ("the stream-json of Factory's Droid", _is_droid_stream),
     ("the output of codex exec --json (import the file in ~/.codex/sessions)", _is_codex_stream),
     ("a session of Factory's Droid", _is_factory),
     ("a session of GitHub Copilot CLI", _is_copilot),

@@ -30,6 +30,7 @@ from eventctx.importers.formats import (
     claude_code,
     claude_stream,
     codex,
+    codex_exec,
     codex_rows,
     openhands,
     pi,
@@ -147,6 +148,13 @@ _ROWS: Final = (
         whole=codex_rows.with_base,
         home=ProgramHome("Codex", ".codex", "sessions", "CODEX_HOME"),
         undoes_compactions=True,
+    ),
+    Format(
+        "codex-exec",
+        "output of codex exec --json (JSONL)",
+        codex_exec.parse,
+        is_row=codex_exec.is_row,
+        by_file=True,
     ),
     Format(
         "swe-agent",

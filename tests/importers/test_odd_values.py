@@ -29,6 +29,7 @@ from tests.importers.given import (
     records,
     text,
 )
+from tests.importers.outputs import ClaudeStream, CodexExec
 
 CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "one"},
@@ -37,7 +38,9 @@ CHAT: list[dict[str, Any]] = [
 ]
 FILES = {
     "claude-code": ClaudeCode().user("one").answer("m", text("two"), stop_reason="end_turn").data(),
+    "claude-stream": ClaudeStream().user("one").answer("m", text("two")).over().data(),
     "codex": Codex().says("user", "one").says("assistant", "two").data(),
+    "codex-exec": CodexExec().turn().says("one").says("two").over().data(),
     "pi": Pi().user("one").answer(text("two")).data(),
     "openhands": OpenHands().user("one").says("two").data(),
     "amplifier": AmplifierLog().prompt("one").request().response(text("two")).data(),
@@ -130,7 +133,7 @@ async def test_the_line_of_a_key_that_stands_twice_is_kept_as_it_is(
 ) -> None:
     rows = [row for row in FILES[name].splitlines() if b'"one"' in row]
     repeated = [row.replace(b'"one"', b'"one","role":"earlier","role":"user"') for row in rows]
-    if name in ("amplifier", "claude-code", "pi", "openhands", "codex"):
+    if name != "messages":
         repeated = [row[:-1] + b',"twice":"earlier","twice":"later"}' for row in rows]
     data = FILES[name]
     for row, new in zip(rows, repeated, strict=True):

@@ -1,10 +1,6 @@
 """ATIF, the Agent Trajectory Interchange Format of Harbor (1.0 to 1.8): one document a trajectory.
 
-A step becomes messages in OpenAI's chat dialect: its ``message``, with reasoning and calls, then
-the results of its ``observation``. A result that names no call answers all calls of its step that
-have none (terminals show the output of several commands at once); without calls it is an
-observation.
-
+A step becomes messages of its own (``atif_steps.py``), one call of the model and its results.
 ``context_management`` with the boundary ``replace`` is a compaction: the step's observation, else
 the next prompt, replaces what came before. In ``is_copied_context`` steps no model is called: they
 happened in another trajectory. One that goes on in the file next to it (``X.cont-1.json``) is read
@@ -14,11 +10,20 @@ with that: the copied steps there are what its compaction left. Embedded subagen
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
+from eventctx.importers.formats.atif_steps import (
+    StepMessages,
+    boundary_of,
+    is_step,
+    messages_of,
+    rest_of,
+    results_of,
+)
 from eventctx.importers.source.document import envelope, read_document, read_object, stem
 from eventctx.importers.source.items import (
     CallEnded,
@@ -45,17 +50,14 @@ from eventctx.importers.source.lines import (
     read_lines,
     text_of_content,
     text_or_none,
-    without,
 )
 from eventctx.importers.source.values import encode
 from eventctx.log.usage import ATIF, read_usage, with_prompt
 from eventctx.messages.facts_reader import read_facts
 
-_SOURCES: Final = ("system", "user", "agent")
 _EMBEDDED: Final = "subagent_trajectories"
 _CONTINUATIONS: Final = "continuations"
 _NEXT_FILE: Final = re.compile(r"(?P<stem>.+?)(?:\.cont-(?P<number>\d+))?\.json")
-_FAILED: Final = ("is_error", "tool_result_is_error")
 
 
 def is_document(value: object) -> bool:
@@ -88,12 +90,20 @@ def others(path: Path) -> list[Parser]:
 
 
 def _collect(document: dict[str, Any], session: str, found: list[Parser]) -> None:
-    for number, one in enumerate(list_or_empty(document.get(_EMBEDDED)), 1):
-        if not isinstance(one, dict) or not isinstance(one.get("steps"), list):
+    for number, one in enumerate(_embedded_in(document), 1):
+        if not _is_trajectory(one):
             continue
         name = _embedded_name(session, text_or_none(one.get("trajectory_id")) or str(number))
         found.append(_embedded(one, name, session))
         _collect(one, name, found)
+
+
+def _embedded_in(document: dict[str, Any]) -> list[Any]:
+    return list_or_empty(document.get(_EMBEDDED))
+
+
+def _is_trajectory(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("steps"), list)
 
 
 def _embedded(document: dict[str, Any], session: str, parent: str) -> Parser:
@@ -173,14 +183,6 @@ def passed_over(path: Path) -> str | None:
 # -- steps ---------------------------------------------------------------------------------------
 
 
-class _Messages(NamedTuple):
-    """The messages of a step: the first is the step's own, if it says anything."""
-
-    own: dict[str, Any] | None
-    results: list[tuple[dict[str, Any], bool]]
-    """The results of its calls, and observations; and whether the tool failed."""
-
-
 class _Trajectory:
     """The steps of a document, and of those in which it goes on, as one session."""
 
@@ -193,6 +195,7 @@ class _Trajectory:
         self.begun = False
         self.places = 0
         self.in_view: dict[bytes, int] = {}
+        self.system: set[int] = set()
 
     def items(self, ended: Ended, repaired: list[Raw]) -> Iterator[Item]:
         """All items."""
@@ -207,8 +210,10 @@ class _Trajectory:
             # What a compaction left is in the next file, if there is one.
             yield from self._segment(rows, ended, goes_on=number + 1 < len(steps), first=not number)
         yield from self._unread(documents[-1])
-        for one in documents:
-            yield envelope(object_or_empty(one), "steps", _CONTINUATIONS, _EMBEDDED)
+        for one in map(object_or_empty, documents):
+            rest = {**one, _EMBEDDED: [sub for sub in _embedded_in(one) if not _is_trajectory(sub)]}
+            moved = () if rest[_EMBEDDED] else (_EMBEDDED,)
+            yield envelope(rest, "steps", _CONTINUATIONS, *moved)
 
     def _unread(self, last: Any) -> Iterator[Item]:
         following = text_or_none(object_or_empty(last).get("continued_trajectory_ref"))
@@ -225,13 +230,13 @@ class _Trajectory:
             copied = [bool(object_or_empty(row).get("is_copied_context")) for row in rows]
             start = copied.index(False) if False in copied else len(copied)
             yield from self._compaction(rows[:start], self.line + start)
-        boundaries = [place for place, row in enumerate(rows) if _boundary(row) == "replace"]
+        boundaries = [place for place, row in enumerate(rows) if boundary_of(row) == "replace"]
         last = boundaries[-1] if boundaries else -1
         place = start
         while place < len(rows):
             self.line += 1
             row = rows[place]
-            if _boundary(row) == "replace":
+            if boundary_of(row) == "replace":
                 taken = yield from self._replace(row, rows[place + 1 :], ended, goes_on=goes_on)
                 if taken is None:
                     return
@@ -248,8 +253,8 @@ class _Trajectory:
         time = None
         for row in rows:
             self.line += 1
-            yield _rest_of(self.line, row)
-            own, results = _messages_of(row) if _is_step(row) else _Messages(None, [])
+            yield rest_of(self.line, row)
+            own, results = messages_of(row) if is_step(row) else StepMessages(None, [])
             left += [] if own is None else [own]
             left += [message for message, _ in results]
             time = nanoseconds(object_or_empty(row).get("timestamp")) or time
@@ -257,15 +262,16 @@ class _Trajectory:
         if not kept:
             yield CompactionItem(line, time, None, tuple(left))
             return
-        gone = frozenset(range(self.places)) - set(kept)
+        gone = frozenset(range(self.places)) - set(kept) - self.system
         messages = tuple(left[len(kept) :])
-        yield CompactionItem(line, time, None, messages, forgotten=gone, before=self.places)
+        if gone or messages:
+            yield CompactionItem(line, time, None, messages, forgotten=gone, before=self.places)
 
     def _stay(self, left: list[dict[str, Any]]) -> list[int]:
         """The places of messages that are still there, and begin what a compaction left."""
         kept: list[int] = []
         for message in left:
-            place = self.in_view.get(encode(message))
+            place = self.in_view.get(_digest(message))
             if place is None or (kept and place < kept[-1]):
                 break
             kept.append(place)
@@ -273,18 +279,20 @@ class _Trajectory:
         return kept
 
     def _message(self, item: MessageItem) -> MessageItem:
-        self.in_view[encode(item.message)] = self.places
+        self.in_view[_digest(item.message)] = self.places
+        if item.message["role"] == "system":
+            self.system.add(self.places)
         self.places += 1
         return item
 
     def _replace(
         self, row: dict[str, Any], following: list[Any], ended: Ended, *, goes_on: bool
-    ) -> Iterator[Any]:
+    ) -> Generator[Item, None, int | None]:
         """The items of a boundary; returns the number of further steps taken, None at the end."""
         line = self.line
-        yield _rest_of(line, row)
+        yield Raw(line, "boundary", encode(row))
         yield from self._links(line, row)
-        told = [text_of_content(one.get("content")) for one in _results(row)]
+        told = [text_of_content(one.get("content")) for one in results_of(row)]
         texts = "\n".join([one for one in told if one])
         if texts:
             yield from self._compaction([], line, ({"role": "user", "content": texts},))
@@ -300,12 +308,12 @@ class _Trajectory:
 
     def _step(self, row: Any, *, before_boundary: bool) -> Iterator[Item]:
         line = self.line
-        if not _is_step(row):
+        if not is_step(row):
             yield from not_understood(line, "step", encode(row), "a step without a known source")
             return
-        yield _rest_of(line, row)
+        yield rest_of(line, row)
         time = nanoseconds(row.get("timestamp"))
-        own, results = _messages_of(row)
+        own, results = messages_of(row)
         calls = row["source"] == "agent" and row.get("llm_call_count") != 0
         if row.get("is_copied_context") is True:
             # A compaction marks the steps before it, too, which were called here.
@@ -325,7 +333,7 @@ class _Trajectory:
             observes = message["role"] == "user"
             yield self._message(MessageItem(line, time, message, failed, observes, observes))
         yield from self._links(line, row)
-        if (boundary := _boundary(row)) is not None:
+        if (boundary := boundary_of(row)) is not None:
             words = f"a step changed the context ({boundary}), and the file does not say how"
             yield Warned(line, words)
 
@@ -338,7 +346,7 @@ class _Trajectory:
     def _links(self, line: int, row: dict[str, Any]) -> Iterator[Item]:
         """The trajectories of subagents that a step's results name."""
         time = nanoseconds(row.get("timestamp"))
-        for one in _results(row):
+        for one in results_of(row):
             for ref in map(object_or_empty, list_or_empty(one.get("subagent_trajectory_ref"))):
                 file = text_or_none(ref.get("trajectory_path"))
                 own = text_or_none(ref.get("trajectory_id"))
@@ -349,103 +357,5 @@ class _Trajectory:
                     yield Linked(line, time, name, text_or_none(one.get("source_call_id")))
 
 
-def _is_step(row: Any) -> bool:
-    return isinstance(row, dict) and row.get("source") in _SOURCES
-
-
-def _boundary(row: Any) -> str | None:
-    """The effect of a system step on the context; None where it has none.
-
-    Harbor's Terminus 2 names it since 0.20; before, only its subagents told of a summary.
-    """
-    if not isinstance(row, dict) or row.get("source") != "system":
-        return None
-    managed = object_or_empty(object_or_empty(row.get("extra")).get("context_management"))
-    if managed:
-        return text_or_none(managed.get("boundary")) or "?"
-    refs = [list_or_empty(one.get("subagent_trajectory_ref")) for one in _results(row)]
-    names = [str(object_or_empty(ref).get("session_id")) for some in refs for ref in some]
-    return "replace" if any("-summarization-" in name for name in names) else None
-
-
-def _results(row: dict[str, Any]) -> list[dict[str, Any]]:
-    found = list_or_empty(object_or_empty(row.get("observation")).get("results"))
-    return [one for one in found if isinstance(one, dict)]
-
-
-def _messages_of(row: dict[str, Any]) -> _Messages:
-    """The messages of a step."""
-    content, thinking = _content_of(row.get("message")), row.get("reasoning_content")
-    calls = [_call_of(one) for one in list_or_empty(row.get("tool_calls")) if _is_call(one)]
-    if row["source"] != "agent":
-        own = {"role": row["source"], "content": content} if content else None
-        return _Messages(own, _answers([], row))
-    own = {"role": "assistant", "content": content if content or not calls else None}
-    own |= {"reasoning_content": thinking} if isinstance(thinking, str) and thinking else {}
-    own |= {"tool_calls": calls} if calls else {}
-    ids = [call["id"] for call in calls]
-    silent = not content and len(own) == 2 and row.get("llm_call_count") == 0
-    return _Messages(None if silent else own, _answers(ids, row))
-
-
-def _content_of(content: Any) -> Any:
-    """A content in OpenAI's form: images and sounds are files, named by their path."""
-    if not isinstance(content, list):
-        return content
-    return [_part_of(part, object_or_empty(part).get("source")) for part in content]
-
-
-def _part_of(part: Any, source: Any) -> Any:
-    if not isinstance(source, dict) or not isinstance(source.get("path"), str):
-        return part
-    kind = "input_audio" if part.get("type") == "audio" else "image_url"
-    return {"type": kind, kind: {**without(source, "path"), "url": source["path"]}}
-
-
-def _is_call(call: Any) -> bool:
-    told = object_or_empty(call)
-    return isinstance(told.get("tool_call_id"), str) and isinstance(told.get("function_name"), str)
-
-
-def _call_of(call: dict[str, Any]) -> dict[str, Any]:
-    arguments = call.get("arguments")
-    written = arguments if isinstance(arguments, str) else encode(arguments).decode()
-    function = {"name": call["function_name"], "arguments": written}
-    return {"id": call["tool_call_id"], "type": "function", "function": function}
-
-
-def _answers(calls: list[str], row: dict[str, Any]) -> list[tuple[dict[str, Any], bool]]:
-    """A message for each result that has a content."""
-    results = [one for one in _results(row) if one.get("content") is not None]
-    named = [text_or_none(one.get("source_call_id")) for one in results]
-    unanswered = [one for one in calls if one not in named]
-    unnamed = named.count(None)
-    found = []
-    for one, call in zip(results, named, strict=True):
-        message: dict[str, Any] = {"role": "tool"}
-        if call is not None:
-            message["tool_call_id"] = call
-        elif len(unanswered) > 1 and unnamed == 1:
-            message["tool_call_ids"] = unanswered
-        elif unanswered:
-            message["tool_call_id"] = unanswered.pop(0)
-        else:
-            message["role"] = "user"
-        extra = object_or_empty(one.get("extra"))
-        failed = any(held.get(key) is True for held in (one, extra) for key in _FAILED)
-        found.append(({**message, "content": _content_of(one["content"])}, failed))
-    return found
-
-
-def _rest_of(line: int, row: Any) -> Raw:
-    """A step without what is in its messages. Its program may still add results to it."""
-    if not _is_step(row):
-        return Raw(line, "step", encode(row), understood=False)
-    rest = without(row, "message", "reasoning_content")
-    calls, results = row.get("tool_calls"), object_or_empty(row.get("observation")).get("results")
-    if isinstance(calls, list):
-        rest["tool_calls"] = [without(one, "arguments") if _is_call(one) else one for one in calls]
-    if isinstance(results, list):
-        left = [without(one, "content") if isinstance(one, dict) else one for one in results]
-        rest["observation"] = {**row["observation"], "results": left}
-    return Raw(line, "step.envelope", encode(rest), volatile=True)
+def _digest(message: dict[str, Any]) -> bytes:
+    return blake2b(encode(message), digest_size=16).digest()

@@ -23,7 +23,7 @@ import msgspec
 from eventctx.errors import MalformedTranscript
 from eventctx.importers.formats.claude.conversation import ClaudeConversation
 from eventctx.importers.formats.claude.rows import ClaudeRow, time_of, value_of
-from eventctx.importers.source.document import read_document, stem
+from eventctx.importers.source.document import document_or_rows, stem
 from eventctx.importers.source.items import (
     CompactionItem,
     Ended,
@@ -65,6 +65,7 @@ _KNOWN: Final = frozenset(
     )
 )
 _OF_AGENT: Final = re.compile(rb'"parent_tool_use_id"\s*:\s*"')
+_LOOKED_AT: Final = 50
 _WORD: Final = re.compile(r"_([a-z])")
 
 
@@ -110,7 +111,8 @@ def is_row(value: dict[str, Any]) -> bool:
         return False
     kind = value.get("type")
     if kind == "system":
-        return isinstance(value.get("subtype"), str) and ("uuid" in value or "tools" in value)
+        # The first releases give their lines no id of their own.
+        return isinstance(value.get("subtype"), str) and ("uuid" in value or "mcp_servers" in value)
     body = "event" if kind == "stream_event" else "message"
     known = kind == "stream_event" or kind in _SPOKEN
     return known and "parent_tool_use_id" in value and isinstance(value.get(body), dict)
@@ -119,10 +121,7 @@ def is_row(value: dict[str, Any]) -> bool:
 def is_document(value: object) -> bool:
     """Whether a document is a list of such lines."""
     rows = value[:_LOOKED_AT] if isinstance(value, list) else []
-    return any(isinstance(row, dict) and is_row(row) for row in rows)
-
-
-_LOOKED_AT: Final = 50
+    return any(map(_is_row, rows))
 
 
 def parse(lines: Iterable[FileLine], name: str, ended: Ended = never) -> Iterator[Item]:
@@ -176,8 +175,15 @@ def _rows_of(lines: Iterable[FileLine], name: str) -> Iterator[FileLine]:
     if first is None or not first.data.lstrip().startswith(b"["):
         yield from lines
         return
-    value, _ = read_document(lines, name)
-    yield from (FileLine(number, encode(row)) for number, row in enumerate(value, 1))
+    document, lines = document_or_rows(lines, name, _is_row)
+    if document is None:
+        yield from lines
+        return
+    yield from (FileLine(number, encode(row)) for number, row in enumerate(document.value, 1))
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, dict) and is_row(value)
 
 
 class _Stream:

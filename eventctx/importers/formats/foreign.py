@@ -135,13 +135,18 @@ def _is_claude_result(value: _Object) -> bool:
 
 
 def _is_droid_stream(value: _Object) -> bool:
-    begins = _type(value) == "system" and _has(value, "subtype", "sessionId", "tools")
-    return begins or (_type(value) == "tool_call" and _has(value, "toolId", "sessionId"))
+    if _type(value) == "system":
+        begins = "subtype" in value and ("sessionId" in value or "session_id" in value)
+        return begins and "tools" in value and "uuid" not in value and "mcp_servers" not in value
+    spoken = _type(value) == "message" and _has(value, "role", "text", "timestamp")
+    called = _type(value) == "tool_call" and _has(value, "toolName", "parameters")
+    return called or (spoken and "content" not in value)
 
 
-def _is_codex_stream(value: _Object) -> bool:
-    started = _type(value) == "thread.started" and "thread_id" in value
-    return started or (_type(value).startswith("item.") and _is(value, "item", dict))
+def _is_codex_server(value: _Object) -> bool:
+    method = value.get("method")
+    of_codex = isinstance(method, str) and method.startswith(("thread/", "turn/", "item/"))
+    return of_codex and _is(value, "params", dict)
 
 
 def _is_factory(value: _Object) -> bool:
@@ -165,6 +170,84 @@ def _is_openhands_0(value: _Object) -> bool:
     return acts and _has(value, "source", "id") and "kind" not in value
 
 
+def _is_grok(value: _Object) -> bool:
+    spoken = _type(value) in ("system", "user", "assistant") and "content" in value
+    # Claude Code's own lines name their session.
+    return spoken and not any(key in value for key in ("role", "message", "uuid", "session_id"))
+
+
+def _is_kimi(value: _Object) -> bool:
+    kind = _type(value)
+    begins = kind == "metadata" and "protocol_version" in value
+    return begins or (kind.startswith("context.append_") and "time" in value)
+
+
+def _is_antigravity(value: _Object) -> bool:
+    return _has(value, "step_index", "source", "type", "status")
+
+
+def _is_goose(value: _Object) -> bool:
+    begins = _has(value, "working_dir", "message_count")
+    exported = _has(value, "working_dir", "conversation")
+    blocks = value.get("content")
+    return begins or exported or (_is(value, "role", str) and _has_block(blocks, _GOOSE))
+
+
+def _is_amp(value: _Object) -> bool:
+    thread = _is(value, "messages", list) and str(value.get("id")).startswith("T-")
+    return thread or (_is(value, "role", str) and _has_block(value.get("content"), _AMP))
+
+
+_GOOSE: Final = {"toolRequest": "toolCall", "toolResponse": "toolResult"}
+_AMP: Final = {"tool_result": "toolUseID"}
+
+
+def _has_block(blocks: object, marks: dict[str, str]) -> bool:
+    """Whether one of the blocks is of a type with its own key, both of ``marks``."""
+    found = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+    return any(marks.get(_type(one), one) in one for one in found if _type(one) in marks)
+
+
+def _is_vscode_chat(value: _Object) -> bool:
+    return _is(value, "requests", list) and _has(value, "responderUsername")
+
+
+def _is_chatgpt(value: _Object) -> bool:
+    return _is(value, "mapping", dict) and _has(value, "title", "create_time")
+
+
+def _is_claude_ai(value: _Object) -> bool:
+    return _is(value, "chat_messages", list) and _has(value, "uuid", "name")
+
+
+def _is_langchain(value: _Object) -> bool:
+    told = _type(value) in ("human", "ai", "system", "tool") and _is(value, "data", dict)
+    return told or (_has(value, "lc", "kwargs") and _type(value) == "constructor")
+
+
+def _is_langsmith(value: _Object) -> bool:
+    return _has(value, "run_type", "inputs", "id")
+
+
+def _is_otlp(value: _Object) -> bool:
+    spans = value.get("resourceSpans")
+    return isinstance(spans, list) and any(isinstance(one, dict) for one in spans)
+
+
+def _is_har(value: _Object) -> bool:
+    log = value.get("log")
+    return isinstance(log, dict) and _is(log, "entries", list) and "version" in log
+
+
+def _is_acp(value: _Object) -> bool:
+    method = value.get("method")
+    return "jsonrpc" in value and isinstance(method, str) and method.startswith("session/")
+
+
+def _is_zed(value: _Object) -> bool:
+    return _has(value, "zed", "messages") or _has(value, "message_metadata", "text")
+
+
 _FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
     ("a line of Cursor's agent transcript", _is_cursor),
     ("opencode's storage (a message without its parts)", _is_opencode_message),
@@ -186,10 +269,27 @@ _FORMS: Final[tuple[tuple[str, Callable[[_Object], bool]], ...]] = (
         _is_claude_result,
     ),
     ("the stream-json of Factory's Droid", _is_droid_stream),
-    ("the output of codex exec --json (import the file in ~/.codex/sessions)", _is_codex_stream),
+    ("messages of Codex's app-server (import the file in ~/.codex/sessions)", _is_codex_server),
     ("a session of Factory's Droid", _is_factory),
     ("a session of GitHub Copilot CLI", _is_copilot),
     ("a session of Continue", _is_continue),
-    ("messages with 'parts' in place of 'content', as Google's API has them", _has_parts),
+    ("a session of Goose", _is_goose),
+    ("a thread of Amp (its --stream-json can be imported)", _is_amp),
+    ("a session of Kimi Code", _is_kimi),
+    ("a conversation of Antigravity", _is_antigravity),
+    ("a chat in VS Code, as GitHub Copilot keeps it", _is_vscode_chat),
+    ("an export of ChatGPT", _is_chatgpt),
+    ("an export of claude.ai", _is_claude_ai),
+    ("messages of LangChain (import what the model's API was sent)", _is_langchain),
+    ("a run of LangSmith", _is_langsmith),
+    ("spans of OpenTelemetry (OTLP)", _is_otlp),
+    ("HTTP recorded by a browser (HAR); `eventctx record` records a program", _is_har),
+    ("messages of the Agent Client Protocol", _is_acp),
+    ("a text thread of Zed", _is_zed),
+    ("a chat with types in place of roles, as Grok has it", _is_grok),
+    (
+        "messages with 'parts' in place of 'content', as Google's API and the AI SDK have them",
+        _has_parts,
+    ),
     ("an OpenHands event of version 0", _is_openhands_0),
 )

@@ -129,6 +129,14 @@ def test_summaries_of_subagents_tell_of_a_compaction_where_no_boundary_is_named(
     assert [one.session_id for one in of_type(items, Linked)] == [SUMMARY[0]["session_id"]]
 
 
+def test_a_summary_in_the_words_of_claude_code_replaces_what_came_before() -> None:
+    words = "This session is being continued from a previous conversation that ran out of context."
+    items = found(Atif().step("user", "go").acts("x").step("user", words).acts("y"))
+    assert compaction(items).messages == ({"role": "user", "content": words},)
+    first = found(Atif().step("user", words).acts("y"))
+    assert (of_type(first, CompactionItem), roles(first)) == ([], ["user", "assistant"])
+
+
 def test_a_boundary_at_the_end_waits_for_the_step_that_it_goes_on_with() -> None:
     log = Atif().step("user", "go").acts("x").step("system", "Compacted.", extra=COMPACTED)
     assert of_type(items_of(parse, log.data()), CompactionItem) == []

@@ -20,6 +20,7 @@ from eventctx.importers.formats.atif_steps import (
     StepMessages,
     boundary_of,
     is_step,
+    is_summary,
     messages_of,
     rest_of,
     results_of,
@@ -240,9 +241,12 @@ class _Trajectory:
                 taken = yield from self._replace(row, rows[place + 1 :], ended, goes_on=goes_on)
                 if taken is None:
                     return
-                place += 1 + taken
-                continue
-            yield from self._step(row, before_boundary=place < last)
+                place += taken
+            elif is_summary(row) and self.places:
+                self.line -= 1
+                yield from self._compaction([row], self.line + 1)
+            else:
+                yield from self._step(row, before_boundary=place < last)
             place += 1
 
     def _compaction(

@@ -13,11 +13,15 @@ from eventctx.importers.source.items import Raw
 from eventctx.importers.source.lines import (
     list_or_empty,
     object_or_empty,
+    text_of_content,
     text_or_none,
 )
 from eventctx.importers.source.values import encode
 
 _SOURCES: Final = ("system", "user", "agent")
+_SUMMARY: Final = "This session is being continued from a previous conversation"
+"""The first words of Claude Code's summaries: Harbor writes a user's step, and no boundary."""
+
 _FAILED: Final = ("is_error", "tool_result_is_error")
 
 
@@ -47,6 +51,12 @@ def boundary_of(row: Any) -> str | None:
     refs = [list_or_empty(one.get("subagent_trajectory_ref")) for one in results_of(row)]
     names = [str(object_or_empty(ref).get("session_id")) for some in refs for ref in some]
     return "replace" if any("-summarization-" in name for name in names) else None
+
+
+def is_summary(row: Any) -> bool:
+    """Whether a step is a summary that replaced the conversation, by its words alone."""
+    told = is_step(row) and row["source"] == "user"
+    return told and text_of_content(row.get("message")).startswith(_SUMMARY)
 
 
 def results_of(row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -135,6 +135,7 @@ REASONS: dict[str, str] = {
     "protected": "among the messages or results that the policy protects",
     "task": "the first human message, which says what it is all about",
     "demand": "a person asks for or forbids something in it",
+    "said": "a person said it, and a quarter of the budget has room for it",
     "least_needed": "needed less than what stays, by the policy's measure",
     "fits": "room was left for it",
     "important": "scored high enough to stay",

@@ -129,7 +129,8 @@ async def test_the_limit_on_messages_does_not_compact_at_every_request() -> None
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="simple", max_messages=10)
         for number in range(200):
-            await ctx.add_message({"role": "user", "content": f"message {number}"})
+            role = "assistant" if number else "user"
+            await ctx.add_message({"role": role, "content": f"message {number}"})
             assert len(await ctx.get_messages_for_request()) <= 10
         assert len((await engine.audit("s")).compactions) <= 40
 

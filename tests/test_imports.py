@@ -84,7 +84,7 @@ MOST_FILES = {
     "importers": 64,
     "log": 15,
     "mcp": 5,
-    "messages": 20,
+    "messages": 21,
     "orchestrators": 30,
     "policies": 20,
     "projections": 59,

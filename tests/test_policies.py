@@ -32,7 +32,7 @@ def proposed(visible: Visible, **options: Any) -> Proposal:
 
 
 def test_all_system_messages_and_the_last_ten_of_the_conversation_stay() -> None:
-    rows = [system("a"), *(user(f"question {n}") for n in range(30)), system("b"), user("last")]
+    rows = [system("a"), user("go"), *(model(f"{n}") for n in range(29)), system("b"), user("last")]
     assert sorted(staying(proposed(view(*rows)))) == [0, 1, *range(22, 33)]
 
 
@@ -46,11 +46,17 @@ def test_a_round_of_parallel_calls_stays_whole_if_one_of_its_rows_does() -> None
 
 def test_messages_without_tools_are_merged_by_role_and_first_hundred_characters() -> None:
     long = "x" * 100
-    rows = [user(long), user(long + "one"), model(long), user(long + "two"), asks("a"), tells("a")]
+    rows = [user(long), model(long + "one"), user(long), model(long + "two"), asks("a"), tells("a")]
     rows += [asks("b"), tells("b"), user("other")]
     decided = proposed(view(*rows)).dispositions
     assert decided[1] == ("merged", "duplicate")
     assert {n for n, (d, _) in decided.items() if d == "kept"} == {0, 2, 3, 4, 5, 6, 7, 8}
+
+
+def test_what_a_person_said_is_merged_only_into_the_same_words() -> None:
+    rows = [user("go"), user("x" * 100 + "one"), user("x" * 100 + "two"), user("so"), user("so")]
+    decided = proposed(view(*rows, user("last"))).dispositions
+    assert [decided[n][0] for n in range(1, 5)] == ["kept", "kept", "merged", "kept"]
 
 
 def test_pins_and_the_latest_human_message_outlive_recency() -> None:
@@ -311,7 +317,7 @@ async def test_a_policy_of_ones_own_goes_through_the_same_seam() -> None:
 async def test_a_policy_that_breaks_a_rule_is_refused_and_the_session_goes_on() -> None:
     class Careless(Summary):
         def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-            return Proposal({ref.number: ("dropped", "older") for ref in visible.messages})
+            return Proposal({ref.number: ("merged", "older") for ref in visible.messages[1:]})
 
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy=Careless(), max_tokens=1_000)
@@ -321,7 +327,7 @@ async def test_a_policy_that_breaks_a_rule_is_refused_and_the_session_goes_on() 
         assert len(await ctx.get_messages_for_request()) < 20
         (row,) = (await engine.audit("s")).compactions
         assert (row.outcome, row.fallback) == ("applied", "ladder")
-        assert "the latest human message stays" in (row.error or "")
+        assert "every message has a disposition" in (row.error or "")
 
 
 # -- plans ---------------------------------------------------------------------------------------

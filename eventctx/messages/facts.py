@@ -9,7 +9,7 @@ import msgspec
 
 from eventctx.errors import DecodeError
 
-READER: Final = 7
+READER: Final = 8
 """Version of this reader. It goes up when a body's facts would come out differently.
 
 2: signed thinking is counted in ``bound``; a machine-made summary no longer counts as human, and
@@ -26,6 +26,7 @@ base64; digits, spaces, and bytes beyond one a character are counted.
 actions are text is a result; a model's text tells whether it holds an action.
 6: a server tool's call and its result are told apart where they are in two messages.
 7: the finds of a provider's search count nothing: the searching call reports them in its prompt.
+8: what a person pasted counts as ``outcome``.
 """
 
 FIRST_WITH_DEMANDS: Final = 5
@@ -68,7 +69,8 @@ class Facts(msgspec.Struct, frozen=True, array_like=True, gc=False):
     OpenAI's Responses API that has no role. ``demands`` is how many demands a person makes in it
     (``messages.demands``), ``demand_characters`` how long these sentences are together.
     ``observation``: the text is the result of the action in the model's text before it
-    (``tool_results.observes``), and counts as ``outcome``. ``action`` is the form in which a
+    (``tool_results.observes``), and counts as ``outcome``, as does what a person pasted next to
+    words that they typed (``messages.pasted``). ``action`` is the form in which a
     model's text without calls holds an action. ``server_calls`` are the ids of calls to the
     provider's own tools whose result is not in the body, ``server_results`` those of such results
     whose call is not: an answer that ended in ``pause_turn`` goes on in the next message.

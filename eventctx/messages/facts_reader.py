@@ -26,6 +26,7 @@ from eventctx.messages.parts import (
     read_parts,
     role_of,
 )
+from eventctx.messages.pasted import LEAST_CHARACTERS, pasted_spans
 from eventctx.messages.speaker import BEGINNINGS, is_of_harness
 from eventctx.messages.tool_results import action_in
 
@@ -59,6 +60,8 @@ def read_facts(
     kind = _kind(role, human, bool(results))
     is_models = kind == "assistant"
     demands = demands_in(message) if spoken and _has_cue(texts) else ()
+    long = spoken and not results and found.prose > LEAST_CHARACTERS
+    pasted = _count_pasted(message) if long else 0
     digits, wide, spaces = _weigh_texts(texts)
     server_calls, server_results = _unpaired_ids(found.others) if found.others else ((), ())
     facts = Facts(
@@ -68,9 +71,9 @@ def read_facts(
         found.dialect,
         tuple(calls) if calls or not item else items.referenced_ids(item, message),
         tuple(results),
-        prose=found.prose,
+        prose=found.prose - pasted,
         arguments=found.arguments,
-        outcome=found.outcome,
+        outcome=found.outcome + pasted,
         thinking=found.thinking,
         mark=_mark(role, found.first or ""),
         human=spoken,
@@ -189,6 +192,12 @@ _COUNT: Final[dict[PartKind, Callable[[_Counts, Part], None]]] = {
     "document": _Counts.add_other,
     "other": _Counts.add_other,
 }
+
+
+def _count_pasted(message: dict[str, Any]) -> int:
+    """Characters of the pasted blocks in a person's message."""
+    texts = [part.value for part in read_parts(message) if part.kind == "text"]
+    return sum([span.length for text in texts for span in pasted_spans(text)])
 
 
 def _unpaired_ids(parts: list[Part]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,6 +20,7 @@ from eventctx.messages.encoding import decode_json
 from eventctx.messages.facts import Facts
 from eventctx.messages.facts_reader import read_facts
 from eventctx.messages.parts import Part, Place, parts_of_result, read_parts
+from eventctx.messages.pasted import pasted_spans
 from eventctx.messages.speaker import persons_part
 
 MARKER: Final = "\n[… {left} characters left out of message {number} …]\n"
@@ -75,6 +76,8 @@ def shorten(
         cut_to = read_facts(message)
         if cut_to.outcome > limit.outcome + MARKER_CHARACTERS * max(1, len(cut_to.results)):
             _replace_results(message, number, limit.outcome)
+        if facts is not None and facts.human and not facts.results:
+            _shorten_pasted(message, number, limit.outcome)
     if limit.arguments is not None:
         _shorten_arguments(message, number, limit.arguments)
         cut_to = read_facts(message)
@@ -133,6 +136,21 @@ def _shorten_persons_words(
         own = [sentence for sentence in found if sentence in left]
         holder[key] = _cut_around(text, number, share, begins, own)
         left = [sentence for sentence in left if sentence not in own]
+
+
+def _shorten_pasted(message: dict[str, Any], number: int, characters: int) -> None:
+    """Cut the pasted blocks of a person's message to so many characters together."""
+    texts = [one for part in read_parts(message) if part.kind == "text"
+             for one in _texts(message, part)]  # fmt: skip
+    blocks = [(one, span) for one in texts for span in pasted_spans(one[2])]
+    # All the markers together take no more than one may; of too many blocks only one is left.
+    most = characters - MARKER_CHARACTERS * (len(blocks) - 1)
+    pieces = [({"text": one[2][span.start : span.stop]}, one, span) for one, span in blocks]
+    shares = _shares([(piece, "text", piece["text"]) for piece, _, _ in pieces], max(0, most))
+    for place in range(len(pieces) - 1, -1, -1):
+        piece, (holder, key, _), span = pieces[place]
+        short = cut(piece["text"], number, shares[place]) if most >= 0 or not place else ""
+        holder[key] = holder[key][: span.start] + short + holder[key][span.stop :]
 
 
 def _kept_demands(message: dict[str, Any]) -> list[str]:

@@ -4,27 +4,30 @@ Invariant: the fitted view counts at most ``budget.tokens``, or it is the floor 
 ``Fitted.overflow`` names its parts. So a request is never too large for a reason that a policy
 could have avoided, and a policy need not reach the budget by itself.
 
-The words of a person go last: the task, the latest message and every demand (``spoken_rows``).
-Such a row that the proposal leaves out is put back first, with its whole round. Then:
+What people said goes last (``proposals.persons_words``): all of it, up to a quarter of the budget,
+and above that by rank. Such a row that the proposal leaves out is put back first, with its whole
+round. Then:
 
-1. Results that take more than their share of the budget are shortened.
+1. Results that take more than their share of the budget are shortened, as are pasted blocks here
+   and in each of the next steps.
 2. Old results are shortened, then old arguments, until the view is down to the target.
-3. The oldest rounds and messages are dropped. Those with demands are shortened instead, to their
-   beginning and the demands. The task keeps its words.
+3. The oldest rounds and messages are dropped. Where people said something in one, the rest of it is
+   shortened instead, and words that had no room whole to their beginning and demands.
 4. The oldest insertions that quote no demands are dropped.
 5. The round in progress is shortened in steps, to a thousand characters a message.
-6. Of older messages with demands only the demands are left, of results and arguments in the rounds
-   that stay nothing.
+6. Of results and arguments in the older rounds that stay nothing is left, of words that had no room
+   whole only the demands.
 7. The round in progress is shortened to nothing.
-8. The words of the task are shortened in steps; its demands stay.
+8. What people said is shortened in steps, the task last; demands stay.
 9. Insertions that quote demands are dropped, oldest first.
-10. Messages with demands are dropped, oldest first, at last the task.
+10. What people said is dropped, oldest first, then demands, at last the task.
 
-Two lines matter. Steps 2 to 5 are taken only where the view is above four fifths of the threshold
-(``line_to_drop_to``), and go on until it is below: the next requests need room. Steps 6 to 10 cost
-what a person said, or what the model waits for, so only the budget forces them; a long task alone
-blanks no running loop. Once they are forced, 8 and 10 go down to that line, too, or the next
-request would force them again.
+Three lines matter. Steps 2 to 5 are taken only where the view is above four fifths of the threshold
+(``line_to_drop_to``), and go on until it is below: the next requests need room. Step 6 leaves a
+twentieth of the budget free: a view that is nearer to it would be compacted again at once, for
+next to nothing. Steps 7 to 10 cost what a person said, or what the model waits for, so only the
+budget forces them; a long task alone blanks no running loop. Once they are forced, 8 and 10 go down
+to the first line, too, or the next request would force them again.
 
 System messages, pins, the words of the latest human message and the message to be answered are
 never touched, and a tool round is dropped as a whole or not at all. The smallest view that this
@@ -33,7 +36,7 @@ allows is the floor.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,7 +44,7 @@ import msgspec
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.policy import Budget, Proposal, Visible
-from eventctx.policies.proposals import all_insertions, put_back_spoken, spoken_rows
+from eventctx.policies.proposals import BEGINNING, PersonsWords, persons_words, put_back_words
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef
 
@@ -50,9 +53,6 @@ OLD_CHARACTERS: Final = 1_000
 
 OPEN_CHARACTERS: Final = (16_000, 4_000, 1_000, 250, 0)
 """Characters that are kept of results, then of arguments, of the round in progress, by step."""
-
-BESIDE_DEMANDS: Final = 250
-"""Characters that are kept with the demands in a message that would be dropped without them."""
 
 
 class Fitted(NamedTuple):
@@ -69,38 +69,36 @@ class Fitted(NamedTuple):
 
 def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     """Reduce ``proposal`` until it fits ``budget``. Pure; reads facts, never texts."""
-    spoken = spoken_rows(visible, all_insertions(proposal))
-    proposal = put_back_spoken(visible, proposal, spoken)
+    words = persons_words(visible, budget)
+    proposal = put_back_words(visible, proposal, words)
     kept: tuple[InsertionRef, ...] = proposal.kept_insertions
     working_set = WorkingSet(visible, proposal)
     protected, open_round = visible.protected, visible.open_round
     with_results = visible.shortenable
     working_set.shorten_oversize(with_results, budget.tokens)
     drop_line = line_to_drop_to(budget)
-    whole = protected | open_round
     untouched = protected.difference(with_results)
     if working_set.total > drop_line:
         # The policy left too much. Aim for the target, so that the next request has room.
-        _shorten_old(working_set, whole, budget.target)
-    staying, asked_for = _drop_old(working_set, whole, spoken, drop_line)
+        _shorten_old(working_set, protected | open_round, budget.target)
+    staying, said = _drop_old(working_set, protected | open_round, words, drop_line)
     kept = _drop_insertions(working_set, kept, drop_line)
-    in_progress = [row for row in sorted(open_round) if row not in untouched]
+    # The model is to answer what a person pasted last, as it is to read the last results.
+    answering = open_round.union(protected.intersection(with_results))
+    in_progress = [row for row in sorted(answering) if row not in untouched]
     _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[:3], drop_line, budget)
+    closed = [row for group in staying for row in group.rows if row not in answering]
+    rows = [row for row in closed if row not in untouched]
+    _shorten_rows(working_set, rows, protected | words.whole, 0, least_spare(budget))
     if working_set.total > budget.tokens:
-        with_words = protected | {row for row, reason in spoken.items() if reason == "task"}
-        closed = [row for group in staying for row in group.rows if row not in open_round]
-        rows = [row for row in closed if row not in untouched]
-        _shorten_rows(working_set, rows, with_words, 0, budget.tokens)
         _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:], drop_line, budget)
     if working_set.total > budget.tokens:
-        words = {row: reason for row, reason in spoken.items() if row not in protected}
-        _shorten_words(working_set, words, drop_line, budget)
+        _shorten_words(working_set, words, protected, drop_line, budget)
     if working_set.total > budget.tokens and kept:
         # A row that this insertion quoted counts again, so the decision is made anew.
         return fit(visible, msgspec.structs.replace(proposal, kept_insertions=kept[1:]), budget)
     if working_set.total > budget.tokens:
-        # A stable sort: the round with the task goes last.
-        for group in sorted(asked_for, key=lambda one: bool(_task_of(one, spoken))):
+        for group in sorted(said, key=lambda one: max([_rank(row, words) for row in one.rows])):
             if working_set.total <= drop_line:
                 break
             working_set.drop(group, "budget")
@@ -121,6 +119,11 @@ def line_to_drop_to(budget: Budget) -> int:
     return min(budget.tokens, budget.threshold * 4 // 5)
 
 
+def least_spare(budget: Budget) -> int:
+    """The most tokens that a view may have for the next request to fit without a compaction."""
+    return budget.tokens * 19 // 20
+
+
 def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) -> None:
     old = [row for row in range(len(working_set.messages)) if row not in whole]
     for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
@@ -132,27 +135,27 @@ def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) ->
 
 
 def _drop_old(
-    working_set: WorkingSet, whole: frozenset[int], spoken: Mapping[int, str], drop_line: int
+    working_set: WorkingSet, whole: frozenset[int], words: PersonsWords, drop_line: int
 ) -> tuple[list[Group], list[Group]]:
-    """Drop the oldest rounds, and shorten those in which a person asked for something.
+    """Drop the oldest rounds, and shorten those in which people said something.
 
     Returns the rounds that stay, and those of them that may go last.
     """
     staying: list[Group] = []
-    asked_for: list[Group] = []
+    said: list[Group] = []
+    whole_words = words.whole
     for group in working_set.groups:
         if working_set.total <= drop_line:
             break  # nothing that stays has to be shortened
-        if not spoken.keys().isdisjoint(group.rows) and whole.isdisjoint(group.rows):
-            asked_for.append(group)
+        if not words.rows.keys().isdisjoint(group.rows) and whole.isdisjoint(group.rows):
+            said.append(group)
             staying.append(group)
-            words = _task_of(group, spoken)
-            _shorten_rows(working_set, group.rows, words, BESIDE_DEMANDS, drop_line)
+            _shorten_rows(working_set, group.rows, whole_words, BEGINNING, drop_line)
         elif not whole.isdisjoint(group.rows):
             staying.append(group)
         else:
             working_set.drop(group, "budget")
-    return staying, asked_for
+    return staying, said
 
 
 def _shorten_rows(
@@ -203,11 +206,15 @@ def _shorten_in_steps(
 
 
 def _shorten_words(
-    working_set: WorkingSet, spoken: Mapping[int, str], drop_line: int, budget: Budget
+    working_set: WorkingSet,
+    words: PersonsWords,
+    protected: frozenset[int],
+    drop_line: int,
+    budget: Budget,
 ) -> None:
-    """Shorten words around demands in steps, the task's last. The demands stay."""
-    rows = sorted(spoken, key=lambda row: (spoken[row] == "task", row))
-    for row in rows:
+    """Shorten what people said in steps, by rank, the oldest first. The demands stay."""
+    rows = [row for row in words.rows if row not in protected]
+    for row in sorted(rows, key=lambda row: (_rank(row, words), row)):
         for characters in OPEN_CHARACTERS:
             if working_set.total <= drop_line:
                 return
@@ -217,8 +224,12 @@ def _shorten_words(
                 working_set.shorten(row, Limit(prose=characters), "budget")
 
 
-def _task_of(group: Group, spoken: Mapping[int, str]) -> list[int]:
-    return [row for row in group.rows if spoken.get(row) == "task"]
+_RANKS: Final = ("said", "demand", "task")
+
+
+def _rank(row: int, words: PersonsWords) -> int:
+    reason = words.rows.get(row)
+    return -1 if reason is None else _RANKS.index(reason)
 
 
 def _parts(working_set: WorkingSet, visible: Visible, open_round: frozenset[int]) -> dict[str, int]:

@@ -1,17 +1,17 @@
 """The ladder: the cheapest loss first, each step only as far as needed.
 
 Old tool results are shortened, then old arguments; then old tool rounds and answers are dropped;
-then old user messages are cut to their beginning and the demands in them, and those without
-demands dropped. The task stays whole: only the budget can cut it, in ``fit``. Rows that the policy
-protects (the task, the most recent rows, the last tool results) are left alone as long as that
-suffices. Protection shrinks in ``STEPS`` steps; the same steps are then taken inside a tool loop
-that is still open, so that the loop is cut last. The names of the settings are those of
-Amplifier's context-simple; there, as here, the reduction stops at the target.
+then old user messages for which a quarter of the budget has no room (``persons_words``) are cut to
+their beginning and their demands, or dropped. All others stay whole: only the budget can cut them,
+in ``fit``. Rows that the policy protects (the most recent rows, the last tool results) are left
+alone as long as that suffices. Protection shrinks in ``STEPS`` steps; the same steps are then taken
+inside a tool loop that is still open, so that the loop is cut last. The names of the settings are
+those of Amplifier's context-simple; there, as here, the reduction stops at the target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
 import msgspec
@@ -21,7 +21,7 @@ from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
 from eventctx.policies.fit import line_to_drop_to
 from eventctx.policies.policy import Budget, PolicyState, Proposal, Visible
-from eventctx.policies.proposals import spoken_rows
+from eventctx.policies.proposals import PersonsWords, persons_words
 from eventctx.policies.working_set import WorkingSet, begin_reduction
 
 PROTECTION: Final = (1.0, 0.6, 0.3, 0.0)
@@ -44,7 +44,7 @@ class Ladder(msgspec.Struct, frozen=True):
     protected_tool_results: Count = 5
     truncate_chars: Count = 250
     name: str = "ladder"
-    version: int = 2
+    version: int = 3
 
     max_messages: ClassVar[int | None] = None
     """The ladder counts tokens, not messages."""
@@ -55,8 +55,8 @@ class Ladder(msgspec.Struct, frozen=True):
     def propose(self, visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
         """Dispositions of every visible message; insertions stay as they are."""
         working_set = begin_reduction(visible, budget)
-        spoken = spoken_rows(visible, visible.insertions)
-        steps = self._steps(visible, working_set, spoken)
+        words = persons_words(visible, budget)
+        steps = self._steps(visible, working_set, words)
         cut: list[int] = []
         for number, step in enumerate(steps):
             if working_set.total <= budget.target:
@@ -66,14 +66,12 @@ class Ladder(msgspec.Struct, frozen=True):
                 break  # a cut inside the open loop loses its thinking, so the target can wait
             cut += self._climb(working_set, step, budget.target)
             if number % STEPS == STEPS - 1:
-                _drop_words(working_set, steps[: number + 1], spoken, budget.target)
+                _drop_words(working_set, steps[: number + 1], words, budget.target)
         # Only now, because many of these rows may have been dropped in a later step.
         working_set.note(cut, Limit(prose=self.truncate_chars), "old_words")
-        return _explain(visible, working_set, spoken)
+        return _explain(visible, working_set, words)
 
-    def _steps(
-        self, visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]
-    ) -> list[_Step]:
+    def _steps(self, visible: Visible, working_set: WorkingSet, words: PersonsWords) -> list[_Step]:
         """The rows that each step frees: first steps outside the open loop, then inside it."""
         facts = visible.facts
         freed_at = self._steps_of_rows(visible)
@@ -88,9 +86,11 @@ class Ladder(msgspec.Struct, frozen=True):
             at = freed_at[rows[0]] if len(rows) == 1 else max([freed_at[row] for row in rows])
             step = steps[at]
             step.rows.extend(rows)
-            humans = [row for row in rows if facts[row].human]
+            humans = [row for row in rows if facts[row].human and row not in words.pairs]
             if humans:
-                step.words.extend([row for row in humans if spoken.get(row) != "task"])
+                step.words.extend(
+                    [row for row in humans if row in words.short or row not in words.rows]
+                )
             else:
                 step.rounds.append(group)
                 step.costs.append(cost)
@@ -163,8 +163,8 @@ class Ladder(msgspec.Struct, frozen=True):
 class _Step(NamedTuple):
     """The rows that one step frees.
 
-    ``rounds`` are those without a person's words, ``costs`` the tokens that dropping each would
-    free; ``words`` are the rows with a person's words.
+    ``rounds`` are those without a person's words, or with a question that goes with its answer;
+    ``costs`` are the tokens that dropping each would free, ``words`` the rows with other words.
     """
 
     rows: list[int]
@@ -181,23 +181,23 @@ def _still_room(working_set: WorkingSet, characters: int, target: int, least: in
 
 
 def _drop_words(
-    working_set: WorkingSet, steps: Sequence[_Step], spoken: Mapping[int, str], target: int
+    working_set: WorkingSet, steps: Sequence[_Step], words: PersonsWords, target: int
 ) -> None:
-    """Drop the old user messages without demands, once every other row of the steps is reduced."""
+    """Drop the old user messages that had no room, once every other row of the steps is reduced."""
     rows = {row for step in steps for row in step.words}
     for group in working_set.groups:
         if working_set.total <= target:
             return
-        if spoken.keys().isdisjoint(group.rows) and not rows.isdisjoint(group.rows):
+        if words.rows.keys().isdisjoint(group.rows) and not rows.isdisjoint(group.rows):
             working_set.drop(group, "old_words")
 
 
-def _explain(visible: Visible, working_set: WorkingSet, spoken: Mapping[int, str]) -> Proposal:
+def _explain(visible: Visible, working_set: WorkingSet, words: PersonsWords) -> Proposal:
     decided, open_round = working_set.decided, visible.open_round
-    for row in visible.protected.union(open_round, spoken):
+    for row in visible.protected.union(open_round, words.rows):
         number = visible.messages[row].number
         if decided[number][1] == "fits":
-            reason = spoken.get(row, "latest")
+            reason = words.rows.get(row, "latest")
             reason = "open_round" if row in open_round else reason
             reason = "latest_human" if row == visible.latest_human else reason
             decided[number] = (decided[number][0], reason)

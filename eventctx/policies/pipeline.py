@@ -26,7 +26,7 @@ from eventctx.policies.policy import (
     Visible,
     is_policy,
 )
-from eventctx.policies.proposals import put_back_spoken
+from eventctx.policies.proposals import persons_words, put_back_words
 from eventctx.policies.rules import check
 from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.refs import MessageRef
@@ -94,7 +94,7 @@ class Pipeline(msgspec.Struct, frozen=True):
                     f"{type(found).__name__}"
                 )
             check(seen, found)
-            found = put_back_spoken(seen, found)
+            found = put_back_words(seen, found, persons_words(seen, budget))
             joined = found if joined is None else join_proposals(joined, found)
             seen = reduce_view(seen, found)
             if self._is_enough(seen, budget, state):

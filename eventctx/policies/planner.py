@@ -92,7 +92,7 @@ def outline(
     if fitted.overflow and texts:
         fitted = fit(visible, proposal, budget)
     rules.check_rules(visible, fitted.proposal)
-    rules.check_words(visible, fitted.proposal)
+    rules.check_words(visible, fitted.proposal, budget)
     return fitted
 
 

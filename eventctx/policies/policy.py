@@ -12,7 +12,7 @@ as data. The engine answers it and calls ``propose`` again with the answer in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeGuard
+from typing import Any, Final, Protocol, TypeGuard
 
 import msgspec
 
@@ -22,17 +22,27 @@ from eventctx.messages.shorten import Limit
 from eventctx.projections.view.refs import InsertionRef
 from eventctx.projections.view.visible import Visible as Visible
 
+PERSONS_SHARE: Final = 4
+"""What people said stays whole while it takes at most the budget divided by this."""
+
 
 class Budget(msgspec.Struct, frozen=True):
     """Sizes in tokens: the most of a view, the trigger of a compaction, and a compaction's goal.
 
     A policy gets them in the view's own count: the size of everything that is sent with the
-    messages is taken off, and the factor learnt from reported usage is divided out.
+    messages is taken off, and the factor learnt from reported usage is divided out. ``words`` is
+    the size up to which everything that people said stays whole; 0 stands for a quarter of
+    ``tokens``, which is half of the default target.
     """
 
     tokens: int
     threshold: int
     target: int
+    words: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            msgspec.structs.force_setattr(self, "words", self.tokens // PERSONS_SHARE)
 
 
 class AskSummary(msgspec.Struct, frozen=True):

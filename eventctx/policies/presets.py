@@ -33,7 +33,7 @@ from eventctx.policies.policy import (
     Scores,
     Visible,
 )
-from eventctx.policies.proposals import Decisions, decisions, spoken_rows
+from eventctx.policies.proposals import Decisions, decisions, persons_words
 from eventctx.policies.working_set import WorkingSet, begin_reduction
 from eventctx.projections.view.refs import MessageRef
 
@@ -43,14 +43,14 @@ from eventctx.projections.view.refs import MessageRef
 class Simple(msgspec.Struct, frozen=True):
     """Keep system messages and the ``keep_recent`` last messages of the conversation.
 
-    Messages without tools are de-duplicated by role and first 100 characters. Of duplicates the
-    last one stays, so that order and recency survive.
+    Messages without tools are de-duplicated by role and first 100 characters, what people said by
+    its whole text. Of duplicates the last one stays, so that order and recency survive.
     """
 
     keep_recent: AtLeastOne = 10
     max_messages: AtLeastOne | None = None
     name: str = "simple"
-    version: int = 2
+    version: int = 3
 
     def __post_init__(self) -> None:
         check(self)
@@ -61,10 +61,12 @@ class Simple(msgspec.Struct, frozen=True):
         most = _at_most(self.max_messages, state)
         kept = self.keep_recent if most is None else min(self.keep_recent, most)
         recent = visible.conversation[-kept:]
-        decided = decisions(visible, dict.fromkeys(recent, "recent"))
-        said = spoken_rows(visible, visible.insertions)
-        asked = {visible.messages[row].number for row in said}
-        _merge_duplicates(visible.messages, decided, visible.pins | asked)
+        words = persons_words(visible, budget)
+        decided = decisions(visible, dict.fromkeys(recent, "recent"), words=words)
+        number_of = {row: visible.messages[row].number for row in words.rows}
+        task = {number for row, number in number_of.items() if words.rows[row] == "task"}
+        said = set(number_of.values())
+        _merge_duplicates(visible.messages, decided, visible.pins | task, said)
         return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
@@ -81,7 +83,7 @@ class Truncate(msgspec.Struct, frozen=True):
     keep_turns: AtLeastOne | None = None
     max_messages: AtLeastOne | None = None
     name: str = "truncate"
-    version: int = 2
+    version: int = 3
 
     def __post_init__(self) -> None:
         check(self)
@@ -97,7 +99,8 @@ class Truncate(msgspec.Struct, frozen=True):
             rows = last_turns(visible.messages, rows, self.keep_turns)
         most = _at_most(self.max_messages, state)
         rows = rows if most is None else rows[-most:]
-        decided = decisions(visible, dict.fromkeys(rows, "recent"))
+        words = persons_words(visible, budget)
+        decided = decisions(visible, dict.fromkeys(rows, "recent"), words=words)
         return Proposal(decided, kept_insertions=tuple(visible.insertions))
 
 
@@ -127,8 +130,9 @@ def _at_most(max_messages: int | None, state: PolicyState) -> int | None:
 
 
 def _merge_duplicates(
-    messages: Sequence[MessageRef], decided: Decisions, staying: frozenset[int]
+    messages: Sequence[MessageRef], decided: Decisions, staying: frozenset[int], said: set[int]
 ) -> None:
+    """Merge messages into a later one with the same beginning; of ``said``, with the same words."""
     seen: set[bytes] = set()
     for ref in reversed(messages):
         facts = ref.facts
@@ -139,9 +143,9 @@ def _merge_duplicates(
             continue
         if not facts.prose:
             continue
-        if facts.mark in seen:
+        if (ref.digest if ref.number in said else facts.mark) in seen:
             decided[ref.number] = ("merged", "duplicate")
-        seen.add(facts.mark)
+        seen.update((facts.mark, ref.digest))
 
 
 # -- the best rounds -----------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class Importance(msgspec.Struct, frozen=True):
     keep_recent: Count = 6
     scorer: Literal["builtin", "model"] = "builtin"
     name: str = "importance"
-    version: int = 2
+    version: int = 3
 
     def __post_init__(self) -> None:
         check(self)
@@ -204,7 +208,8 @@ class Importance(msgspec.Struct, frozen=True):
             return Proposal(
                 working_set.decided, working_set.limits, kept_insertions=tuple(visible.insertions)
             )
-        spoken = spoken_rows(visible, visible.insertions)
+        words = persons_words(visible, budget)
+        spoken = words.rows
         for guarded in self._guards(visible, spoken):
             here = visible.groups_with(guarded)
             free = [group for place, group in enumerate(visible.groups) if place not in here]
@@ -219,6 +224,10 @@ class Importance(msgspec.Struct, frozen=True):
                 return _question(visible, scorable)
             given = found.by_number
         scores = self._scores(visible, working_set, scorable, given)
+        for question, answer in words.pairs.items():
+            one, other = (visible.groups[visible.group_at[row]] for row in (question, answer))
+            if one in scores and other in scores:
+                scores[other] = scores[one]
         _choose(working_set, free, scores, budget.target - left)
         return _proposal(visible, working_set, free, guarded, scores, spoken)
 

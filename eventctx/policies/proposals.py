@@ -1,27 +1,95 @@
 """From the rows that a policy wants to keep to a proposal that keeps the rules.
 
 A policy chooses the messages that matter. The functions here add what the rules demand: system
-messages, pins, the latest human message, the message to be answered, the thinking of an open tool
-loop, the task and messages with demands stay, and a tool round stays whole if one of its rows
-stays. The task and demands (``spoken_rows``) are the last to leave a view: a policy may drop such a
-row only where an insertion quotes its demands word by word (``plan.Insertion.demands``), and the
-task not even then. Any other such row that it drops is put back, and ``fit`` shortens it as far as
-the budget forces that. ``keep_only`` and ``drop`` are for authors of policies of their own.
+messages, pins, the latest human message, the message to be answered and the thinking of an open
+tool loop stay, and a tool round stays whole if one of its rows stays. What a person said stays,
+too, up to a quarter of the budget (``persons_words``): ``fit`` puts back what a policy drops of it,
+and shortens it last. ``keep_only`` and ``drop`` are for authors of policies of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
 from eventctx.errors import InvalidPlan
-from eventctx.log.plan import Disposition, numbers_in
-from eventctx.policies.policy import NewInsertion, Proposal, Visible
-from eventctx.projections.view.refs import InsertionRef
+from eventctx.log.plan import Disposition
+from eventctx.messages.facts import Facts
+from eventctx.messages.shorten import words_left
+from eventctx.messages.tokens import Estimator
+from eventctx.policies.policy import Budget, Proposal, Visible
 
 Decisions = dict[int, tuple[Disposition, str]]
 """A disposition and a reason code by message number."""
+
+
+# -- a person's words ----------------------------------------------------------------------------
+
+_STAYS = ("kept", "shortened")
+
+BEGINNING: Final = 250
+"""Characters that stay of a person's text, with its demands, where it cannot stay whole."""
+
+
+class PersonsWords(NamedTuple):
+    """Rows with a person's words that are the last to leave a view, in order, each with its reason.
+
+    ``short`` are those of them that may be shortened to their beginning and demands. ``pairs`` are
+    the other rows that a model answered without tools, each with its answer's: those go together.
+    """
+
+    rows: Mapping[int, str]
+    short: frozenset[int] = frozenset()
+    pairs: Mapping[int, int] = {}
+
+    @property
+    def whole(self) -> frozenset[int]:
+        """The rows that keep all their words."""
+        return frozenset(self.rows) - self.short
+
+
+NO_WORDS: Final = PersonsWords({})
+
+
+def persons_words(visible: Visible, budget: Budget) -> PersonsWords:
+    """All that people said, as far as it takes at most ``budget.words`` tokens.
+
+    Where it takes more, there is room by rank: for the latest message, then for demands, then for
+    the rest, the newest first of each. A text that does not fit whole may fit shortened; what does
+    not fit at all is an older message like any other. In a chat, where words are much of
+    everything, there is no such room for a question without demands: it goes with its answer. The
+    task always stays, and leaves at least half of the room to the others.
+    """
+    said, latest = visible.said, visible.latest_human
+    costs = {row: _tokens_said(visible.facts[row], visible.estimator) for row in said}
+    whole = {row for row, reason in said.items() if reason == "task" or row == latest}
+    short: set[int] = set()
+    room = budget.words - sum([min(costs[row], budget.words // 2) for row in whole])
+    rest = [row for row in said if row not in whole]
+    pairs: dict[int, int] = {}
+    if sum([costs[row] for row in rest]) > room:
+        pairs = {row: at for row, at in visible.answered.items() if said.get(row) == "said"}
+        rest = [row for row in rest if row not in pairs]
+    rest.sort(key=lambda row: (said[row] == "demand", row), reverse=True)
+    for row in rest:
+        cost, fitting = costs[row], whole
+        if cost > room:
+            cost = _tokens_said(visible.facts[row], visible.estimator, BEGINNING)
+            fitting = short
+        if cost <= room:
+            room -= cost
+            fitting.add(row)
+    rows = {row: reason for row, reason in said.items() if row in whole or row in short}
+    pairs = {row: at for row, at in pairs.items() if row not in rows}
+    return PersonsWords(rows, frozenset(short), pairs)
+
+
+def _tokens_said(facts: Facts, estimator: Estimator, characters: int | None = None) -> int:
+    """The tokens of a message's words alone, shortened to so many characters and its demands."""
+    prose = facts.prose if characters is None else words_left(facts, characters)
+    return estimator.tokens_with(facts, prose, 0, 0) - estimator.tokens_of_media(facts)
 
 
 def keep_only(visible: Visible, numbers: Iterable[int], reason: str = "custom") -> Proposal:
@@ -54,19 +122,15 @@ def decisions(
     visible: Visible,
     wanted: Mapping[int, str],
     gone: str = "older",
-    insertions: Sequence[InsertionRef] | None = None,
+    words: PersonsWords = NO_WORDS,
 ) -> Decisions:
-    """The disposition and reason of every message when the rows ``wanted`` stay.
+    """The disposition and reason of every message when the rows ``wanted`` and ``words`` stay.
 
     ``wanted`` maps a row to its reason code; ``gone`` is the reason code of messages that leave.
-    ``insertions`` are those that stay, by default all: what a person asked for may leave where one
-    of them quotes it.
     """
     messages = visible.messages
     human, last, pinned = visible.latest_human, visible.to_answer, visible.pinned
-    kept = visible.insertions if insertions is None else insertions
-    spoken = spoken_rows(visible, kept)
-    staying = {*wanted, *spoken, *pinned, *visible.loop_thinking}
+    staying = {*wanted, *words.rows, *pinned, *visible.loop_thinking}
     staying.update([row for row in (human, last) if row is not None])
     left_out: tuple[Disposition, str] = ("dropped", gone)
     decided: Decisions = {}
@@ -80,7 +144,7 @@ def decisions(
             elif not stays:
                 decided[ref.number] = left_out
             else:
-                reason = wanted.get(row) or spoken.get(row, "same_round")
+                reason = wanted.get(row) or words.rows.get(row, "same_round")
                 reason = "latest" if row == last else reason
                 reason = "latest_human" if row == human else reason
                 reason = "pinned" if row in pinned else reason
@@ -99,38 +163,10 @@ def _rows_of(visible: Visible, numbers: Iterable[int]) -> list[int]:
     return [rows[number] for number in wanted]
 
 
-# -- the task, and messages with demands ---------------------------------------------------------
-
-_STAYS = ("kept", "shortened")
-
-
-def spoken_rows(
-    visible: Visible, insertions: Iterable[InsertionRef | NewInsertion]
-) -> Mapping[int, str]:
-    """Rows with a person's task or demands, in order, each with its reason code.
-
-    Left out are those whose demands are in one of ``insertions``, or were all taken back
-    (``Visible.asked_for``).
-    """
-    asked = visible.asked_for
-    quoted = numbers_in([run for one in insertions for run in one.demands])
-    if not quoted:
-        return asked
-    messages = visible.messages
-    return {
-        row: reason
-        for row, reason in asked.items()
-        if reason == "task" or messages[row].number not in quoted
-    }
-
-
-def put_back_spoken(
-    visible: Visible, proposal: Proposal, spoken: Mapping[int, str] | None = None
-) -> Proposal:
-    """The proposal with every spoken row that it leaves out put back, in its whole round."""
-    spoken = spoken_rows(visible, all_insertions(proposal)) if spoken is None else spoken
+def put_back_words(visible: Visible, proposal: Proposal, words: PersonsWords) -> Proposal:
+    """The proposal with all of ``words`` that it leaves out put back, each in its whole round."""
     decided = proposal.dispositions
-    missing = missing_spoken(visible, proposal, spoken)
+    missing = missing_words(visible, proposal, words)
     if not missing:
         return proposal
     corrected: dict[int, tuple[Disposition, str]] = dict(decided)
@@ -140,7 +176,7 @@ def put_back_spoken(
         for row in group.rows:
             ref = visible.messages[row]
             is_short = ref.shortened or ref.number in proposal.limits
-            reason = spoken.get(row, "same_round")
+            reason = words.rows.get(row, "same_round")
             corrected[ref.number] = ("shortened" if is_short else "kept", reason)
         last_open = group.rows[0] if group.pending else last_open
     insertions = proposal.insertions
@@ -156,25 +192,20 @@ def put_back_spoken(
     return msgspec.structs.replace(proposal, dispositions=corrected, insertions=insertions)
 
 
-def all_insertions(proposal: Proposal) -> list[InsertionRef | NewInsertion]:
-    """All insertions of the view that a proposal gives."""
-    return [*proposal.kept_insertions, *proposal.insertions]
+def missing_words(visible: Visible, proposal: Proposal, words: PersonsWords) -> set[int]:
+    """The rows of ``words`` that leave the view.
 
-
-def missing_spoken(visible: Visible, proposal: Proposal, spoken: Mapping[int, str]) -> set[int]:
-    """Those of the ``spoken`` rows that leave the view.
-
-    A message with demands may be merged into the same message, said again.
+    A message may be merged into the same message, said again.
     """
     messages, decided = visible.messages, proposal.dispositions
-    missing = {row for row in spoken if decided[messages[row].number][0] not in _STAYS}
+    missing = {row for row in words.rows if decided[messages[row].number][0] not in _STAYS}
     if any(decided[messages[row].number][0] == "merged" for row in missing):
         staying = [ref for ref in messages if decided[ref.number][0] in _STAYS]
         said = {(ref.digest, ref.facts) for ref in staying}
         missing -= {
             row
             for row in missing
-            if spoken[row] != "task"
+            if words.rows[row] != "task"
             and decided[messages[row].number][0] == "merged"
             and (messages[row].digest, messages[row].facts) in said
         }

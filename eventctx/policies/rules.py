@@ -20,8 +20,8 @@ from typing import Any, Final, get_args
 from eventctx.errors import InvalidPlan
 from eventctx.log.plan import Disposition, InsertionKind
 from eventctx.messages.facts_reader import read_facts
-from eventctx.policies.policy import Proposal, Visible
-from eventctx.policies.proposals import all_insertions, missing_spoken, spoken_rows
+from eventctx.policies.policy import Budget, Proposal, Visible
+from eventctx.policies.proposals import missing_words, persons_words
 from eventctx.text import pattern
 
 _STAYS: Final = ("kept", "shortened")
@@ -115,15 +115,15 @@ def check_rules(visible: Visible, proposal: Proposal) -> None:
     _check_places(visible, proposal, here)
 
 
-def check_words(visible: Visible, fitted: Proposal) -> None:
-    """Raise InvalidPlan if a task or a demand went while something else could have gone."""
-    spoken = spoken_rows(visible, all_insertions(fitted))
-    missing = missing_spoken(visible, fitted, spoken)
+def check_words(visible: Visible, fitted: Proposal, budget: Budget) -> None:
+    """Raise InvalidPlan if what a person said went while something else could have gone."""
+    words = persons_words(visible, budget)
+    missing = missing_words(visible, fitted, words)
     if not missing:
         return
     groups = visible.groups
     last = {*visible.orphans, *visible.open_round}
-    for place in visible.groups_with(visible.protected.union(spoken)):
+    for place in visible.groups_with(visible.protected.union(words.rows)):
         last.update(groups[place].rows)
     numbers = [
         ref.number
@@ -131,7 +131,7 @@ def check_words(visible: Visible, fitted: Proposal) -> None:
         if fitted.dispositions[ref.number][0] in _STAYS and row not in last
     ]
     if numbers:
-        raise _broken_rule("what a person asked for goes last", numbers, "these stay, and it went")
+        raise _broken_rule("what a person said goes last", numbers, "these stay, and it went")
 
 
 def _check_rounds(visible: Visible, here: list[bool]) -> None:

@@ -1,7 +1,8 @@
 """The summarize policy: one summary stands for the middle of the conversation.
 
-The head (system messages, the first human message, pins) and a recent tail stay as they are. What
-people demanded in the middle is in the summary word for word: what the model leaves out is added.
+The head (system messages, pins, what people said up to a quarter of the budget) and a recent tail
+stay as they are. What people said beyond that goes into the summary, and their demands word for
+word: what the model leaves out is added.
 Summaries have the same depth until ``fan_in`` of them are in view; then the next one takes them
 in and is one deeper, so that their number grows with the logarithm of the session.
 
@@ -35,7 +36,7 @@ from eventctx.policies.policy import (
     Summary,
     Visible,
 )
-from eventctx.policies.proposals import all_insertions, missing_spoken, spoken_rows
+from eventctx.policies.proposals import missing_words, persons_words
 from eventctx.policies.summary_text import (
     UnfitSummary,
     check_length,
@@ -98,7 +99,7 @@ class Summarize(msgspec.Struct, frozen=True):
     summary_tokens: AtLeastOne = 2_000
     fan_in: Annotated[int, Meta(ge=2, description="an int from 2")] = 4
     name: str = "summarize"
-    version: int = 2
+    version: int = 3
 
     def __post_init__(self) -> None:
         check(self)
@@ -191,7 +192,8 @@ class Summarize(msgspec.Struct, frozen=True):
 class _Scene:
     """A view and the rounds that may leave it; made anew in every call of the policy.
 
-    ``head`` are rows of the rounds that must stay, ``task`` those of the first human message.
+    ``head`` are rows of the rounds that must stay, ``said`` those of rounds with a person's words
+    that have room, ``demands`` the rows with demands that have none.
     """
 
     def __init__(self, visible: Visible, budget: Budget) -> None:
@@ -200,10 +202,11 @@ class _Scene:
         # The fit stage shortens large results in any case, so no summary need free them.
         self.working_set = begin_reduction(visible, budget)
         self.costs = self.working_set.costs()
-        spoken = spoken_rows(visible, ())
+        self.words = persons_words(visible, budget)
         self.head = self._whole(visible.protected | visible.open_round)
-        self.task = self._whole({row for row, why in spoken.items() if why == "task"})
-        self.demands = [row for row, why in spoken.items() if why == "demand"]
+        self.said = self._whole(set(self.words.rows))
+        beyond = visible.said.items() - self.words.rows.items()
+        self.demands = sorted([row for row, why in beyond if why == "demand"])
         self.row_of = visible.row_of
 
     def _whole(self, rows: frozenset[int] | set[int]) -> frozenset[int]:
@@ -214,10 +217,10 @@ class _Scene:
     def guards(self) -> Iterator[frozenset[int]]:
         """Sets of rows that stay, each smaller than the one before.
 
-        The second gives up the open tool loop. No summary stands for the task.
+        The second gives up the open tool loop.
         """
-        yield self.head | self.task | self._whole(self.visible.open_loop)
-        yield self.head | self.task
+        yield self.head | self.said | self._whole(self.visible.open_loop)
+        yield self.head | self.said
 
     def cut(self, middle: Sequence[Group], merged: Sequence[InsertionRef], most: int) -> Cut:
         """The cut that takes ``middle`` out; messages that a summary covers are not in ``runs``."""
@@ -279,14 +282,14 @@ class _Scene:
         return self.crowds_out(self.proposal(cut, longest))
 
     def crowds_out(self, proposal: Proposal) -> bool:
-        """Whether there is no room for a summary besides the floor and what a person asked for."""
+        """Whether there is no room for a summary besides the floor and what people said."""
         fitted = fit(self.visible, proposal, self.budget)
-        spoken = spoken_rows(self.visible, all_insertions(fitted.proposal))
-        numbers = {self.visible.messages[row].number for row in self.task}
+        words = self.words
+        numbers = {self.visible.messages[row].number for row in words.whole}
         limits = [limit for n, limit in fitted.proposal.limits.items() if n in numbers]
         return (
             bool(fitted.overflow)
-            or bool(missing_spoken(self.visible, fitted.proposal, spoken))
+            or bool(missing_words(self.visible, fitted.proposal, words))
             or any(limit.prose is not None for limit in limits)
         )
 
@@ -359,11 +362,11 @@ class _Scene:
             return "latest_human"
         if row == visible.to_answer:
             return "latest"
-        if row in self.task and visible.facts[row].human:
-            return "task"
+        if row in self.words.rows:
+            return self.words.rows[row]
         if row in visible.open_round:
             return "open_round"
-        return "same_round" if row in self.head or row in self.task else "recent"
+        return "same_round" if row in self.head or row in self.said else "recent"
 
 
 def _goal(visible: Visible, budget: Budget, state: PolicyState) -> int:

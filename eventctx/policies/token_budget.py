@@ -37,7 +37,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
-from eventctx.policies.proposals import decisions, spoken_rows
+from eventctx.policies.proposals import decisions, persons_words
 from eventctx.policies.working_set import begin_reduction, insertion_tokens
 from eventctx.projections.view.refs import InsertionRef
 
@@ -312,7 +312,7 @@ class TokenBudgetPolicy(msgspec.Struct, frozen=True):
     learnings: Annotated[tuple[str, ...], Meta(description="a list of texts")] = ()
     memory: bool = True
     name: str = "token-budget"
-    version: int = 2
+    version: int = 3
 
     def __post_init__(self) -> None:
         check(self)
@@ -397,7 +397,8 @@ class _Filling:
         self.working_set = begin_reduction(visible, budget, self.others)
         rows = visible.conversation
         self.tail = rows[max(0, len(rows) - shares.fresh_tail_count) :]
-        staying = visible.protected.union(self.tail, spoken_rows(visible, visible.insertions))
+        self.words = persons_words(visible, budget)
+        staying = visible.protected.union(self.tail, self.words.rows)
         here, groups = visible.groups_with(staying), visible.groups
         self.older = [group for place, group in enumerate(groups) if place not in here]
         line = budget.target if state.trigger == "manual" else line_to_drop_to(budget)
@@ -428,7 +429,7 @@ class _Filling:
                 break
             room -= cost
             wanted.update(dict.fromkeys(group.rows, "fits"))
-        decided = decisions(self.visible, wanted, insertions=kept)
+        decided = decisions(self.visible, wanted, words=self.words)
         limits = {}
         for number, limit in self.working_set.limits.items():
             if decided[number][0] in ("kept", "shortened"):

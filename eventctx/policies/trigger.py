@@ -67,13 +67,14 @@ def convert_budget(budget: Budget, scale: Scale) -> Budget:
     """A budget in the estimator's own count; 1 token where there is no room for messages.
 
     The size of everything that is sent with the messages is taken off first; threshold and
-    target are the same shares of the rest.
+    target are the same shares of the rest. A person's words keep their share of the whole.
     """
     tokens = max(1, scale.room(budget.tokens))
     return Budget(
         tokens,
         max(1, tokens * budget.threshold // budget.tokens),
         max(1, tokens * budget.target // budget.tokens),
+        max(1, int(budget.words / scale.factor)),
     )
 
 

@@ -24,7 +24,7 @@ from eventctx.messages.overlap import runs_of_numbers
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
 from eventctx.policies.constraints import Count, Share, check
-from eventctx.policies.fit import line_to_drop_to
+from eventctx.policies.fit import OLD_CHARACTERS, line_to_drop_to
 from eventctx.policies.index import (
     DEMANDS_SHARE,
     FILES_SHARE,
@@ -48,6 +48,7 @@ from eventctx.policies.policy import (
     Proposal,
     Visible,
 )
+from eventctx.policies.proposals import BEGINNING, PersonsWords, persons_words
 from eventctx.policies.working_set import WorkingSet, begin_reduction
 from eventctx.projections.view.refs import InsertionRef
 
@@ -79,9 +80,6 @@ _OF_KIND: Final[Mapping[str, float]] = {"human": 3.0, "user": 2.0}
 NEWEST: Final = 3
 """Rounds at the end that stay before all others, since the next answer speaks of them."""
 
-BESIDE_DEMANDS: Final = 200
-"""Characters that stay of a person's message besides its demands where it cannot stay whole."""
-
 LEAST_ROOM: Final = 200
 """Tokens below which an index is not worth its frame."""
 
@@ -96,7 +94,7 @@ class Workset(msgspec.Struct, frozen=True):
     index_share: Share = 0.25
     index_tokens: Count = 8_000
     name: str = "workset"
-    version: int = 1
+    version: int = 2
 
     max_messages: ClassVar[int | None] = None
     """The policy counts tokens, not messages."""
@@ -136,10 +134,9 @@ class Workset(msgspec.Struct, frozen=True):
         room: int,
     ) -> Proposal:
         """The rounds that fit with an index of ``room`` tokens, and the index."""
-        task = visible.row_of.get(visible.spoken.task) if visible.spoken.task is not None else None
-        stays = visible.protected.union(visible.open_round, () if task is None else (task,))
-        _reduce(working_set, scene, stays, budget.target - room)
-        _name_what_must_stay(working_set, visible)
+        words = persons_words(visible, budget)
+        _reduce(working_set, scene, words, budget.target - room)
+        _name_what_must_stay(working_set, visible, words)
         proposal = Proposal(working_set.decided, working_set.limits, kept_insertions=others)
         # Where much must stay, a large index would only bring the next compaction nearer.
         room = min(room, line_to_drop_to(budget) - working_set.total)
@@ -200,30 +197,38 @@ class _Scene:
         return found
 
 
-def _reduce(working_set: WorkingSet, scene: _Scene, stays: frozenset[int], goal: int) -> None:
+def _reduce(working_set: WorkingSet, scene: _Scene, words: PersonsWords, goal: int) -> None:
     """Keep the rounds that are worth most, as many as fit into ``goal`` tokens with the rest."""
     visible, groups = scene.visible, working_set.groups
     costs, worth = working_set.costs(), _worth(working_set, scene)
-    fixed = visible.groups_with(stays.union(visible.system, working_set.orphans))
+    for question, answer in words.pairs.items():
+        worth[visible.group_at[answer]] = worth[visible.group_at[question]]
+    said = visible.groups_with(words.rows)
+    stays = visible.groups_with(visible.protected | visible.open_round)
+    stays |= {place for place in said if not words.short.intersection(groups[place].rows)}
+    fixed = stays | visible.groups_with(visible.system) | visible.groups_with(working_set.orphans)
     free = [place for place in range(len(groups)) if place not in fixed]
     room = goal - (working_set.total - sum([costs[place] for place in free]))
     # The newest rounds first, then the best, of equal worth the newest; what is too large makes
     # room for the next ones.
     free.reverse()
     ranked = free[:NEWEST] + sorted(free[NEWEST:], key=worth.__getitem__, reverse=True)
+    for row in sorted(words.whole - visible.protected):
+        # Words stay whole, so what was pasted next to them makes room.
+        before = working_set.total
+        if working_set.messages[row].facts.outcome > OLD_CHARACTERS:
+            working_set.shorten(row, Limit(outcome=OLD_CHARACTERS), "old_result")
+        room += before - working_set.total
     going: list[Group] = []
     freed = 0
-    asked_for = visible.asked_for
-    asking = visible.groups_with(asked_for)
-    beside = Limit(BESIDE_DEMANDS, BESIDE_DEMANDS, BESIDE_DEMANDS)
+    beginning = Limit(BEGINNING, BEGINNING, BEGINNING)
     for place in ranked:
         group, cost = groups[place], costs[place]
         if cost <= room:
             room -= cost
-        elif place in asking:
-            # An index may have no room for these demands next time, so they stay where they are.
+        elif place in said:
             for row in group.rows:
-                working_set.shorten(row, beside, "demand" if row in asked_for else "same_round")
+                working_set.shorten(row, beginning, words.rows.get(row, "same_round"))
             room -= working_set.cost(group)
         else:
             freed += cost
@@ -231,11 +236,10 @@ def _reduce(working_set: WorkingSet, scene: _Scene, stays: frozenset[int], goal:
     working_set.drop_all(going, "least_needed", freed)
 
 
-def _name_what_must_stay(working_set: WorkingSet, visible: Visible) -> None:
+def _name_what_must_stay(working_set: WorkingSet, visible: Visible, words: PersonsWords) -> None:
     """Give what stays in any case its own reason: not that there was room for it."""
     messages, decided = visible.messages, working_set.decided
-    reasons = dict.fromkeys(visible.open_round, "open_round")
-    reasons |= {row: why for row, why in visible.asked_for.items() if why == "task"}
+    reasons = {**dict.fromkeys(visible.open_round, "open_round"), **words.rows}
     last, human = visible.to_answer, visible.latest_human
     reasons |= {row: "latest" for row in (last,) if row is not None}
     reasons |= {row: "latest_human" for row in (human,) if row is not None}

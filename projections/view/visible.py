@@ -213,44 +213,55 @@ class Visible(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def shortenable(self) -> list[int]:
-        """Rows whose results may be shortened.
+        """Rows whose results, or what a person pasted, may be shortened.
 
-        Pins do not count. A protected row counts only if it holds a person's words and results: the
-        words stay whole, the results may be shortened.
+        Pins do not count. A protected row counts only if it holds a person's words: these stay
+        whole.
         """
         pinned, protected = self.pinned, self.protected
         return [
             row
             for row, facts in enumerate(self.facts)
-            if facts.outcome
-            and row not in pinned
-            and (row not in protected or (facts.human and facts.results))
+            if facts.outcome and row not in pinned and (row not in protected or facts.human)
         ]
 
-    # -- what a person asked for -----------------------------------------------------------------
+    # -- what people said ------------------------------------------------------------------------
 
     @cached_property
-    def asked_for(self) -> dict[int, str]:
-        """Rows with a person's task or demands, in order, each with its reason code.
+    def said(self) -> dict[int, str]:
+        """Rows with a person's words, in order, each with a reason code: task, demand or said.
 
         Left out are those whose demands were all taken back. Where it is not known which message
         the task is, it is the first of a person in view.
         """
         messages, facts = self.messages, self.facts
         task, free = self.spoken.task, self._taken_back
-        asked: dict[int, str] = {}
+        said: dict[int, str] = {}
         for row in self.spoken_by_people:
             number = messages[row].number
             task = number if task is None else task
             if number == task:
-                asked[row] = "task"
-            elif facts[row].may_demand and number not in free:
-                asked[row] = "demand"
-        if any(facts[row].results for row in asked):
+                said[row] = "task"
+            elif number not in free:
+                said[row] = "demand" if facts[row].may_demand else "said"
+        if any(facts[row].results for row in said):
             # Words in a row with a result that answers no call are in no view, whatever is decided.
             for row in self.orphans:
-                asked.pop(row, None)
-        return asked
+                said.pop(row, None)
+        return said
+
+    @cached_property
+    def answered(self) -> dict[int, int]:
+        """Rows with words that the model answered without a tool, each with its answer's row.
+
+        The answer is the next row, and a person speaks after it.
+        """
+        facts, found = self.facts, dict[int, int]()
+        for row, then in zip(self.spoken_by_people, self.spoken_by_people[1:], strict=False):
+            one = facts[row + 1]
+            if then == row + 2 and one.kind == "assistant" and not one.calls and not one.action:
+                found[row] = row + 1
+        return found
 
     @property
     def _taken_back(self) -> frozenset[int]:

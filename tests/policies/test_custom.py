@@ -16,6 +16,7 @@ import eventctx
 from eventctx.errors import CompactionError, InvalidPlan, InvalidSetting
 from eventctx.log.codec import decode_event
 from eventctx.policies.deciding import MAX_QUESTIONS
+from eventctx.policies.fit import fit
 from eventctx.policies.named import Custom, policy_named, recorded_settings
 from eventctx.policies.policy import (
     AskScores,
@@ -82,8 +83,9 @@ ROWS = [
 
 def test_keeping_only_some_messages_keeps_their_rounds_and_what_must_stay() -> None:
     proposal = keep_only(view(*ROWS, pins=(5,)), [3])
-    assert staying(proposal) == [0, 1, 2, 3, 4, 5, 6]
-    assert proposal.dispositions[1] == ("kept", "task")
+    assert staying(proposal) == [0, 2, 3, 4, 5, 6]
+    fitted = fit(view(*ROWS, pins=(5,)), proposal, ROOMY).proposal
+    assert fitted.dispositions[1] == ("kept", "task")
     assert proposal.dispositions[3] == ("kept", "custom")
     assert proposal.dispositions[2] == ("kept", "same_round")
     assert proposal.dispositions[9] == ("dropped", "custom")
@@ -213,6 +215,16 @@ async def test_the_log_names_the_function() -> None:
         assert event.settings["function"] == f"{HERE}:last_three"
 
 
+async def test_the_question_that_the_function_drops_is_put_back() -> None:
+    def without_the_question(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
+        made = last_three(visible, budget, state)
+        return Proposal({**made.dispositions, 1: ("dropped", "custom")})
+
+    messages, _, row = await compacted(without_the_question)
+    assert messages[1] == user("go")
+    assert (row.fallback, row.error) == (None, None)
+
+
 async def test_the_function_may_ask() -> None:
     async def scorer(request: Any) -> list[float]:
         return [number / 30 for number in request.numbers]
@@ -240,11 +252,6 @@ def ghosts(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
     return Proposal({**made.dispositions, 4_000: ("kept", "custom")})
 
 
-def without_the_question(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
-    made = last_three(visible, budget, state)
-    return Proposal({**made.dispositions, 1: ("dropped", "custom")})
-
-
 def half_a_round(visible: Visible, budget: Budget, state: PolicyState) -> Proposal:
     made = last_three(visible, budget, state)
     return Proposal({**made.dispositions, 19: ("dropped", "custom")})
@@ -266,7 +273,6 @@ def asks_forever(visible: Visible, budget: Budget, state: PolicyState) -> AskSco
         (nothing, "expected a Proposal or a question, found NoneType"),
         (strangers, "not in view"),
         (ghosts, "not in view"),
-        (without_the_question, "the latest human message stays"),
         (half_a_round, "a tool round stands or falls as one"),
         (no_message, "role"),
         (asks_forever, "scorer"),
@@ -304,10 +310,11 @@ async def test_a_function_that_goes_on_asking_is_stopped(function: Any, question
 async def test_a_limit_on_messages_makes_a_compaction_due() -> None:
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="custom", function=last_three, max_messages=6)
-        for n in range(7):
-            await ctx.add_message(user(f"{n}"))
+        await ctx.add_message(user("go"))
+        for n in range(6):
+            await ctx.add_message(model(f"{n}"))
         messages = await ctx.get_messages_for_request()
-        assert messages == [user("0"), user("4"), user("5"), user("6")]
+        assert messages == [user("go"), model("3"), model("4"), model("5")]
 
 
 # -- for any story -------------------------------------------------------------------------------

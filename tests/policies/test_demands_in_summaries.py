@@ -35,7 +35,12 @@ async def compacted(text: str) -> tuple[Any, list[Any]]:
             "s", policy="summarize", summarizer=summarizer, fan_in=2, max_tokens=4_000
         )
         for n in range(40):
-            words = f"{RULE} And the {n}th step?" if n == 2 else f"step {n}"
+            # More demands than a quarter of the budget has room for.
+            words = (
+                f"{RULE} {'It is late. ' * 30}"
+                if n == 2
+                else f"Keep the name step_{n}, {'as it is, ' * 12}in any case."
+            )
             await ctx.add_message(user(words))
             await ctx.add_message(model("so " * 300))
             view = await ctx.get_messages_for_request()
@@ -118,7 +123,7 @@ async def test_a_summary_quotes_no_demand_that_was_taken_back() -> None:
         await ctx.add_message(user(f"{RULE} Use tabs only. What about the rest?"))
         await ctx.withdraw_instruction(1, 1)
         for n in range(40):
-            await ctx.add_message(user(f"step {n}"))
+            await ctx.add_message(user(f"Keep the name step_{n}, {'as it is, ' * 12}in any case."))
             await ctx.add_message(model("so " * 300))
             view = str(await ctx.get_messages_for_request())
     assert "[Summary: depth " in view

@@ -24,6 +24,7 @@ from tests.policies.given import (
     user,
     view,
 )
+from tests.sessions import tool_round
 
 
 def turns(count: int, result: int = 2_000, words: int = 100, arguments: int = 2) -> list[Row]:
@@ -101,7 +102,7 @@ def test_rounds_are_dropped_where_shortening_does_not_suffice_and_words_stay() -
 def test_what_is_short_already_is_not_said_to_be_shortened() -> None:
     rows = [user("task")]
     for n in range(20):
-        rows += [user(f"short {n}" if n % 2 else "long " * 500), model("said " * 50)]
+        rows += [user(f"short {n}" if n % 2 else "long " * 500), *tool_round(n)]
     proposal = down_to(view(*rows), 0.3)
     shortened = [n for n, (what, _) in proposal.dispositions.items() if what == "shortened"]
     assert shortened

@@ -32,7 +32,7 @@ from eventctx.policies.policy import (
     Visible,
 )
 from eventctx.policies.presets import Simple, Truncate
-from eventctx.policies.proposals import drop, keep_only
+from eventctx.policies.proposals import drop, keep_only, persons_words, put_back_words
 from eventctx.policies.token_budget import TokenBudgetPolicy
 from eventctx.policies.working_set import WorkingSet, bound_tokens
 from eventctx.projections.view.layout import build
@@ -387,6 +387,7 @@ def test_what_each_step_does_holds_in_the_end(
     proposal = decided(Pipeline((first, between, second)), visible, budget)
     rules.check(visible, proposal)
     alone = decided(first, visible, budget)
+    alone = put_back_words(visible, alone, persons_words(visible, budget))
     assert set(staying(proposal)) <= set(staying(alone))
     for number, limit in alone.limits.items():
         if number in staying(proposal):

@@ -210,7 +210,7 @@ def test_every_message_that_stays_says_why() -> None:
     reasons = {reason for _, reason in decided.values()}
     assert reasons == {
         *("system", "task", "pinned", "summary"),
-        *("recent", "latest_human", "open_round"),
+        *("recent", "latest_human", "open_round", "said"),
     }
     assert reasons <= REASONS.keys()
 

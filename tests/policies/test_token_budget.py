@@ -567,7 +567,7 @@ async def test_memory_is_what_was_said_before_and_is_no_longer_in_view() -> None
     async with eventctx.open() as engine:
         ctx = await engine.session("s", policy="token-budget", max_tokens=2_000, fresh_tail_count=2)
         await ctx.add_message(user("hello"))
-        await ctx.add_message(user("the staging database is called heron"))
+        await ctx.add_message(model("the staging database is called heron"))
         for n in range(8):
             await ctx.add_message(model(f"step {n} " + "x" * 900))
         await ctx.add_message(user("what is the staging database called?"))

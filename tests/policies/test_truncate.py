@@ -21,7 +21,7 @@ from tests.policies.given import (
 
 
 def test_the_most_recent_messages_stay_with_all_system_messages() -> None:
-    rows = [system("s"), *(user(f"{n}") for n in range(60))]
+    rows = [system("s"), user("go"), *(model(f"{n}") for n in range(59))]
     assert staying(decided(Truncate(keep_recent=20), view(*rows))) == [0, 1, *range(41, 61)]
     assert staying(decided(Truncate(), view(*rows))) == [0, 1, *range(11, 61)]
 
@@ -46,7 +46,7 @@ def test_the_last_turns_stay_however_long_they_are() -> None:
     for turn in range(6):
         rows += [user(f"question {turn}"), asks(f"c{turn}"), tells(f"c{turn}"), model("answer")]
     policy = Truncate(keep_recent=1, keep_turns=3)
-    assert staying(decided(policy, view(*rows))) == [0, *range(12, 24)]
+    assert staying(decided(policy, view(*rows))) == [0, 4, 8, *range(12, 24)]
     assert staying(decided(Truncate(keep_turns=9), view(*rows))) == list(range(24))
 
 

@@ -1,11 +1,10 @@
-"""What a person asked for goes last, by every policy: the task, the latest message, demands."""
+"""What a person said goes last, by every policy: all of it up to a quarter of the budget."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,12 +19,12 @@ from eventctx.policies.fit import Fitted, fit
 from eventctx.policies.ladder import Ladder
 from eventctx.policies.named import Custom
 from eventctx.policies.pipeline import Pipeline
-from eventctx.policies.policy import Budget, NewInsertion, Policy, PolicyState, Proposal, Visible
+from eventctx.policies.policy import Budget, Policy, PolicyState, Proposal, Visible
 from eventctx.policies.presets import Importance, Simple, Truncate
-from eventctx.policies.proposals import spoken_rows
+from eventctx.policies.proposals import PersonsWords, persons_words
 from eventctx.policies.summarize import Summarize
 from eventctx.policies.token_budget import TokenBudgetPolicy
-from eventctx.policies.working_set import WorkingSet, keep_whole
+from eventctx.policies.working_set import WorkingSet, bound_tokens, keep_whole
 from eventctx.testing.policies import Answers, decide
 from tests.policies.given import (
     DUE,
@@ -106,7 +105,7 @@ def fitted_by(policy: Policy, rows: list[Row], budget: Budget, state: PolicyStat
     visible = view(*rows)
     fitted = fit(visible, decide(policy, visible, budget, state, Answers(messages=rows)), budget)
     rules.check(visible, fitted.proposal)
-    rules.check_words(visible, fitted.proposal)
+    rules.check_words(visible, fitted.proposal, budget)
     return fitted
 
 
@@ -173,7 +172,7 @@ def test_a_task_larger_than_the_budget_is_shortened_and_keeps_its_demands() -> N
     assert RULE in shown(view(*rows), rows, fitted)[0]
 
 
-def test_demands_that_the_budget_cannot_hold_go_oldest_first_and_the_task_last() -> None:
+def test_demands_beyond_a_quarter_of_the_budget_go_oldest_first_and_the_task_last() -> None:
     demands = [f"Never use the name n{n} {'in any case ' * 12}." for n in range(60)]
     rows = [user(TASK), *[row for one in demands for row in (user(one), model("yes"))], user("on")]
     fitted = fitted_by(Ladder(), rows, budget_of(1_500), DUE)
@@ -200,28 +199,12 @@ def test_what_a_proposal_merges_into_the_same_words_is_not_put_back() -> None:
     assert fitted.proposal.dispositions[1] == ("merged", "duplicate")
 
 
-def test_what_an_insertion_quotes_may_leave_but_for_the_task() -> None:
-    rows = [user(f"{TASK} {RULE}"), user(RULE), user("Always use tabs."), user("on")]
-    visible = view(*rows)
-    quoting = NewInsertion("notice", user("<system-reminder>x</system-reminder>"))
-    for demands, put_back in (((0, 1),), [0, 2]), ((), [0, 1, 2]):
-        proposal = forgets(visible, budget_of(4_000), DUE)
-        proposal = msgspec.structs.replace(
-            proposal,
-            insertions=(msgspec.structs.replace(quoting, demands=demands),),  # type: ignore[arg-type]
-        )
-        decided = fit(visible, proposal, budget_of(4_000)).proposal.dispositions
-        assert [n for n in range(3) if decided[n][0] == "kept"] == put_back
-        assert decided[0] == ("kept", "task")
-        assert decided[2] == ("kept", "demand")
-
-
 def test_a_plan_that_keeps_other_things_instead_of_a_demand_breaks_a_rule() -> None:
     visible = view(user("go"), user(RULE), model("so"), user("on"))
     decided: dict[int, Any] = dict.fromkeys(range(4), ("kept", "custom"))
     decided[1] = ("dropped", "custom")
-    with pytest.raises(InvalidPlan, match="what a person asked for goes last"):
-        rules.check_words(visible, Proposal(decided))
+    with pytest.raises(InvalidPlan, match="what a person said goes last"):
+        rules.check_words(visible, Proposal(decided), budget_of(4_000))
 
 
 # -- for any conversation --------------------------------------------------------------------------
@@ -269,25 +252,29 @@ def conversations(draw: st.DrawFn) -> list[Row]:
     tokens=st.sampled_from([60, 300, 1_200, 4_000, 20_000]),
     state=st.sampled_from([DUE, MANUAL]),
 )
-def test_nothing_that_a_person_asked_for_goes_before_everything_else(
+def test_nothing_that_a_person_said_goes_before_everything_else(
     policy: Policy, rows: list[Row], tokens: int, state: PolicyState
 ) -> None:
     visible, budget = view(*rows), budget_of(tokens)
     fitted = fitted_by(policy, rows, budget, state)
     in_view = "\n".join(shown(visible, rows, fitted))
-    human = visible.latest_human
-    assert human is None or all(one in in_view for one in said_in(rows[human]))
-    people = [row for row, ref in enumerate(visible.messages) if ref.facts.human]
-    sentences = [one for row in people for one in demands_in(rows[row])]
-    missing = [one for one in sentences if one not in in_view]
-    task = people[0] if people else None
-    limit = None if task is None else fitted.proposal.limits.get(task, Limit())
-    if missing:
+    human, words = visible.latest_human, persons_words(visible, budget)
+    assert human is None or human in words.whole or human in visible.orphans
+    assert set(words.rows) == set(visible.said) or said_tokens(visible) > budget.words
+    cut = [row for row in words.whole if not all(one in in_view for one in said_in(rows[row]))]
+    demands = [one for row in words.rows for one in demands_in(rows[row])]
+    if cut or not all(one in in_view for one in demands):
+        assert others_are_gone(visible, fitted, words)
+    if not all(one in in_view for one in demands):
         # Not even the floor and the demands by themselves fit.
-        assert least(visible, rows) > budget.tokens
-    if missing or (limit is not None and limit.prose is not None):
-        assert others_are_gone(visible, fitted)
+        assert least(visible, words) > budget.tokens
     assert fitted.overflow or fitted.tokens <= budget.tokens
+
+
+def said_tokens(visible: Visible) -> int:
+    """The tokens of all that people said in a view, without results in the same rows."""
+    limit = Limit(outcome=0, arguments=0)
+    return sum([bound_tokens(visible.facts[row], limit, visible.estimator) for row in visible.said])
 
 
 def said_in(row: Row) -> list[str]:
@@ -296,32 +283,101 @@ def said_in(row: Row) -> list[str]:
     return [line for text in texts for line in text.splitlines()]
 
 
-def least(visible: Visible, rows: list[Row]) -> int:
-    """The tokens of nothing but the floor and what a person asked for, as short as can be."""
+def least(visible: Visible, words: PersonsWords) -> int:
+    """The tokens of nothing but the floor and what people said, as short as can be."""
     working_set = WorkingSet(visible, keep_whole(visible))
     protected, open_round = visible.protected, visible.open_round
-    spoken = spoken_rows(visible, ())
     for group in visible.groups:
-        if (protected | open_round | spoken.keys()).isdisjoint(group.rows):
+        if (protected | open_round | words.rows.keys()).isdisjoint(group.rows):
             working_set.drop(group, "budget")
         else:
             for row in group.rows:
-                words = 0 if row not in protected else None
-                working_set.shorten(row, Limit(0, 0, words), "budget")
+                prose = 0 if row not in protected else None
+                working_set.shorten(row, Limit(0, 0, prose), "budget")
     return working_set.total
 
 
-def others_are_gone(visible: Visible, fitted: Fitted) -> bool:
-    """Whether nothing but the floor and a person's words is left, and results are blanked."""
+def others_are_gone(visible: Visible, fitted: Fitted, words: PersonsWords) -> bool:
+    """Whether nothing but the floor and people's words is left, and results are blanked."""
     working_set = WorkingSet(visible, fitted.proposal)
     protected, open_round = visible.protected, visible.open_round
-    spoken = spoken_rows(visible, ())
     for group in visible.groups:
         if group.orphan:
             continue
         stays = [row for row in group.rows if working_set.stays(row)]
-        if stays and (protected | open_round | spoken.keys()).isdisjoint(stays):
+        if stays and (protected | open_round | words.rows.keys()).isdisjoint(stays):
             return False
         if any(working_set.saving(row, 0) for row in stays):
             return False
     return not fitted.proposal.kept_insertions
+
+
+# -- how much a person may say ---------------------------------------------------------------------
+
+RULES = {
+    "English": "Never touch the file config/secrets.yaml.",
+    "German": "Fass die Datei config/secrets.yaml niemals an.",
+    "Spanish": "No toques nunca el archivo config/secrets.yaml.",
+    "Polish": "Nigdy nie ruszaj pliku config/secrets.yaml.",
+    "Russian": "Никогда не трогай файл config/secrets.yaml.",
+    "Hindi": "फ़ाइल config/secrets.yaml को कभी मत छूना।",
+    "Chinese": "绝对不要改动 config/secrets.yaml 这个文件。",
+    "Japanese": "config/secrets.yaml には絶対に触らないでください。",
+    "a fact": "The staging host is called heron.",
+}
+
+
+@every_policy
+async def test_what_a_person_types_stays_word_for_word_in_any_language(policy: Policy) -> None:
+    async def summarizer(request: Any) -> str:
+        return "The parser was read."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=8_000, summarizer=summarizer)
+        await ctx.add_message(user(TASK))
+        for n, rule in enumerate(RULES.values()):
+            await ctx.add_message(user(rule))
+            for m in range(6):
+                for row in (asks(f"c{n}.{m}", size=400), tells(f"c{n}.{m}", 3_000)):
+                    await ctx.add_message(row)
+                request = str(await ctx.get_messages_for_request())
+                assert [one for one in [*RULES.values()][: n + 1] if one not in request] == []
+        assert len((await engine.audit("s")).compactions) >= 3
+
+
+@every_policy
+@pytest.mark.parametrize("asked", ["Question {}. Please explain it.", "And {}? " + "why " * 40])
+async def test_a_chat_keeps_the_newest_answers_with_their_questions(
+    policy: Policy, asked: str
+) -> None:
+    async def summarizer(request: Any) -> str:
+        return "Much was explained."
+
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=2_000, summarizer=summarizer)
+        for n in range(40):
+            await ctx.add_message(user(asked.format(n)))
+            view = await ctx.get_messages_for_request()
+            await ctx.add_message(model(f"Answer {n}: " + "because of this " * 20))
+        answers = [int(text.split(":")[0].split()[1]) for row in view
+                   for text in [str(row["content"])] if text.startswith("Answer ")]  # fmt: skip
+        assert answers[-2:] == [37, 38]
+        assert len((await engine.audit("s")).compactions) < 20
+
+
+@pytest.mark.parametrize("policy", ["workset", "ladder", "simple", "importance", "token-budget"])
+async def test_no_two_compactions_in_a_row_gain_next_to_nothing(policy: str) -> None:
+    budget = 6_000
+    async with eventctx.open() as engine:
+        ctx = await engine.session("s", policy=policy, max_tokens=budget)
+        for n in range(400):
+            await ctx.add_message(user(f"Never use the name n{n}, please, as it is taken {n}."))
+            await ctx.get_messages_for_request()
+            await ctx.add_message(model(f"The name n{n} is not used."))
+        audit = await engine.audit("s")
+    at = [row.position for row in audit.compactions]
+    requests = [row.position for row in audit.requests]
+    for one, other, row in zip(at, at[1:], audit.compactions[1:], strict=False):
+        in_a_row = len([place for place in requests if one < place < other]) <= 1
+        assert not in_a_row or row.tokens_before - row.tokens_after >= budget // 20
+    assert len(at) < 40

@@ -24,7 +24,7 @@ from eventctx.importers.format_table import (
 )
 from eventctx.importers.formats import amplifier, atif
 from eventctx.importers.formats.cassettes import cassette
-from eventctx.importers.formats.foreign import foreign
+from eventctx.importers.formats.foreign import foreign, foreign_text
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.http_recording import begins_cassette, read_cassette
 from eventctx.importers.source.items import FileLine
@@ -125,6 +125,9 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
         if not values:
             if name.endswith((".yaml", ".yml")):
                 raise NotATranscript(name, "YAML that is no cassette", tuple(FORMATS))
+            text = foreign_text(head[0].data if head else b"")
+            if text is not None:
+                raise NotATranscript(name, text, tuple(FORMATS))
             raise UnknownFormat(
                 f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eventctx.errors import NotATranscript
+from eventctx.errors import MalformedTranscript, NotATranscript
 from eventctx.importers.detect import choose
 from eventctx.importers.many import import_paths
 from eventctx.stores.memory import MemoryStore
@@ -140,6 +140,33 @@ async def test_a_line_with_nothing_of_an_item_but_its_type_is_none(
 ) -> None:
     with pytest.raises(NotATranscript):
         choose(written(tmp_path / "file.jsonl", [{"type": kind, "text": "Sort.", "id": 7}]), None)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (
+            "\n# aider chat started at 2026-09-01 10:00:00\n\n#### Sort the jars.\n",
+            "aider, as Mark",
+        ),
+        ("TO LLM 2026-09-01T10:00:00\nUSER Sort the jars.\n", "aider's log"),
+    ],
+)
+def test_texts_of_a_program_are_told_by_their_first_line(
+    data: str, reason: str, tmp_path: Path
+) -> None:
+    (tmp_path / "history.md").write_text(data)
+    with pytest.raises(NotATranscript, match=reason):
+        choose(tmp_path / "history.md", None)
+
+
+async def test_a_file_with_a_conversation_in_each_line_is_refused_with_what_to_do(
+    tmp_path: Path,
+) -> None:
+    chat = {"messages": [{"role": "user", "content": "Sort the jars."}]}
+    path = written(tmp_path / "tuning.jsonl", [chat, chat])
+    with pytest.raises(MalformedTranscript, match="import each of several as a file of its own"):
+        await load(MemoryStore(), path)
 
 
 def test_lists_of_exports_are_told_as_their_elements_are(tmp_path: Path) -> None:

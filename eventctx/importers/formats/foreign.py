@@ -16,6 +16,10 @@ _Object = dict[str, Any]
 _MANAGED: Final = re.compile(r"(user|agent|session|span|system)\.[a-z_]+")
 _HOLDERS: Final = ("messages", "history", "events", "data")
 _LOOKED_AT: Final = 50
+_TEXTS: Final = {
+    b"# aider chat started at ": "a chat of aider, as Markdown",
+    b"TO LLM 20": "aider's log of its requests, as text",
+}
 
 
 def foreign(value: object) -> str | None:
@@ -29,6 +33,11 @@ def foreign(value: object) -> str | None:
         return title
     lists = (value[key] for key in _HOLDERS if isinstance(value.get(key), list))
     return next((title for rows in lists if (title := foreign(rows))), None)
+
+
+def foreign_text(head: bytes) -> str | None:
+    """The name of the program's form that begins so, and is no JSON; else None."""
+    return next((title for mark, title in _TEXTS.items() if head.startswith(mark)), None)
 
 
 def _of_rows(rows: list[Any]) -> str | None:

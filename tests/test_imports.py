@@ -81,7 +81,7 @@ MOST_FILES = {
     "cli": 50,
     "comparison": 9,
     "hooks": 20,
-    "importers": 77,
+    "importers": 83,
     "log": 15,
     "mcp": 5,
     "messages": 23,

@@ -25,9 +25,11 @@ from eventctx.importers.format_table import (
     OPENHANDS,
     Format,
 )
-from eventctx.importers.formats import amplifier, cline, cursor, gemini
+from eventctx.importers.formats import amplifier, atif, cursor
 from eventctx.importers.formats.cassettes import cassette
-from eventctx.importers.formats.foreign import foreign
+from eventctx.importers.formats.cline import cline
+from eventctx.importers.formats.foreign import foreign, foreign_text
+from eventctx.importers.formats.google import gemini
 from eventctx.importers.source.companions import owner_of
 from eventctx.importers.source.document import read_document
 from eventctx.importers.source.http_recording import begins_cassette, read_cassette
@@ -54,7 +56,8 @@ def session_source(path: Path, name: str | None = None) -> Path:
 
 def passed_over(path: Path, *, take_over: bool = False) -> str | None:
     """The reason not to import a file found in a folder: another one tells its session."""
-    return amplifier.passed_over(path, take_over=take_over) or gemini.passed_over(path)
+    other = amplifier.passed_over(path, take_over=take_over)
+    return other or gemini.passed_over(path) or atif.passed_over(path)
 
 
 def is_transcript_folder(path: Path) -> bool:
@@ -136,6 +139,9 @@ def detect(lines: Iterable[FileLine], name: str) -> str:
         if not values:
             if name.endswith((".yaml", ".yml")):
                 raise NotATranscript(name, "YAML that is no cassette", tuple(FORMATS))
+            text = foreign_text(head[0].data if head else b"")
+            if text is not None:
+                raise NotATranscript(name, text, tuple(FORMATS))
             raise UnknownFormat(
                 f"{name}: expected JSON or JSONL, found neither ({_excerpt(head)}); "
                 f"name the format with --format if it is one of {', '.join(FORMATS)}"

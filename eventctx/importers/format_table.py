@@ -25,23 +25,24 @@ from typing import Any, Final, NamedTuple
 
 from eventctx.importers.formats import (
     amplifier,
+    atif,
     chat,
     claude_code,
-    cline,
+    claude_stream,
     codex,
+    codex_exec,
     codex_rows,
     copilot,
     cursor,
-    gemini,
-    gemini_records,
     opencode,
     opencode_storage,
     openhands,
     pi,
-    qwen,
     trajectories,
 )
 from eventctx.importers.formats.cassettes import cassette, tape
+from eventctx.importers.formats.cline import cline
+from eventctx.importers.formats.google import gemini, gemini_records, qwen
 from eventctx.importers.source.items import FileLine, Parser
 from eventctx.importers.source.naming import named_by_folder
 from eventctx.importers.source.source import folder_name
@@ -160,6 +161,16 @@ _ROWS: Final = (
         undoes_compactions=True,
     ),
     Format(
+        "claude-stream",
+        "output of claude -p --output-format stream-json, or of the Agent SDK (JSONL, JSON)",
+        claude_stream.parse,
+        is_row=claude_stream.is_row,
+        is_document=claude_stream.is_document,
+        others=claude_stream.others,
+        by_file=True,
+        has_agents=True,
+    ),
+    Format(
         "codex",
         "Codex rollout (JSONL)",
         codex.parse,
@@ -168,6 +179,13 @@ _ROWS: Final = (
         rewrites=True,
         home=ProgramHome("Codex", ".codex", "sessions", "CODEX_HOME"),
         undoes_compactions=True,
+    ),
+    Format(
+        "codex-exec",
+        "output of codex exec --json (JSONL)",
+        codex_exec.parse,
+        is_row=codex_exec.is_row,
+        by_file=True,
     ),
     Format(
         "copilot",
@@ -235,6 +253,15 @@ _ROWS: Final = (
         "mini-swe-agent trajectory (.traj.json)",
         trajectories.parse_mini,
         is_document=trajectories.is_mini,
+        by_file=True,
+    ),
+    Format(
+        "atif",
+        "ATIF trajectory of Harbor's agents and others (JSON)",
+        atif.parse,
+        is_document=atif.is_document,
+        others=atif.others,
+        whole=atif.with_continuations,
         by_file=True,
     ),
     Format(

@@ -98,6 +98,17 @@ AMPLIFIER: Final = UsageForm(
     reasoning=("reasoning_tokens",),
     outside_prompt=("cache_write",),
 )
+ATIF: Final = UsageForm(
+    prompt=("prompt_tokens",),
+    output=("completion_tokens",),
+    cache_read=("cached_tokens",),
+    cache_write=(
+        "extra.cache_creation_input_tokens",
+        "extra.cache_write_input_tokens",
+        "extra.cache_write_tokens",
+    ),
+    reasoning=("extra.reasoning_tokens", "extra.reasoning_output_tokens"),
+)
 PI: Final = UsageForm(
     prompt=("input",),
     output=("output",),

@@ -15,6 +15,7 @@ from tests.importers.agents import (
     pi_call,
 )
 from tests.importers.given import ClaudeCode, Codex, call, jsonl, text, thinking
+from tests.importers.outputs import ClaudeStream, CodexExec
 from tests.importers.terminal_agents import Gemini, Qwen, answers, calls, says, thought, told, tool
 
 
@@ -151,9 +152,33 @@ def qwen() -> bytes:
     return log.answer(says("bye")).system("turn_result").user("last").data()
 
 
+def claude_stream() -> bytes:
+    log = ClaudeStream().system("hook_started").user("go", isReplay=True)
+    log.answer("m1", thinking("hm", "sig=")).answer("m1", call("t1"))
+    log.event("message_delta", usage={"output_tokens": 90})
+    log.result("t1", "one 😀").answer("m2", text("end")).over()
+    log.answer("m3", call("t2")).result("t2")
+    log.system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 9})
+    log.user("In short", isSynthetic=True).answer("m4", text("x")).line("hologram")
+    log.system("compact_boundary").answer("m5", text("y")).over("error_max_turns", errors=["no"])
+    return log.user("again").answer("m6", text("bye")).over().data()
+
+
+def codex_exec() -> bytes:
+    log = CodexExec().turn().says("hm", "reasoning").runs("a").runs("b").ran("b", code=2).ran("a")
+    todo = [{"text": "one", "completed": False}]
+    log.item("started", "todo_list", "t", items=todo).item("completed", "todo_list", "t", items=[])
+    log.item("completed", "file_change", changes=[{"path": "x", "kind": "add"}], status="completed")
+    log.item("completed", "web_search", query="q").says("done").over()
+    log.turn().item("completed", "hologram").runs("c").line("turn.failed", error={"message": "no"})
+    return log.line("error", message="no").data()
+
+
 FILES = {
     "claude-code": claude_code(),
+    "claude-stream": claude_stream(),
     "codex": codex(),
+    "codex-exec": codex_exec(),
     "copilot": copilot(),
     "cursor": cursor(),
     "gemini-cli": gemini(),

@@ -33,6 +33,7 @@ from tests.importers.agents import (
     pi_call,
 )
 from tests.importers.given import ClaudeCode, Codex, call, forked, load, records, text, thinking
+from tests.importers.outputs import Atif, ClaudeStream, CodexExec, seen
 from tests.importers.terminal_agents import (
     Gemini,
     OpenCode,
@@ -235,9 +236,66 @@ def _opencode() -> Row:
     return {"info": log.head, "messages": log.messages}
 
 
+def _claude_stream() -> list[Row]:
+    log = ClaudeStream().user("start here").answer("m1", thinking("hmmm", "sig="))
+    log.answer("m1", call("t1", command="list")).event("message_delta", usage={"output_tokens": 9})
+    log.result("t1", "first result").answer("m2", text("finished")).over()
+    log.system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 9})
+    log.user("In short, this", isSynthetic=True).answer("m3", call("t2")).result("t2")
+    return log.answer("m4", text("good")).over("error_max_turns", errors=["enough"]).rows
+
+
+def _codex_exec() -> list[Row]:
+    log = CodexExec().turn().says("hmmm", "reasoning").runs("a", "list").ran("a", "listing")
+    todo = [{"text": "start here", "completed": False}]
+    log.item("started", "todo_list", "t", items=todo)
+    asked = {"server": "store", "tool": "find", "arguments": {"name": "jars"}}
+    found = {"content": [{"type": "text", "text": "three jars"}]}
+    log.item("completed", "mcp_tool_call", **asked, result=found, status="completed")
+    return log.says("finished").over().turn().line("turn.failed", error={"message": "boom"}).rows
+
+
+def _codex_events() -> list[Row]:
+    def event(kind: str, **fields: Any) -> Row:
+        return {"id": "1", "msg": {"type": kind, **fields}}
+
+    ran = {"call_id": "c1", "stdout": "listing", "stderr": "", "exit_code": 0}
+    usage = {"input_tokens": 70, "cached_input_tokens": 5, "output_tokens": 7}
+    return [
+        {"model": "test-model", "provider": "openai", "workdir": "here"},
+        {"prompt": "start here"},
+        event("task_started", model_context_window=9000),
+        event("agent_reasoning", text="hmmm"),
+        event("exec_command_begin", call_id="c1", command=["list"], cwd="here"),
+        event("exec_command_end", **ran),
+        event("token_count", info={"last_token_usage": usage}),
+        event("agent_message", message="finished"),
+        event("task_complete", last_agent_message="finished"),
+    ]
+
+
+def _atif() -> Row:
+    log = Atif().step("system", "be good").step("user", "start here")
+    log.acts(
+        "on it", "c1", "c2", prompt=100, reasoning_content="hmmm", observation=seen((None, "x"))
+    )
+    image = {"type": "image", "source": {"media_type": "image/png", "path": "shot.png"}}
+    log.acts(
+        "look", "c3", prompt=120, observation=seen(("c3", [{"type": "text", "text": "y"}, image]))
+    )
+    told = {"context_management": {"type": "compaction", "boundary": "replace"}}
+    log.step("system", "shortened", extra=told, observation=seen((None, "In short, this")))
+    log.acts("finished", prompt=50)
+    return log.document(notes="all of it", subagent_trajectories=["none"])
+
+
 SESSIONS: dict[str, tuple[str, Callable[[], list[Row] | Row]]] = {
     "claude-code": ("claude-code", _claude_code),
+    "claude-stream": ("claude-stream", _claude_stream),
     "codex": ("codex", _codex),
+    "codex-exec": ("codex-exec", _codex_exec),
+    "codex-exec-events": ("codex-exec", _codex_events),
+    "atif": ("atif", _atif),
     "gemini-cli": ("gemini-cli", _gemini_lines),
     "gemini-document": ("gemini-cli", _gemini_document),
     "qwen-code": ("qwen-code", _qwen),
@@ -369,6 +427,7 @@ _OF_THE_FORM = frozenset(
         *(b"history", b"trajectory", b"messages", b"extra", b"thought", b"observation"),
         *(b"transformedContent", b"summaryContent", b"reasoningText"),
         *(b"functionCall", b"functionResponse", b"response", b"output", b"args", b"parts", b"true"),
+        *(b"steps", b"subagent_trajectories"),
     )
 )
 """Words of the formats' own structure, in place of which our records have theirs."""

@@ -29,6 +29,7 @@ from tests.importers.given import (
     records,
     text,
 )
+from tests.importers.outputs import ClaudeStream, CodexExec
 from tests.importers.terminal_agents import Gemini, Qwen, says
 
 CHAT: list[dict[str, Any]] = [
@@ -38,7 +39,9 @@ CHAT: list[dict[str, Any]] = [
 ]
 FILES = {
     "claude-code": ClaudeCode().user("one").answer("m", text("two"), stop_reason="end_turn").data(),
+    "claude-stream": ClaudeStream().user("one").answer("m", text("two")).over().data(),
     "codex": Codex().says("user", "one").says("assistant", "two").data(),
+    "codex-exec": CodexExec().turn().says("one").says("two").over().data(),
     "copilot": Copilot().user("one").answer("two").data(),
     "cursor": Cursor().says("user", text("one")).answer(text("two")).data(),
     "gemini-cli": Gemini().user("one").answer("two").data(),

@@ -1,7 +1,7 @@
 """Tasks of Cline and Roo Code, and the sessions of Cline's newer releases: JSON documents.
 
 A task is a folder. ``api_conversation_history.json`` has the messages, and is what is imported; the
-files next to it (``source/companions.py``) tell of requests (``cline_task.py``).
+files next to it (``source/companions.py``) tell of requests (``task.py``).
 
 Cline's newer releases keep a session in ``ID.messages.json``, with usage in each answer, and the
 messages that stand for the last compaction in ``ID.compaction.json``.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventctx.errors import MalformedTranscript
-from eventctx.importers.formats.cline_task import MARKS, Task, row_time
+from eventctx.importers.formats.cline.task import MARKS, Task, row_time
 from eventctx.importers.source.companions import SCREEN, TASK, companions
 from eventctx.importers.source.document import JsonDocument, envelope, read_document, stem
 from eventctx.importers.source.items import (

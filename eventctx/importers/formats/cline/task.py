@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from eventctx.importers.formats.cline_screen import (
+from eventctx.importers.formats.cline.screen import (
     ShownRequest,
     ShownTask,
     read_shown,

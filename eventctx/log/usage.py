@@ -104,12 +104,31 @@ AMPLIFIER: Final = UsageForm(
     reasoning=("reasoning_tokens",),
     outside_prompt=("cache_write",),
 )
+ATIF: Final = UsageForm(
+    prompt=("prompt_tokens",),
+    output=("completion_tokens",),
+    cache_read=("cached_tokens",),
+    cache_write=(
+        "extra.cache_creation_input_tokens",
+        "extra.cache_write_input_tokens",
+        "extra.cache_write_tokens",
+    ),
+    reasoning=("extra.reasoning_tokens", "extra.reasoning_output_tokens"),
+)
 PI: Final = UsageForm(
     prompt=("input",),
     output=("output",),
     cache_read=("cacheRead",),
     cache_write=("cacheWrite",),
     outside_prompt=("cache_read", "cache_write"),
+)
+COPILOT: Final = UsageForm(
+    # The form of Cline's own SDK, too.
+    prompt=("inputTokens",),
+    output=("outputTokens",),
+    cache_read=("cacheReadTokens",),
+    cache_write=("cacheWriteTokens",),
+    reasoning=("reasoningTokens",),
 )
 AGENT_FRAMEWORK: Final = UsageForm(
     prompt=("input_token_count",),

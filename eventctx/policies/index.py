@@ -118,11 +118,19 @@ def sources_of(read: Iterable[MessageExtracts]) -> dict[int, str]:
         if one.speaker == "result":
             # A text with an action has no ids: its observation comes next.
             answered = answered if one.answers else last
-        source = _SPEAKERS.get(one.speaker, "") if answered is None else answered.source
+        source = _SPEAKERS.get(one.speaker, "") if answered is None else _brief(answered)
         if source and is_quotable(source):
-            sources[one.number] = clip(source, _MOST_OF_SOURCE)
+            sources[one.number] = source
         last = one.calls[-1] if one.calls else None
     return sources
+
+
+def _brief(call: CallExtract) -> str:
+    """A call in a few words: of a path the end tells more."""
+    name = call.name or "a call"
+    if call.command is None and call.files:
+        return f"{name} {clip(call.files[0][0], _MOST_OF_SOURCE - len(name), end=True)}"
+    return clip(call.source, _MOST_OF_SOURCE)
 
 
 _SPEAKERS: Final[Mapping[Kind, str]] = {"assistant": "the model", "human": "the person"}

@@ -34,8 +34,8 @@ class Picture(NamedTuple):
 
 
 PICTURES: Final = (
-    Picture("inspect-session.png", path_of(DEMO, at=340, msg=17, tab="why"), height=840),
-    Picture("inspect-lost.png", path_of(DEMO, "lost"), height=400),
+    Picture("inspect-session.png", path_of(DEMO, at=111, msg=23, tab="why"), height=840),
+    Picture("inspect-lost.png", path_of(DEMO, "lost"), height=840),
 )
 
 
@@ -76,6 +76,8 @@ async def _shot(page: Page, picture: Picture, folder: Path) -> Path:
     # Rows stand there before their texts, and a request before its digest is verified.
     await expect(page.locator(".waiting")).to_have_count(0)
     await expect(page.get_by_text("verifying…")).to_have_count(0)
+    if "/lost" in picture.path:
+        await expect(page.locator(".lost-answer")).to_be_visible()
     path = folder / picture.file
     await page.screenshot(path=path, animations="disabled", caret="hide", scale="css")
     size = (await asyncio.to_thread(path.stat)).st_size

@@ -1,4 +1,4 @@
-"""The store that the pages show: the demonstration, recorded sessions, and hostile ones."""
+"""The store that the pages show: the demonstration, a chat, recorded sessions, and hostile ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import eventctx
+from eventctx.engine import Engine
 from eventctx.importers.load import import_file
 from tests.browser import hostile
 from tests.browser.inspecting import answer_of
@@ -22,12 +23,31 @@ RECORDED: Final = {
 FORK: Final = "demo, another way"
 
 
+CHAT: Final = "a long chat"
+FORGOTTEN: Final = "Which of the two tables do you mean?"
+"""What a person asks first in the chat, as message 2; a compaction takes it out with its answer."""
+
+
 async def make(path: Path) -> None:
-    """A store with the demonstration, a fork of it, and the hostile sessions."""
+    """A store with the demonstration, a fork of it, a chat, and the hostile sessions."""
     await answer_of("demo", "--store", path)
     async with eventctx.open(path, durability="normal") as engine:
         await engine.fork(DEMO, 300, FORK)
+        await _chat(engine)
         await hostile.write(engine)
+
+
+async def _chat(engine: Engine) -> None:
+    """Questions and answers that come to more than a quarter of the budget, so the oldest leave."""
+    ctx = await engine.session(CHAT, max_tokens=1_500)
+    rows = "and what about the rows in which both columns hold the same value as the row before?"
+    more = [f"What about column {number}, and the column after it, {rows}" for number in range(24)]
+    for question in ("What is a join?", FORGOTTEN, *more):
+        async with ctx.turn() as turn, turn.iteration():
+            await ctx.add_message({"role": "user", "content": question})
+            await ctx.get_messages_for_request()
+            answer = f"This is about {question} " + "Each row has its own. " * 12
+            await ctx.add_message({"role": "assistant", "content": answer})
 
 
 async def add_recorded(path: Path, folder: Path) -> None:

@@ -22,7 +22,7 @@ DEMO: Final = stores.DEMO
 PLACES: Final = {
     "sessions": "/",
     "a session": path_of(DEMO),
-    "why a message is out of view": path_of(DEMO, msg=17, tab="why"),
+    "why a message is out of view": path_of(DEMO, msg=23, tab="why"),
     "a compaction": path_of(DEMO, at=340, tab="compaction"),
     "a difference": path_of(DEMO, at=340, tab="diff"),
     "a record": path_of(DEMO, at=340, tab="record"),

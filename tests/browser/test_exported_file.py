@@ -11,13 +11,12 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from tests.browser import hostile
+from tests.browser import hostile, stores
 from tests.browser.chromium import in_the_browser
 from tests.browser.inspecting import answer_of
 from tests.browser.settling import settled, unsafe_characters
 from tests.browser.stores import DEMO
 from tests.browser.test_accessibility import broken_rules
-from tests.browser.test_flows import FORGOTTEN
 from tests.browser.watching import Watch
 
 pytestmark = in_the_browser
@@ -69,14 +68,14 @@ async def exported(browser: Browser, written: Written) -> AsyncIterator[Exported
 
 
 async def test_a_file_answers_what_was_forgotten_and_why(exported: Exported) -> None:
-    page = await exported(DEMO)
+    page = await exported(stores.CHAT)
     await page.get_by_role("link", name=re.compile("of your messages (is|are) not in view")).click()
-    card = page.get_by_role("article", name="Message 17")
-    await expect(card).to_contain_text(FORGOTTEN)
-    await card.get_by_role("link", name="Why message 17 is not in view").click()
+    card = page.get_by_role("article", name="Message 2", exact=True)
+    await expect(card).to_contain_text(stores.FORGOTTEN)
+    await card.get_by_role("link", name="Why message 2 is not in view").click()
     await expect(page.locator("ctx-drawer")).to_contain_text("needed less than what stays")
     await page.keyboard.press("ArrowLeft")
-    await expect(page).to_have_url(re.compile(r"#/s/demo\?at=\d+"))
+    await expect(page).to_have_url(re.compile(r"#/s/a%20long%20chat\?at=\d+"))
 
 
 async def test_axe_finds_nothing_in_a_file(exported: Exported) -> None:

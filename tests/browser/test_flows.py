@@ -20,24 +20,35 @@ from tests.browser.settling import settled
 pytestmark = in_the_browser
 
 DEMO: Final = stores.DEMO
-FORGOTTEN: Final = "Follow one message from `add_message` to the disk."
-"""Message #17 of the demonstration, a person's; compactions took it out of view."""
 
 
 async def test_three_clicks_lead_to_when_it_was_forgotten_and_why(visit: Visit) -> None:
     page = await settled(await visit())
-    await page.get_by_role("link", name=re.compile(r"^demo\b(?!,)")).first.click()
+    await page.get_by_role("link", name=re.compile(f"^{stores.CHAT}")).first.click()
     await page.get_by_role("link", name=re.compile("of your messages (is|are) not in view")).click()
     await expect(page.get_by_role("heading", name="not in view").first).to_be_visible()
-    card = page.get_by_role("article", name="Message 17")
-    await expect(card).to_contain_text(FORGOTTEN)
+    card = page.get_by_role("article", name="Message 2", exact=True)
+    await expect(card).to_contain_text(stores.FORGOTTEN)
     await expect(card).to_contain_text("needed less than what stays")
-    await card.get_by_role("link", name="Why message 17 is not in view").click()
-    await expect(page).to_have_url(re.compile(r"/s/demo\?.*msg=17.*tab=why"))
+    await card.get_by_role("link", name="Why message 2 is not in view").click()
+    await expect(page).to_have_url(re.compile(r"/s/a%20long%20chat\?.*msg=2\b.*tab=why"))
     why = page.locator("ctx-drawer")
-    await expect(why).to_contain_text("#17")
+    await expect(why).to_contain_text("#2")
     await expect(why).to_contain_text(re.compile("dropped at compaction", re.IGNORECASE))
     await expect(why).to_contain_text("needed less than what stays")
+
+
+async def test_three_clicks_lead_to_a_result_that_the_model_needed_again(visit: Visit) -> None:
+    page = await settled(await visit())
+    await page.get_by_role("link", name=re.compile(r"^demo\b(?!,)")).first.click()
+    await page.get_by_role("link", name="Lost", exact=True).click()
+    heading = page.get_by_role("heading", name="All of your messages are in view")
+    await expect(heading).to_be_visible()
+    await page.get_by_role("link", name="#23", exact=True).click()
+    await expect(page).to_have_url(re.compile(r"/s/demo\?.*at=111\b.*msg=23\b.*tab=why"))
+    await expect(page.locator("ctx-drawer")).to_contain_text(
+        "Dropped at compaction 1, before request 2.6"
+    )
 
 
 async def test_a_permanent_link_gives_the_same_place_again(visit: Visit, load: Visit) -> None:
@@ -116,7 +127,7 @@ async def test_the_list_of_sessions_is_filtered(visit: Visit) -> None:
         "/api/sessions": ["sessions", "--sort", "made"],
         "/api/s/demo/audit": ["audit", DEMO],
         "/api/s/demo/lost": ["lost", DEMO],
-        "/api/s/demo/why?number=17": ["why", DEMO, "17"],
+        "/api/s/demo/why?number=23": ["why", DEMO, "23"],
         "/api/s/demo/verify": ["verify", DEMO],
     }.items(),
 )

@@ -38,7 +38,7 @@ async def test_no_screen_scrolls_sideways(visit: Visit, place: str) -> None:
 
 @pytest.mark.parametrize("tab", ["why", "compaction", "diff", "record", "raw"])
 async def test_what_the_details_hold_scrolls_inside_of_them(visit: Visit, tab: str) -> None:
-    page = await settled(await visit(path_of(DEMO, at=336, msg=17, tab=tab)))
+    page = await settled(await visit(path_of(DEMO, at=336, msg=23, tab=tab)))
     panel = page.locator("#drawer-panel")
     await expect(panel).to_contain_text(re.compile(r".{80}", re.DOTALL))
     low = await panel.evaluate("panel => panel.getBoundingClientRect().bottom - innerHeight")
@@ -86,7 +86,7 @@ async def test_with_reduced_motion_nothing_moves_by_itself(visit: Visit) -> None
 
 
 async def test_with_forced_colours_standings_are_words_and_focus_is_seen(visit: Visit) -> None:
-    page = await settled(await visit(path_of(DEMO, msg=17, tab="why"), forced_colors="active"))
+    page = await settled(await visit(path_of(DEMO, msg=23, tab="why"), forced_colors="active"))
     await expect(page.get_by_text("dropped").first).to_be_visible()
     await page.keyboard.press("Tab")
     width: str = await page.evaluate("() => getComputedStyle(document.activeElement).outlineWidth")

@@ -5,6 +5,7 @@ import { countText, counted } from '../parts/numbers.js';
 import { shownText } from '../parts/text.js';
 import { linkTo } from '../core/place.js';
 
+/** @typedef {import('../timeline/timeline.js').Timeline} Timeline */
 /** An item of the answer, see `eventctx/queries/lost/answers.py`. @typedef {Record<string, any>} LostItem */
 
 const ITEM_KINDS = /** @type {const} */ ([
@@ -26,17 +27,18 @@ const ITEM_STATES = /** @type {const} */ ({
 const ITEMS_AT_FIRST = 12;
 
 /**
+ * @param {Timeline} timeline
  * @param {any} answer
  * @returns {HTMLElement}
  */
-export function lostAnswer(answer) {
+export function lostAnswer(timeline, answer) {
   const { messages, items, counts } = answer;
   return h('div', { class: 'lost-answer' },
     h('p', { text: `${countText(messages.left)} of ${counted(messages.total, 'message')} are not in view${leftOf(messages.left_of)}.` }),
     ITEM_KINDS.map(([kind, title]) => {
       const count = counts.find((/** @type {any} */ one) => one.kind === kind);
       const own = items.filter((/** @type {LostItem} */ item) => item.kind === kind);
-      return count === undefined || count.total === 0 ? null : itemSection(title, count, own);
+      return count === undefined || count.total === 0 ? null : itemSection(timeline, title, count, own);
     }),
   );
 }
@@ -53,11 +55,13 @@ function leftOf(by) {
 }
 
 /**
+ * @param {Timeline} timeline
  * @param {string} title
  * @param {Record<string, number>} count
  * @param {LostItem[]} items
  */
-function itemSection(title, count, items) {
+function itemSection(timeline, title, count, items) {
+  const itemRow = (/** @type {LostItem} */ item) => rowOf(timeline, item);
   const away = items.filter(({ state }) => state !== 'whole');
   const list = h('ul', { class: 'lost-items' }, away.slice(0, ITEMS_AT_FIRST).map(itemRow));
   const rest = away.slice(ITEMS_AT_FIRST);
@@ -89,10 +93,15 @@ function statesText(count) {
   return words.join(' · ');
 }
 
-/** @param {LostItem} item */
-function itemRow(item) {
+/**
+ * @param {Timeline} timeline
+ * @param {LostItem} item
+ */
+function rowOf(timeline, item) {
   const [word, pattern] = ITEM_STATES[/** @type {keyof typeof ITEM_STATES} */ (item.state)];
-  const at = item.left?.position ?? null;
+  // The record that took it out comes before the first request without it.
+  const fell = item.left ? timeline.requestAt(item.left.position) + 1 : -1;
+  const at = timeline.requests.position[fell] ?? null;
   return h('li', null,
     h('span', { class: 'standing' },
       h('span', { class: `swatch st-${pattern}`, 'aria-hidden': 'true' }), h('span', { text: word })),

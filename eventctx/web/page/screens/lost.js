@@ -128,7 +128,7 @@ function askLater(answer) {
       const found = await source.answer(now.session, 'lost', parameters);
       if (!wanted) return;
       answer.replaceChildren(
-        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(found),
+        h('h2', { id: 'lost-all-title', text: `What else left the view, ${about}` }), lostAnswer(now, found),
         jsonTwin(now.session, 'lost', parameters) ?? '');
     } catch (error) {
       if (!wanted) return;

@@ -14,7 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from eventctx.errors import InvalidSetting, LogCorrupted
+from eventctx.errors import (
+    InvalidSetting,
+    LogCorrupted,
+    SessionWasDeleted,
+    StreamNotFound,
+    WrongExpectedVersion,
+)
 from eventctx.log.events import SessionSigned
 from eventctx.log.record import Body, body_digest
 from eventctx.log.store import Address, EventStore
@@ -32,8 +38,25 @@ def is_sound(body: Body) -> bool:
 async def sound_bodies(store: EventStore, stream: str, addresses: Sequence[Address]) -> list[Body]:
     """The bodies at ``addresses``, in that order, each checked against its record's digest.
 
-    Raises LogCorrupted for a body that lost its digest, and what ``EventStore.bodies`` raises.
+    Raises LogCorrupted for a body that lost its digest, and what ``EventStore.bodies`` raises. Says
+    so only after a second read: WrongExpectedVersion for places that the log does not have (yet),
+    StreamNotFound and SessionWasDeleted for a session that another process deleted meanwhile.
     """
+    try:
+        return await _read_bodies(store, stream, addresses)
+    except LogCorrupted:
+        info = await store.head(stream)
+        if info is None:
+            raise StreamNotFound(stream) from None
+        if info.deleted:
+            raise SessionWasDeleted(stream) from None
+        last = max([position for position, _ in addresses])
+        if last > info.head:
+            raise WrongExpectedVersion(stream, last, info.head) from None
+    return await _read_bodies(store, stream, addresses)
+
+
+async def _read_bodies(store: EventStore, stream: str, addresses: Sequence[Address]) -> list[Body]:
     bodies = await store.bodies(stream, addresses)
     check_bodies(stream, zip(addresses, bodies, strict=True))
     return bodies

@@ -58,6 +58,11 @@ def _ignore_use() -> None:
     """No-op usage callback, for a session that no engine keeps."""
 
 
+def _is_in_view(one: Unsent) -> bool:
+    """Whether a view may show the contents of a draft, which are not on disk."""
+    return bool(one.draft.bodies) and one.draft.type.startswith("context:")
+
+
 class AppendQueue:
     """The one way to append to a session in this process. Made by ``repository.open_session``.
 
@@ -432,18 +437,29 @@ class AppendQueue:
                 await self._settle(pending)
 
     async def settle(self) -> tuple[ViewState, int]:
-        """The view and its version, with deferred events, after all other appends are on disk."""
+        """The view and its version, with deferred events, after all other appends are on disk.
+
+        Every body in the view is on disk, so no other process can take its position, and reading
+        it fails for damage alone.
+        """
         while True:
             await self.ready()
             await self.drain()
             with self._lock:
                 if self._stale or self._in_flight:
                     continue
-                view = self._aggregate.read()
+                # A conflict defers messages, too, whose positions another process may take again.
+                pending = self._submit((), 0) if any(map(_is_in_view, self._unsent)) else None
+                view = self._aggregate.read() if pending is None else None
                 if view is not None:
                     return view, self.head
-                # Up to the known head only: the caller has not seen what another process wrote.
-                self._stale, self._reload_until = True, self._last_sent
+                if pending is None:
+                    # Up to the known head only: the caller has not seen what another one wrote.
+                    self._stale, self._reload_until = True, self._last_sent
+                    continue
+                pending.awaited = False
+            with contextlib.suppress(WrongExpectedVersion):
+                await self._settle(pending)
 
     async def synchronise(self) -> tuple[ViewState, int]:
         """As ``settle``, and after all that other processes have written until now."""
@@ -475,6 +491,8 @@ class AppendQueue:
         with self._lock:
             if self._last_sent < last:
                 self._stale, self._reload_until = True, None
+                if self._unsent:
+                    self._lines.forget()
                 return True
             return False
 

@@ -319,6 +319,7 @@ class TranscriptLines:
             if self._state.position < 0 and view is not None and view.position == head:
                 with pause_collector(len(view.layout.refs)):
                     self._state = transcript.whole_transcript(view) or self._state
+                    self._ahead = True  # the view counts deferred events, too
         state = await self.at(head)
         with self._lock:
             known = {} if self._rows is None else self._rows.by_address()

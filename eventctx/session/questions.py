@@ -116,7 +116,7 @@ class PolicyQuestions:
         text = await self._call(summarizer, request, scope, "summarizer")
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer(f"the summarizer answered {shown(text)}; expected a text")
-        first, last = await self._times(ask)
+        first, last = await self._times(ask, view.position)
         return Summary(text.strip(), first, last, demands)
 
     async def _demands(self, ask: AskSummary, view: ViewState) -> tuple[tuple[int, str], ...]:
@@ -140,7 +140,7 @@ class PolicyQuestions:
         missing = quoted - places.keys()
         if missing:
             # So may what an older summary quotes from messages that are out of view.
-            lines = (await self._session.lines.at(self._session.appends.head)).lines
+            lines = (await self._session.lines.at(view.position)).lines
             places.update({one.number: one.address for one in lines if one.number in missing})
         texts = await self._session.bodies.texts(list(places.values()))
         found: list[tuple[int, str]] = []
@@ -234,11 +234,11 @@ class PolicyQuestions:
         except Exception as error:
             raise NoAnswer(_failure_text(who, error)) from error
 
-    async def _times(self, ask: AskSummary) -> tuple[int | None, int | None]:
+    async def _times(self, ask: AskSummary, version: int) -> tuple[int | None, int | None]:
         """The times at which the first and the last message of the summary were added."""
         numbers = numbers_in([run for one in ask.merged for run in one.stands_for])
         numbers.update(ask.numbers)
-        state, times = await self._session.lines.timed_at(self._session.appends.head)
+        state, times = await self._session.lines.timed_at(version)
         found = [times[line.position] for line in state.lines if line.number in numbers]
         return min(found, default=None), max(found, default=None)
 

@@ -47,6 +47,7 @@ PORTS = {
     "eventctx.orchestrators.protocol",
     "eventctx.sync.loop_thread",
     "eventctx.sync.proxy",
+    "eventctx.web.guard",
 }
 
 EXEMPT = {
@@ -88,7 +89,7 @@ MOST_FILES = {
     "orchestrators": 30,
     "policies": 20,
     "projections": 59,
-    "proxy": 8,
+    "proxy": 9,
     "queries": 33,
     "search": 10,
     "session": 26,

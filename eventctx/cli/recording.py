@@ -59,7 +59,7 @@ async def record(
         raise InvalidSetting(
             f"record: expected a free port of this machine, found {port} ({error.strerror})"
         ) from error
-    url = f"http://127.0.0.1:{relay.port}"
+    url = relay.url
     code = 0
     try:
         async with _followed(folder, store):

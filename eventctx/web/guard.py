@@ -86,7 +86,8 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
             await send(message)
 
-        refusal = self._foreign(headers) or _unfit(scope)
+        foreign = find_foreign(headers, self._is_ours, "inspect")
+        refusal = (403, foreign) if foreign else _unfit(scope)
         if refusal is not None:
             await _refuse(guarded, scope, *refusal)
             return
@@ -104,19 +105,6 @@ class Guard:
         # Routes see the path as it was sent: a name in it is decoded once, where it is used.
         inner = {**scope, "path": scope["raw_path"].decode("ascii")}
         await self._app(inner, receive, guarded)
-
-    def _foreign(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """The refusal of a request that is not for us, or not from our own page."""
-        hosts = _values(headers, b"host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return 403, "Host: expected the address that `eventctx inspect` printed"
-        for origin in _values(headers, b"origin"):
-            if origin != b"http://" + hosts[0]:
-                return 403, "Origin: expected no other page than the inspector's own"
-        for site in _values(headers, b"sec-fetch-site"):
-            if site not in _OURS:
-                return 403, "Sec-Fetch-Site: expected a request of the inspector's own page"
-        return None
 
     def _is_ours(self, host: bytes) -> bool:
         name = host.decode("latin-1").lower()
@@ -149,6 +137,23 @@ _USED: Final = (
     "this address was used already, or is that of an earlier run: end `eventctx inspect` and start "
     "it again, and it prints a new one"
 )
+
+
+def find_foreign(
+    headers: list[tuple[bytes, bytes]], is_ours: Callable[[bytes], bool], command: str
+) -> str | None:
+    """The reason why a request is not for us, or comes from another page than our own.
+
+    ``is_ours`` gets the ``Host``. ``command`` printed our address, or gave it to a program.
+    """
+    hosts = _values(headers, b"host")
+    if len(hosts) != 1 or not is_ours(hosts[0]):
+        return f"Host: expected the address that `eventctx {command}` printed"
+    if any(origin != b"http://" + hosts[0] for origin in _values(headers, b"origin")):
+        return f"Origin: expected no page but one of `eventctx {command}` itself"
+    if any(site not in _OURS for site in _values(headers, b"sec-fetch-site")):
+        return f"Sec-Fetch-Site: expected a request of no page but one of `eventctx {command}`"
+    return None
 
 
 def _unfit(scope: Scope) -> tuple[int, str] | None:

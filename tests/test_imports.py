@@ -93,7 +93,7 @@ MOST_FILES = {
     "queries": 33,
     "search": 10,
     "session": 26,
-    "stores": 52,
+    "stores": 53,
     "sync": 3,
     "testing": 56,
     "web": 20,

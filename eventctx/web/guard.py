@@ -52,6 +52,9 @@ HEADERS: Final = (
 MOST_TARGET: Final = 8_192
 """Bytes of the longest path with its query."""
 
+MOST_HEADERS: Final = 32 * 1024
+"""Bytes of a request's line and headers together."""
+
 _MOST_FIELDS: Final = 16
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _OURS: Final = (b"same-origin", b"none")
@@ -165,6 +168,9 @@ def _unfit(scope: Scope) -> tuple[int, str] | None:
         return 400, "expected a path that begins with /, not a whole address"
     if len(path) + len(scope["query_string"]) > MOST_TARGET:
         return 400, f"expected a path of at most {MOST_TARGET:,} bytes"
+    # The parser counts a head only while it is incomplete; one that comes at once is not counted.
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADERS:
+        return 431, f"expected headers of at most {MOST_HEADERS:,} bytes"
     return None
 
 

@@ -55,7 +55,7 @@ def clip(text: str, length: int, *, end: bool = False) -> str:
 # characters without a width and tags, which hide text from its reader but not from a model; and
 # lone surrogates, which no encoding can write.
 _CHARACTERS: Final = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
     "\ud800-\udfff\U000e0000-\U000e007f"
 )
 _UNSAFE: Final = pattern(f"[{_CHARACTERS}]")

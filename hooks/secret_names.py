@@ -29,6 +29,11 @@ NOT_A_VALUE: Final = rf"(?!{NO_VALUES}(?![\w-]))"
 NOT_A_COUNT: Final = r"(?!\d[\d_,.]{0,20}+(?:%|[a-z]{1,3})?(?![\w-]))"
 """A count of tokens, a time, a share: 4096, 0.31s, 12%."""
 
+NOT_A_LOOKUP: Final = (
+    r"(?!(?:os\.(?:environ|getenv)|process\.env|System\.getenv|getenv|ENV|\$env)(?=[.\[(:]))"
+)
+"""Code that looks a secret up, and has none: ``os.environ["API_KEY"]``, ``process.env.TOKEN``."""
+
 _QUOTE: Final = r"(?:\\{0,8}+[\"'])"
 _BETWEEN: Final = (
     r"(?:[_-]?\d{1,3}+|[_-](?:dev|live|new|old|prod|production|staging|test))?"
@@ -52,7 +57,7 @@ def _named(
     kind: str, hints: tuple[str, ...], name: str, unless: str = "", before: str = ""
 ) -> Form:
     """A form for ``name = value`` in prose, JSON, environments, headers and source code."""
-    pattern = rf"{name}{_BETWEEN}{before}(?:{_QUOTED}|{NOT_A_VALUE}{unless}{_BARE}))"
+    pattern = rf"{name}{_BETWEEN}{before}(?:{_QUOTED}|{NOT_A_VALUE}{NOT_A_LOOKUP}{unless}{_BARE}))"
     return Form(kind, hints, re.compile(in_any_case(pattern)), folded=True)
 
 
@@ -159,6 +164,11 @@ _COMMANDS: Final = (
         _command(r"mariadb(?:-[a-z]{1,16}+)?", _GLUED_FLAG, _VALUE),
     ),
     Form("password", ("sshpass",), _command("sshpass", r"-v?p[ \t]{0,8}+", _VALUE)),
+    Form("password", ("docker",), _command(r"docker[ \t]{1,8}+login", r"-p[ \t=]{0,8}+", _VALUE)),
+    Form("password", ("redis-cli",), _command("redis-cli", r"-a[ \t]{1,8}+", _VALUE)),
+    Form("password", ("zip ",), _command("unzip", r"-P[ \t]{0,8}+", _VALUE)),
+    Form("password", ("zip ",), _command("zip", r"-P[ \t]{0,8}+", _VALUE)),
+    Form("password", ("ldap",), _command("ldap[a-z]{3,9}+", r"-w[ \t]{0,8}+", _VALUE)),
 )
 
 # The same as lists of arguments: ["curl", "-u", "name:…"], in JSON or a program.

@@ -51,6 +51,7 @@ PORTS = {
     "eventctx.orchestrators.protocol",
     "eventctx.sync.loop_thread",
     "eventctx.sync.proxy",
+    "eventctx.web.guard",
 }
 
 EXEMPT = {
@@ -93,11 +94,11 @@ MOST_FILES = {
     "orchestrators": 30,
     "policies": 20,
     "projections": 59,
-    "proxy": 8,
+    "proxy": 9,
     "queries": 33,
     "search": 10,
     "session": 26,
-    "stores": 52,
+    "stores": 53,
     "sync": 3,
     "testing": 67,
     "web": 20,

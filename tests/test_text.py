@@ -22,6 +22,10 @@ def test_nothing_unsafe_is_left_and_the_rest_stays(make) -> None:
     assert make("é ü 😀 ¡ \u2010 \u00a0 日本") == "é ü 😀 ¡ \u2010 \u00a0 日本"
 
 
+def test_characters_that_no_reader_sees_are_shown() -> None:
+    assert escape("pass\u00adword \u180e") == "pass\\xadword \\u180e"
+
+
 def test_line_feeds_and_tabs_stay_unless_the_text_must_be_one_line() -> None:
     assert escape("a\n\tb\r\n") == "a\n\tb\\r\n"
     assert escape_breaks("a\n\tb\r\n\x1b\U000e0041") == r"a\n\tb\r\n\x1b\U000e0041"

@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path, PurePath
-from typing import Final
 
 import click
 
@@ -20,15 +19,14 @@ from eventctx.cli.output.program import complain, spelling, stopped_by_signals
 from eventctx.errors import EventctxError, InvalidSetting
 from eventctx.importers.load import import_file
 from eventctx.log.private_files import make_folder
-from eventctx.stores.location import ENVIRONMENT, default_path, in_users_folder
-
-_FOLDER: Final = "recordings"
+from eventctx.stores.location import ENVIRONMENT, default_tapes, in_users_folder
+from eventctx.stores.receipt_book import ReceiptBook
 
 
 def folder_of(tapes: str | None) -> Path:
     """Where the tapes are written: the folder that was named, or the user's."""
     if tapes is None:
-        return default_path().parent / _FOLDER
+        return default_tapes()
     return Path(in_users_folder(tapes, "tapes"))
 
 
@@ -59,7 +57,7 @@ async def record(
         raise InvalidSetting(
             f"record: expected a free port of this machine, found {port} ({error.strerror})"
         ) from error
-    url = f"http://127.0.0.1:{relay.port}"
+    url = relay.url
     code = 0
     try:
         async with _followed(folder, store):
@@ -145,9 +143,15 @@ async def _imported(paths: Sequence[Path], store: str | None) -> None:
     """Import what is new in the tapes of this run, and say which sessions they are."""
     if not paths:
         return
+    summaries = []
     try:
         async with opening.open_or_create(store) as engine:
-            summaries = [one for path in paths for one in await import_file(engine.store, path)]
+            book = None if engine.receipts_path is None else ReceiptBook(engine.receipts_path)
+            for path in paths:
+                for one in await import_file(engine.store, path):
+                    summaries.append(one)
+                    if book is not None and one.session is not None:
+                        book.copied_to(path, one.session, "tape")
     except (EventctxError, OSError, click.ClickException) as error:
         complain(f"{error}; the tapes are kept: {_import_command(paths[0].parent, store)}")
         return

@@ -81,7 +81,7 @@ class Upstreams(NamedTuple):
 
 
 def environment_of(relay: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a program that asks ``relay``, a URL without a path."""
+    """The environment of a program that asks ``relay``, a URL to which paths are appended."""
     found = dict(environment)
     found.update(addresses(relay))
     for name in ("NO_PROXY", "no_proxy"):

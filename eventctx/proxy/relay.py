@@ -17,6 +17,7 @@ import h11
 
 from eventctx.proxy.call_copy import CallCopy, SeenCall
 from eventctx.proxy.dialing import MOST_HEAD, Dialer, Streams
+from eventctx.proxy.gate import MOST_IDLE, Gate, Refusal
 from eventctx.proxy.program import Choose, Upstream
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class Relay:
         choose: Choose,
         seen: Callable[[SeenCall], None],
         environment: Mapping[str, str] | None = None,
+        gate: Gate | None = None,
     ) -> None:
+        self._gate = gate or Gate()
         self._choose = choose
         self._seen = seen
         self._dialer = Dialer(environment or {})
@@ -53,6 +56,11 @@ class Relay:
         )
         self.port = self._server.sockets[0].getsockname()[1]
 
+    @property
+    def url(self) -> str:
+        """The address for the program, to whose paths alone the relay answers."""
+        return self._gate.url(self.port)
+
     async def close(self) -> None:
         """Stop listening, and end what is open."""
         if self._server is not None:
@@ -68,9 +76,13 @@ class Relay:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a callback of the server is one
         self._open.add(task)
-        connection = _Connection(reader, writer, self._choose, self._seen, self._miss, self._dialer)
+        ends = writer.get_extra_info("peername"), writer.get_extra_info("sockname")
+        connection = _Connection(
+            reader, writer, self._gate, self._choose, self._seen, self._miss, self._dialer
+        )
         try:
-            await connection.run()
+            if await asyncio.to_thread(self._gate.knows, *ends):
+                await connection.run()
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # one of the two sides is gone, and the other one hears of it by our close
         finally:
@@ -85,6 +97,7 @@ class _Connection:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        gate: Gate,
         choose: Choose,
         seen: Callable[[SeenCall], None],
         unread: Callable[[], None],
@@ -92,6 +105,7 @@ class _Connection:
     ) -> None:
         self._reader = reader
         self._writer = writer
+        self._gate = gate
         self._choose = choose
         self._seen = seen
         self._unread = unread
@@ -127,7 +141,12 @@ class _Connection:
         if not isinstance(request, h11.Request):
             self._refuse(b"400 Bad Request", "eventctx record: expected a request of HTTP/1.1\n")
             return False
-        path, headers = request.target.decode("latin-1"), list(request.headers)
+        headers = list(request.headers)
+        port = self._writer.get_extra_info("sockname")[1]
+        path = self._gate.path_of(request.target.decode("latin-1"), headers, port)
+        if isinstance(path, Refusal):
+            self._refuse(path.status, f"eventctx record: {path.reason}\n")
+            return False
         chosen = self._choose(path, headers)
         if chosen is None:
             self._refuse(b"404 Not Found", f"eventctx record: no API is known at {path}\n")
@@ -161,11 +180,17 @@ class _Connection:
         self._writer.write(head + b"content-type: text/plain; charset=utf-8\r\n\r\n" + text)
 
     async def _head(self) -> bytes:
-        while b"\r\n\r\n" not in self._rest:
-            piece = await self._reader.read(_PIECE)
-            if not piece or len(self._rest) > MOST_HEAD:
+        if self._up is not None and not self._rest:  # the next request of a program that we know
+            async with asyncio.timeout(MOST_IDLE):
+                self._rest = await self._reader.read(_PIECE)
+            if not self._rest:
                 return b""
-            self._rest += piece
+        async with self._gate.waiting():
+            while b"\r\n\r\n" not in self._rest:
+                piece = await self._reader.read(_PIECE)
+                if not piece or len(self._rest) > MOST_HEAD:
+                    return b""
+                self._rest += piece
         end = self._rest.index(b"\r\n\r\n") + 4
         head, self._rest = self._rest[:end], self._rest[end:]
         return head

@@ -14,6 +14,7 @@ import threading
 import zlib
 from collections.abc import Callable
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
@@ -32,6 +33,7 @@ from eventctx.importers.recorded_calls import (
 from eventctx.log.private_files import FILE_RIGHTS, make_folder
 from eventctx.messages.encoding import decode_json
 from eventctx.proxy.call_copy import MOST_KEPT, Headers, SeenCall
+from eventctx.stores.own_copies import is_spent
 
 _log = logging.getLogger("eventctx.record")
 
@@ -88,7 +90,9 @@ class _Tape:
     def _write(self, row: dict[str, Any]) -> None:
         data = msgspec.json.encode(row) + b"\n"
         # One write, so that a reader never sees half of a line that will be whole.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        flags = os.O_WRONLY | os.O_APPEND
+        if self._line == 0:
+            flags |= os.O_CREAT  # later it is there, or an erasure has just destroyed it
         file = os.open(self._path, flags, FILE_RIGHTS)
         try:
             before = os.fstat(file).st_size
@@ -141,14 +145,23 @@ class Tapes:
         row = row_of(call)
         if row is None:
             return
-        place = _place(row, self._name)
-        path = self.folder / f"{session_name(place.name)}.jsonl"
+        place, path = self._free(_place(row, self._name))
         tape = self._tapes.get(place.name)
         if tape is None:
             tape = self._tapes[place.name] = _Tape(path, place)
         tape.call(row)
         self.calls += 1
         self.paths[path] = None
+
+    def _free(self, place: _Place) -> tuple[_Place, Path]:
+        """The place of a call, under a name that no destroyed tape had, and its tape."""
+        first = place.session
+        for number in count(2):
+            path = self.folder / f"{session_name(place.name)}.jsonl"
+            if not is_spent(path):
+                break
+            place = place._replace(session=f"{first}.{number}")
+        return place, path
 
 
 def row_of(call: SeenCall) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from eventctx.errors import LogCorrupted, StoreError
@@ -64,6 +64,12 @@ class ReceiptKeeper:
         self._unnoted.pop(session, None)
         if self.book is not None:
             self.book.deleted(session)
+
+    def erased(self, sessions: Iterable[str]) -> None:
+        """Note that contents of sessions were erased."""
+        if self.book is not None:
+            for session in sessions:
+                self.book.erased(session)
 
     async def check_store(self) -> None:
         """Warn if the session that was written last is not what its receipt says."""

@@ -67,6 +67,17 @@ class Verification(msgspec.Struct, frozen=True):
         """True when nothing was found."""
         return not self.problems
 
+    def signed_to(self, public_key: str | None = None) -> int:
+        """The last position that a key has signed (hex; None: any key), or -1."""
+        own = [one.position for one in self.signed if public_key in (None, one.public_key)]
+        return max(own, default=-1)
+
+    def unsigned(self, public_key: str | None = None) -> int:
+        """How many records are after ``signed_to``, those of signatures that hold left out."""
+        last = self.signed_to(public_key)
+        signatures = sum(one.position + 1 > last for one in self.signed)
+        return self.receipt.position - last - signatures
+
     def __repr__(self) -> str:
         found = counted(len(self.problems), "problem") if self.problems else "ok"
         return summary_line(

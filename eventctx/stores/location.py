@@ -64,6 +64,11 @@ def default_path() -> Path:
     return Path(platformdirs.user_data_path("eventctx", appauthor=False)) / "contexts.db"
 
 
+def default_tapes() -> Path:
+    """The folder of the tapes of recorded programs in the user's data folder."""
+    return default_path().parent / "recordings"
+
+
 def default_book(store: Path) -> Path:
     """The path of a store's receipts in the user's state folder; ``store`` is its ``cache_path``.
 

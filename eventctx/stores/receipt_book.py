@@ -21,7 +21,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventctx.errors import NotAStore, StoreUnavailable
-from eventctx.log.private_files import FOLDER_RIGHTS, append_line
+from eventctx.log.private_files import append_line, make_folder
 from eventctx.log.store import Receipt
 
 _log = logging.getLogger("eventctx.receipts")
@@ -31,14 +31,19 @@ _MARK: Final = b'{"receipt_book":1'
 
 _TAIL_BYTES: Final = 1 << 16
 
-Noted = Literal["receipt", "deleted", "mismatch", "restored"]
+Noted = Literal["receipt", "deleted", "mismatch", "restored", "erased", "tape", "export"]
+
+_ENDS: Final = frozenset(("receipt", "deleted", "restored"))
+"""Lines that say how sessions end; the others tell of contents."""
 
 
 class BookEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line: a session's receipt, its deletion on purpose, or a mismatch that was found.
 
     Or, without a session, that a backup was put in the store's place: earlier lines no longer
-    apply. ``time`` is in UTC nanoseconds; ``found`` describes the record in the place of a receipt.
+    apply. Or that contents were erased, or are also in a file, a tape or an export, whose path is
+    ``found``. ``time`` is in UTC nanoseconds; else ``found`` describes the record
+    in the place of a receipt.
     """
 
     receipt_book: int
@@ -90,6 +95,15 @@ class ReceiptBook:
         if self._last is not None:
             self._last.pop(session, None)
         self._append(BookEntry(1, "deleted", session, self._clock()))
+
+    def erased(self, session: str) -> None:
+        """Note that contents of a session were erased. Never raises."""
+        self._append(BookEntry(1, "erased", session, self._clock()))
+
+    def copied_to(self, path: Path, session: str, what: Literal["tape", "export"]) -> None:
+        """Note a file of ours that holds contents of a session. Never raises."""
+        where = os.path.realpath(path)
+        self._append(BookEntry(1, what, session, self._clock(), found=where))
 
     def restored(self, receipts: Iterable[Receipt]) -> None:
         """Note that a backup was put in the store's place on purpose. Never raises.
@@ -144,7 +158,7 @@ class ReceiptBook:
         except OSError:
             return None
         for entry in map(_entry, reversed(lines)):
-            if entry is not None and entry.what != "mismatch":
+            if entry is not None and entry.what in _ENDS:
                 return entry.receipt if entry.what == "receipt" else None
         return None
 
@@ -172,7 +186,7 @@ class ReceiptBook:
         if self._read_only:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_RIGHTS)
+            make_folder(self.path.parent)
             append_line(self.path, msgspec.json.encode(entry), self._check)
         except (OSError, NotAStore) as error:
             self.complain(error)

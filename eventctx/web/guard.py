@@ -52,6 +52,9 @@ HEADERS: Final = (
 MOST_TARGET: Final = 8_192
 """Bytes of the longest path with its query."""
 
+MOST_HEADERS: Final = 32 * 1024
+"""Bytes of a request's line and headers together."""
+
 _MOST_FIELDS: Final = 16
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _OURS: Final = (b"same-origin", b"none")
@@ -86,7 +89,8 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
             await send(message)
 
-        refusal = self._foreign(headers) or _unfit(scope)
+        foreign = find_foreign(headers, self._is_ours, "inspect")
+        refusal = (403, foreign) if foreign else _unfit(scope)
         if refusal is not None:
             await _refuse(guarded, scope, *refusal)
             return
@@ -104,19 +108,6 @@ class Guard:
         # Routes see the path as it was sent: a name in it is decoded once, where it is used.
         inner = {**scope, "path": scope["raw_path"].decode("ascii")}
         await self._app(inner, receive, guarded)
-
-    def _foreign(self, headers: list[tuple[bytes, bytes]]) -> tuple[int, str] | None:
-        """The refusal of a request that is not for us, or not from our own page."""
-        hosts = _values(headers, b"host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return 403, "Host: expected the address that `eventctx inspect` printed"
-        for origin in _values(headers, b"origin"):
-            if origin != b"http://" + hosts[0]:
-                return 403, "Origin: expected no other page than the inspector's own"
-        for site in _values(headers, b"sec-fetch-site"):
-            if site not in _OURS:
-                return 403, "Sec-Fetch-Site: expected a request of the inspector's own page"
-        return None
 
     def _is_ours(self, host: bytes) -> bool:
         name = host.decode("latin-1").lower()
@@ -151,6 +142,23 @@ _USED: Final = (
 )
 
 
+def find_foreign(
+    headers: list[tuple[bytes, bytes]], is_ours: Callable[[bytes], bool], command: str
+) -> str | None:
+    """The reason why a request is not for us, or comes from another page than our own.
+
+    ``is_ours`` gets the ``Host``. ``command`` printed our address, or gave it to a program.
+    """
+    hosts = _values(headers, b"host")
+    if len(hosts) != 1 or not is_ours(hosts[0]):
+        return f"Host: expected the address that `eventctx {command}` printed"
+    if any(origin != b"http://" + hosts[0] for origin in _values(headers, b"origin")):
+        return f"Origin: expected no page but one of `eventctx {command}` itself"
+    if any(site not in _OURS for site in _values(headers, b"sec-fetch-site")):
+        return f"Sec-Fetch-Site: expected a request of no page but one of `eventctx {command}`"
+    return None
+
+
 def _unfit(scope: Scope) -> tuple[int, str] | None:
     """The refusal of a request that no route could answer."""
     path: bytes = scope["raw_path"]
@@ -160,6 +168,9 @@ def _unfit(scope: Scope) -> tuple[int, str] | None:
         return 400, "expected a path that begins with /, not a whole address"
     if len(path) + len(scope["query_string"]) > MOST_TARGET:
         return 400, f"expected a path of at most {MOST_TARGET:,} bytes"
+    # The parser counts a head only while it is incomplete; one that comes at once is not counted.
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADERS:
+        return 431, f"expected headers of at most {MOST_HEADERS:,} bytes"
     return None
 
 

@@ -15,13 +15,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from eventctx.reader import Reader
 from eventctx.web.access import Access
 from eventctx.web.app import Inspector
-from eventctx.web.guard import HEADERS
+from eventctx.web.guard import HEADERS, MOST_HEADERS
 from eventctx.web.page_files import PageFile, page_files
 from eventctx.web.sockets import LOOPBACK, listening
 
 MOST_CONNECTIONS: Final = 256
-MOST_HEADERS: Final = 32 * 1024
-"""Bytes of a request's line and headers together."""
 _GRACE_SECONDS: Final = 2
 
 REQUEST_SECONDS: Final = 10.0

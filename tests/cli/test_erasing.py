@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
 
+import eventctx
+from eventctx.cli.output.program import UNSIGNED
+from eventctx.log.store import Receipt
 from tests.cli.test_terminal import Terminal
 
 
@@ -87,6 +91,13 @@ def test_at_a_terminal_a_person_is_asked(run, store, answer, goes):
     assert ("[erased]" in run("transcript", "work", "--store", store).out) == goes
 
 
+async def say_more(store) -> None:
+    async with eventctx.open(store) as engine:
+        ctx = await engine.session("work")
+        for text in ("one more", "and another"):
+            await ctx.add_message({"role": "user", "content": text})
+
+
 def test_sign_and_verify_by_the_public_key(run, store, tmp_path):
     serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
     ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
@@ -97,7 +108,18 @@ def test_sign_and_verify_by_the_public_key(run, store, tmp_path):
         key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     )
     signed = run("sign", "work", "--key", private, "--json", "--store", store).document
+    at = Receipt.parse(signed["receipt"]).position - 1
     assert run("verify", "--signed-by", signed["key"], "--store", store).code == 0
+    asyncio.run(say_more(store))
+    partly = run("verify", "--signed-by", signed["key"], "--store", store)
+    assert partly.code == UNSIGNED
+    assert f"signed up to @{at}; 2 after it are not signed" in partly.out
+    told = run("verify", "--store", store)
+    assert told.code == 0
+    assert f"signed by 1 key up to @{at}; 2 after it are not" in told.out
+    run("sign", "work", "--key", private, "--store", store)
+    whole = run("verify", "--signed-by", signed["key"], "--store", store)
+    assert (whole.code, "not signed" in whole.out) == (0, False)
     other = run("verify", "--signed-by", "00" * 32, "--store", store)
     assert other.code == 5
     assert "no signature of the key" in other.out

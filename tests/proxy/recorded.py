@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from eventctx.engine import Engine
 from eventctx.importers.formats.cassettes.rows import plain_form, rows_of
@@ -75,6 +77,14 @@ async def sent_bodies(engine: Engine, session: str, *, as_view: bool = True) -> 
     return found
 
 
+def to(relay: Relay, sent: bytes) -> bytes:
+    """Raw requests for the relay: their paths after its token, and its own ``Host``."""
+    base = urlsplit(relay.url)
+    for api in (b"/anthropic/", b"/openai/"):
+        sent = sent.replace(b" " + api, b" %s%s" % (base.path.encode(), api))
+    return re.sub(rb"(?i)\r\nhost: \w+\r", b"\r\nhost: %s\r" % base.netloc.encode(), sent)
+
+
 class Recording:
     """A scripted server behind a relay, the tapes in a folder, and a client of raw bytes."""
 
@@ -96,7 +106,7 @@ class Recording:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         head = [f"POST {path} HTTP/1.1", "Host: relay", f"Content-Length: {len(content)}"]
         head += [f"{name}: {value}" for name, value in (headers or CLAUDE).items()]
-        writer.write("\r\n".join([*head, "", ""]).encode() + content)
+        writer.write(to(self.relay, "\r\n".join([*head, "", ""]).encode()) + content)
         found = await reader.read()
         writer.close()
         await writer.wait_closed()

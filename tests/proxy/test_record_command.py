@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 import pytest
 from click.testing import CliRunner
@@ -89,13 +90,13 @@ async def test_serve_records_several_programs_until_it_is_stopped_in_an_answer(
             assert process.stdout is not None
             line = (await process.stdout.readline()).decode()
             assert line.startswith("export ANTHROPIC_BASE_URL=http://127.0.0.1:")
-            port = int(line.partition("127.0.0.1:")[2].partition("/")[0])
+            url = urlsplit(line.strip().partition("=")[2])
             begun = {"type": "message_start", "message": {**answer(""), "content": []}}
             server.replies = [json_reply(answer("Bern.")), streamed([begun], "stalled")]
-            first, writer = await sent(port, "one")
+            first, writer = await sent(url, "one")
             assert b"Bern." in await first.read()
             writer.close()
-            second, writer = await sent(port, "two")
+            second, writer = await sent(url, "two")
             await second.readuntil(b"message_start")
             process.send_signal(signal.SIGTERM)
             _, told = await process.communicate()
@@ -106,14 +107,14 @@ async def test_serve_records_several_programs_until_it_is_stopped_in_an_answer(
         assert {one.stream for one in await engine.sessions()} == {"one.recorded", "two.recorded"}
 
 
-async def sent(port: int, session: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def sent(url: SplitResult, session: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A connection on which a program asks its model in a session."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
     body = json.dumps(request(user("capital of Switzerland"), stream=True)).encode()
     writer.write(
-        b"POST /anthropic/v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\n"
+        b"POST %s/v1/messages HTTP/1.1\r\nhost: %s\r\nconnection: close\r\n"
         b"x-claude-code-session-id: %s\r\n"
-        % session.encode()
+        % (url.path.encode(), url.netloc.encode(), session.encode())
         + b"content-length: %d\r\n\r\n" % len(body)
         + body
     )

@@ -34,6 +34,7 @@ from tests.proxy.recorded import (  # noqa: E402
     recording,
     request,
     said,
+    to,
     user,
 )
 
@@ -73,10 +74,9 @@ async def test_the_pieces_of_a_stream_arrive_one_by_one(tmp_path: Path) -> None:
         made.server.replies.append(streamed([begun], "stalled"))
         reader, writer = await asyncio.open_connection("127.0.0.1", made.relay.port)
         content = json.dumps(request(user("Hi."), stream=True)).encode()
-        writer.write(
-            b"POST /anthropic/v1/messages HTTP/1.1\r\nhost: relay\r\n"
-            b"content-length: %d\r\n\r\n" % len(content) + content
-        )
+        head = b"POST /anthropic/v1/messages HTTP/1.1\r\nhost: relay\r\n"
+        head += b"content-length: %d\r\n\r\n" % len(content)
+        writer.write(to(made.relay, head) + content)
         async with asyncio.timeout(60):
             await reader.readuntil(b"message_start")  # the server sends nothing after it
             writer.close()
@@ -241,10 +241,8 @@ async def test_a_websocket_is_passed_on_in_both_directions(tmp_path: Path) -> No
     relay = Relay(Upstreams.of({"OPENAI_BASE_URL": url}).choose(), tapes.put)
     await relay.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-    writer.write(
-        b"GET /openai/responses HTTP/1.1\r\nhost: x\r\n"
-        b"upgrade: websocket\r\nconnection: upgrade\r\n\r\n"
-    )
+    asked = b"GET /openai/responses HTTP/1.1\r\nhost: x\r\n"
+    writer.write(to(relay, asked + b"upgrade: websocket\r\nconnection: upgrade\r\n\r\n"))
     async with asyncio.timeout(60):
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 101")
         writer.write(b"ping")

@@ -69,7 +69,7 @@ async def connected(folder: Path, packed: str | None) -> AsyncIterator[tuple[Any
         url = f"http://127.0.0.1:{port}/v1"
         relay = Relay(Upstreams.of({"OPENAI_BASE_URL": url}).choose(), tapes.put)
         await relay.start()
-        to = f"ws://127.0.0.1:{relay.port}/openai/responses"
+        to = f"{relay.url.replace('http', 'ws', 1)}/openai/responses"
         headers = {"session-id": "s1", "authorization": "Bearer secret"}
         try:
             async with connect(

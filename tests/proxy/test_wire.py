@@ -18,6 +18,7 @@ from eventctx.errors import InvalidSetting
 from eventctx.proxy.call_copy import SeenCall
 from eventctx.proxy.program import Upstreams
 from eventctx.proxy.relay import Relay
+from tests.proxy.recorded import to
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -63,7 +64,7 @@ async def relayed(url: str, **environment: str) -> AsyncIterator[tuple[Relay, li
 async def asked(relay: Relay, sent: bytes) -> AsyncIterator[Streams]:
     """A connection to the relay that has sent this."""
     reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-    writer.write(sent)
+    writer.write(to(relay, sent))
     try:
         yield reader, writer
     finally:
@@ -107,7 +108,7 @@ async def test_trailers_of_a_chunked_answer_are_passed_on() -> None:
         asked(relay, POST + b"\r\n") as (reader, writer),
     ):
         assert await reader.readexactly(len(answer)) == answer
-        writer.write(POST + b"\r\n")
+        writer.write(to(relay, POST + b"\r\n"))
         assert await reader.readexactly(len(OK)) == OK  # on the same connection
     assert [(call.answered, call.whole) for call in seen] == [(b"ok", True)] * 2
 
@@ -120,7 +121,7 @@ async def test_an_answer_without_a_body_ends_with_its_head() -> None:
         asked(relay, b"HEAD /anthropic/ HTTP/1.1\r\nhost: x\r\n\r\n") as (reader, writer),
     ):
         assert await reader.readexactly(len(head)) == head
-        writer.write(POST + b"\r\n")
+        writer.write(to(relay, POST + b"\r\n"))
         assert await reader.readexactly(len(OK)) == OK
 
 

@@ -23,6 +23,13 @@ def test_the_token_is_changed_for_a_cookie_and_leads_to_a_clean_address(serving,
     assert served.get("/s/work").status == 200
 
 
+def test_headers_that_come_at_once_are_limited_as_those_that_come_slowly(served) -> None:
+    few, many = "".join(f"X-{n}: {'x' * 1000}\r\n" for n in range(20)), f"X: {'x' * 31_900}\r\n"
+    assert served.get("/api/about", few.strip()).status == 200
+    assert served.get("/api/about", f"{few}{many}".strip()).status in (400, 431)
+    assert served.get("/api/about", many.replace("31_900", "") + few.strip()).status in (400, 431)
+
+
 def test_the_token_works_once(serving, store) -> None:
     served = serving(store)
     again = served.enter()

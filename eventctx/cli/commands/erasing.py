@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -12,9 +14,11 @@ import click
 from eventctx.cli.output import opening
 from eventctx.cli.output.opening import flat, message_numbers
 from eventctx.cli.output.plain import minute, plural
-from eventctx.cli.output.program import run
+from eventctx.cli.output.program import complain, run
 from eventctx.cli.output.screen import Screen, put_document
 from eventctx.log.naming import message_name, position_name
+from eventctx.stores.own_copies import copies, destroy_exports
+from eventctx.stores.receipt_book import ReceiptBook
 
 if TYPE_CHECKING:
     from eventctx.engine import Engine
@@ -25,6 +29,9 @@ _SECONDS: Final = {"h": 3_600, "d": 86_400, "w": 604_800}
 
 _yes = click.option("--yes", is_flag=True, help="Do it without asking.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Only show what would go.")
+_exports = click.option(
+    "--exports", is_flag=True, help="Also the files that `export -o` wrote of them, where they are."
+)
 _reason = click.option("--reason", default="", metavar="TEXT", help="Recorded with it.")
 
 
@@ -38,6 +45,7 @@ _reason = click.option("--reason", default="", metavar="TEXT", help="Recorded wi
     callback=flat,
     metavar="MESSAGE...",
 )
+@_exports
 @_reason
 @_dry_run
 @_yes
@@ -45,6 +53,7 @@ _reason = click.option("--reason", default="", metavar="TEXT", help="Recorded wi
 def erase_command(
     session: str,
     messages: tuple[int, ...],
+    exports: bool,
     reason: str,
     dry_run: bool,
     yes: bool,
@@ -57,7 +66,7 @@ def erase_command(
     was sent and search terms go along, in every fork. The records stay, and everything still
     verifies. Shows what goes, and asks; without a terminal it only shows, unless --yes is given.
     """
-    done, result = run(_erase(session, messages, reason, dry_run, yes, store, as_json))
+    done, result = run(_erase(session, messages, exports, reason, dry_run, yes, store, as_json))
     if as_json:
         put_document({"erased": done, **_erasure_json(result)})
     elif done:
@@ -67,6 +76,7 @@ def erase_command(
 async def _erase(
     session: str,
     messages: tuple[int, ...],
+    exports: bool,
     reason: str,
     dry_run: bool,
     yes: bool,
@@ -78,9 +88,13 @@ async def _erase(
         planned = await engine.erase(info.stream, messages, dry_run=True)
         if not as_json:
             _show_plan(Screen(), messages, planned)
+        files = _Files(engine, planned.sessions, exports)
+        files.show(as_json)
         if not _agreed("Erase all this for ever?", dry_run=dry_run, yes=yes, quiet=as_json):
             return False, planned
-        return True, await engine.erase(info.stream, messages, reason=reason)
+        result = await engine.erase(info.stream, messages, reason=reason)
+        files.destroy()
+        return True, result
 
 
 def _show_plan(screen: Screen, messages: tuple[int, ...], planned: ErasureResult) -> None:
@@ -140,6 +154,7 @@ def _erasure_json(result: ErasureResult) -> dict[str, Any]:
 @click.command("delete", short_help="Destroy a session for ever.")
 @click.argument("session")
 @click.option("--forks", is_flag=True, help="Also the sessions that were forked from it.")
+@_exports
 @_reason
 @_dry_run
 @_yes
@@ -147,6 +162,7 @@ def _erasure_json(result: ErasureResult) -> dict[str, Any]:
 def delete_command(
     session: str,
     forks: bool,
+    exports: bool,
     reason: str,
     dry_run: bool,
     yes: bool,
@@ -158,7 +174,9 @@ def delete_command(
     The name is not used again. Shows what goes, and asks; without a terminal it only shows, unless
     --yes is given.
     """
-    names, done, scrubbed = run(_delete(session, forks, reason, dry_run, yes, store, as_json))
+    names, done, scrubbed = run(
+        _delete(session, forks, exports, reason, dry_run, yes, store, as_json)
+    )
     if as_json:
         put_document({"deleted": done, "sessions": names, "scrubbed": scrubbed})
     elif done:
@@ -170,6 +188,7 @@ def delete_command(
 async def _delete(
     session: str,
     forks: bool,
+    exports: bool,
     reason: str,
     dry_run: bool,
     yes: bool,
@@ -182,9 +201,12 @@ async def _delete(
         if not as_json:
             records = f", with {plural(info.head + 1, 'record')}"
             Screen().line(("goes: ", "bold"), f"{', '.join(names)}{records}")
+        files = _Files(engine, names, exports)
+        files.show(as_json)
         if not _agreed("Delete all this for ever?", dry_run=dry_run, yes=yes, quiet=as_json):
             return names, False, True
         names = await engine.delete(info.stream, reason=reason, forks=forks)
+        files.destroy()
         return names, True, await engine.store.scrubbed()
 
 
@@ -196,12 +218,19 @@ async def _delete(
     metavar="AGE",
     help="Sessions whose last record is older than this: 90d, 12w, 36h.",
 )
+@_exports
 @_reason
 @_dry_run
 @_yes
 @opening.reading
 def prune_command(
-    age: str, reason: str, dry_run: bool, yes: bool, store: str | None, as_json: bool
+    age: str,
+    exports: bool,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Delete every session whose last record is older than AGE, as `delete` does.
 
@@ -209,7 +238,7 @@ def prune_command(
     it only shows, unless --yes is given.
     """
     before = time.time_ns() - _nanoseconds(age)
-    found, done = run(_prune(before, reason, dry_run, yes, store, as_json))
+    found, done = run(_prune(before, exports, reason, dry_run, yes, store, as_json))
     going = [one for one in found if not one.kept_by]
     if as_json:
         put_document({"deleted": done, "sessions": going, "kept": _kept(found)})
@@ -218,17 +247,26 @@ def prune_command(
 
 
 async def _prune(
-    before: int, reason: str, dry_run: bool, yes: bool, store: str | None, as_json: bool
+    before: int,
+    exports: bool,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
+    store: str | None,
+    as_json: bool,
 ) -> tuple[list[ExpiredSession], bool]:
     async with opening.open_existing(store) as engine:
         found = await engine.expired(before)
         going = [one for one in found if not one.kept_by]
         if not as_json:
             _show_expired(Screen(), found)
+        files = _Files(engine, [one.session for one in going], exports)
+        files.show(as_json)
         ask = f"Delete {plural(len(going), 'session')} for ever?"
         if not going or not _agreed(ask, dry_run=dry_run, yes=yes, quiet=as_json):
             return found, False
         await _delete_all(engine, going, reason)
+        files.destroy()
         return found, True
 
 
@@ -259,6 +297,37 @@ def _nanoseconds(age: str) -> int:
     if read is None:
         raise click.UsageError(f"--older-than: expected an age such as 90d or 36h, found {age!r}.")
     return int(read[1]) * _SECONDS[read[2]] * 10**9
+
+
+class _Files:
+    """The files of ours that hold the same words: tapes go along, exports if that is wanted."""
+
+    def __init__(self, engine: Engine, sessions: Collection[str], exports: bool) -> None:
+        path = engine.receipts_path
+        book = None if path is None else ReceiptBook(path)
+        self._tapes = copies(book, sessions, "tape")
+        self._exports = copies(book, sessions, "export")
+        self._wanted = exports
+
+    def show(self, quiet: bool) -> None:
+        """Name them."""
+        if quiet:
+            return
+        screen = Screen()
+        for path in (*self._tapes, *(self._exports if self._wanted else ())):
+            screen.line(("goes: ", "bold"), f"the file {path}")
+        if not self._wanted:
+            self._complain(self._exports, "--exports takes it, too")
+
+    def destroy(self) -> None:
+        """Destroy the exports, and name what stays. The engine has destroyed the tapes."""
+        stay = [path for path in self._tapes if path.exists()]
+        stay += destroy_exports(self._exports) if self._wanted else []
+        self._complain(stay, "it cannot be removed")
+
+    def _complain(self, paths: list[Path], why: str) -> None:
+        for path in paths:
+            complain(f"stays: the file {path} holds the same words; {why}")
 
 
 def _agreed(question: str, *, dry_run: bool, yes: bool, quiet: bool) -> bool:

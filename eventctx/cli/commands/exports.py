@@ -16,6 +16,7 @@ from eventctx.cli.output.whole_file import whole_file
 from eventctx.log.naming import position_name
 from eventctx.queries.copy_writing import CopyProgress, CopyResult, CopyStep
 from eventctx.queries.transfer import export_lines
+from eventctx.stores.receipt_book import ReceiptBook
 from eventctx.text import without_password
 
 _PROGRESS_EVERY = 500
@@ -48,6 +49,9 @@ async def _export(session: str, output: Path | None, store: str | None) -> None:
             if output is None:
                 await _write(lines, put, bar.at)
                 return
+            if reader.receipts_path is not None:
+                # Before it is written, so that half of it is known, too.
+                ReceiptBook(reader.receipts_path).copied_to(output, info.stream, "export")
             with whole_file(output) as file:
                 written = await _write(lines, file.write, bar.at)
     summary = styled(

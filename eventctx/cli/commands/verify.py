@@ -11,7 +11,7 @@ import msgspec
 
 from eventctx.cli.output import opening
 from eventctx.cli.output.plain import plural
-from eventctx.cli.output.program import DAMAGE, CommandFailed, run
+from eventctx.cli.output.program import DAMAGE, OK, UNSIGNED, CommandFailed, run
 from eventctx.cli.output.screen import Bar, JsonRows, Screen, progress
 from eventctx.errors import InvalidSetting
 from eventctx.log.integrity import public_key
@@ -57,12 +57,14 @@ def verify_command(
     """Check every record and content of SESSION, or of all sessions and of the store itself,
     against its digest, and against the receipts that were kept for it.
 
-    Prints a receipt for each; keep it outside the store. Exits with 5 when damage is found.
+    Prints a receipt for each; keep it outside the store. Exits with 5 when damage is found, with
+    --signed-by else with 6 when records follow the last signature of KEY.
     """
     kept = [_receipt(text) for text in receipts]
     key = None if signed_by is None else _public_key(signed_by)
-    if not run(_verify(session, kept, key, store, as_json)):
-        raise CommandFailed(DAMAGE)
+    code = run(_verify(session, kept, key, store, as_json))
+    if code != OK:
+        raise CommandFailed(code)
 
 
 def _receipt(text: str) -> Receipt:
@@ -90,8 +92,8 @@ def _signed(one: Verification, key: str) -> Verification:
 
 async def _verify(
     session: str | None, receipts: list[Receipt], key: str | None, store: str | None, as_json: bool
-) -> bool:
-    """Verify and print, one session after the other; false where something was found."""
+) -> int:
+    """Verify and print, one session after the other; the exit code."""
     async with opening.open_reader(store) as reader:
         with progress("Verifying", 1 if session is None and not receipts else None) as bar:
 
@@ -103,13 +105,15 @@ async def _verify(
                 found: AsyncIterator[Verification | str] = reader.verifications(began=began)
             else:
                 found = _each(reader, await _named(reader, session, receipts), receipts, bar)
-            shown: _Printed | _Shown = _Printed() if as_json else _Shown(Screen(), bar)
+            shown: _Printed | _Shown = _Printed() if as_json else _Shown(Screen(), bar, key)
+            whole = True
             async for one in found:
                 if isinstance(one, Verification) and key is not None:
                     one = _signed(one, key)
+                    whole = whole and (bool(one.deleted) or not one.unsigned(key))
                 shown.put(one)
         shown.end(reader.receipts_path)
-        return shown.ok
+        return DAMAGE if not shown.ok else OK if whole else UNSIGNED
 
 
 async def _each(
@@ -180,7 +184,8 @@ class _Printed:
 class _Shown:
     """A verification for a person, a line as soon as it is known, and a last line for all."""
 
-    def __init__(self, screen: Screen, bar: Bar | None = None) -> None:
+    def __init__(self, screen: Screen, bar: Bar | None = None, key: str | None = None) -> None:
+        self._key = key
         self._screen = screen
         self._bar = bar
         self._count = self._bad = self._problems = 0
@@ -201,7 +206,7 @@ class _Shown:
             return
         self._count += 1
         if one.ok:
-            _show_sound(self._screen, one)
+            _show_sound(self._screen, one, self._key)
             return
         self._bad += 1
         self._of_receipts |= any(found.kind == "receipt" for found in one.problems)
@@ -222,21 +227,30 @@ class _Shown:
             screen.whole(str(book))
 
 
-def _show_sound(screen: Screen, one: Verification) -> None:
+def _show_sound(screen: Screen, one: Verification, key: str | None = None) -> None:
     if one.deleted:
         screen.line(
             ("ok ", "bold green"), (one.stream, "bold"),
             f": deleted on purpose, with {plural(one.deleted, 'record')}; receipt:",
         )  # fmt: skip
     else:
-        signers = len({signed.public_key for signed in one.signed})
-        signed = f", signed by {plural(signers, 'key')}" if signers else ""
         screen.line(
             ("ok ", "bold green"), (one.stream, "bold"),
-            f": {plural(one.records, 'record')}{_erased(one)}{signed}; receipt:",
+            f": {plural(one.records, 'record')}{_erased(one)}{_reach(one, key)}; receipt:",
         )  # fmt: skip
     # People copy a receipt, so it has a line of its own, which is never wrapped.
     screen.whole(str(one.receipt))
+
+
+def _reach(one: Verification, key: str | None) -> str:
+    """How far the signatures of a key reach, or those of any key."""
+    if not one.signed:
+        return ""
+    signers = len({signed.public_key for signed in one.signed})
+    by = "" if key is not None else f" by {plural(signers, 'key')}"
+    after = one.unsigned(key)
+    rest = f"; {after} after it {'is' if after == 1 else 'are'} not signed" if after else ""
+    return f", signed{by} up to {position_name(one.signed_to(key))}{rest}"
 
 
 def _show_damaged(screen: Screen, one: Verification) -> None:

@@ -41,6 +41,7 @@ USAGE: Final = 2
 STORE: Final = 3
 BUG: Final = 4
 DAMAGE: Final = 5
+UNSIGNED: Final = 6
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
 
@@ -60,6 +61,7 @@ EXIT_CODES: Final = (
     ),
     (BUG, "a bug in eventctx; the traceback is shown"),
     (DAMAGE, "`verify`, `backup`, `restore-backup` or `copy` found damage"),
+    (UNSIGNED, "`verify --signed-by` found no damage, and records after the last signature"),
     (INTERRUPTED, "stopped by Ctrl-C"),
     (PIPE_CLOSED, "the reader of the output went away, as in `eventctx log S | head`"),
 )

@@ -7,6 +7,7 @@ process that is killed meanwhile leaves the rest to the next opening (``resume``
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -22,6 +23,7 @@ from eventctx.log.store import Address, EventStore, StreamInfo
 from eventctx.queries.receipts import ReceiptKeeper
 from eventctx.session.erasure import ERASING
 from eventctx.session.pending import Clock
+from eventctx.stores.own_copies import destroy_tapes
 
 if TYPE_CHECKING:
     from eventctx.search.recall import Recall
@@ -119,6 +121,7 @@ async def last_time(store: EventStore, info: StreamInfo) -> int:
 
 
 _log: Final = logging.getLogger("eventctx.search")
+_tapes_log: Final = logging.getLogger("eventctx.record")
 
 
 class Destruction:
@@ -162,6 +165,7 @@ class Destruction:
         )
         for record in records:
             self._receipts.stored(record)
+        self._receipts.erased(one.stream for one in made.streams)
         await self._forget(records)
         scrubbed = await self.store.scrubbed()
         return erasing.result_of(session, made, bodies, scrubbed=scrubbed)
@@ -229,9 +233,11 @@ class Destruction:
             )
 
     async def finish(self) -> None:
-        """Make the search index forget what was destroyed, now or by a process that was killed."""
+        """Make index and tapes forget what was destroyed, now or by a process that was killed."""
         if await self.store.load_checkpoint(ERASING) != 1:
             return
+        for path in await asyncio.to_thread(destroy_tapes, self._receipts.book):
+            _tapes_log.warning("%s holds what was erased, and cannot be removed: remove it", path)
         recall = self._recaller()
         if recall.exists():
             await recall.forget_destroyed()

@@ -16,6 +16,7 @@ test('a text keeps its breaks and shows what would hide or control', () => {
   assert.equal(shownText('a\u202egnp.exe'), 'a\\u202egnp.exe');
   assert.equal(shownText('one\rtwo\u0000'), 'one\\rtwo\\x00');
   assert.equal(shownText('\u200b\ufeff\u2028'), '\\u200b\\ufeff\\u2028');
+  assert.equal(shownText('a\u00adb\u180e'), 'a\\xadb\\u180e');
   assert.equal(shownText('\u{e0041}\u{e007f}'), '\\U000e0041\\U000e007f');
 });
 

@@ -9,7 +9,7 @@
 import { h } from '../core/element.js';
 
 const UNSAFE =
-  /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\u{e0000}-\u{e007f}]+/gu;
+  /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff\u{e0000}-\u{e007f}]+/gu;
 
 /** Longer texts are folded: so many characters stay in sight, or so many lines. */
 const FOLD_CHARACTERS = 6000;

@@ -1,0 +1,237 @@
+"""The relay serves the program that it was started for: no other account, no page, no other run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("h11", reason="an extra: eventctx[record]")
+
+from eventctx.proxy import gate
+from eventctx.proxy.call_copy import SeenCall
+from eventctx.proxy.gate import Gate, owner_of
+from eventctx.proxy.program import Upstreams
+from eventctx.proxy.relay import Relay
+from tests.proxy.test_wire import OK, listening, server_of
+
+LINUX = Path("/proc/net/tcp").exists()
+NOBODY = 65_534
+SENT = b"POST %s/anthropic/v1/messages HTTP/1.1\r\nhost: %s\r\ncontent-length: 2\r\n%s\r\n{}"
+
+
+@asynccontextmanager
+async def guarded(gate: Gate | None = None) -> AsyncIterator[tuple[Relay, list[SeenCall]]]:
+    """A relay before a server that answers, and the calls that it has passed on."""
+    seen: list[SeenCall] = []
+    async with listening(server_of([], [OK])) as port, asyncio.timeout(60):
+        upstreams = Upstreams.of({"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"})
+        relay = Relay(upstreams.choose(), seen.append, gate=gate)
+        await relay.start()
+        try:
+            yield relay, seen
+        finally:
+            await relay.close()
+
+
+async def answer(relay: Relay, sent: bytes) -> bytes:
+    """The first line of what the relay answers; nothing if it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(sent)
+    line = await reader.readline()
+    writer.close()
+    return line
+
+
+def sent_by(relay: Relay, path: str | None = None, host: str = "", more: bytes = b"") -> bytes:
+    url = urlsplit(relay.url)
+    given = url.path if path is None else path
+    return SENT % (given.encode(), (host or url.netloc).encode(), more)
+
+
+async def test_the_program_with_the_address_is_answered() -> None:
+    async with guarded() as (relay, seen):
+        own = [f"127.0.0.1:{relay.port}", f"LocalHost:{relay.port}"]
+        for host in own:
+            assert b" 200 " in await answer(relay, sent_by(relay, host=host))
+        page = b"origin: http://127.0.0.1:%d\r\nsec-fetch-site: none\r\n" % relay.port
+        assert b" 200 " in await answer(relay, sent_by(relay, more=page))
+    assert [call.path for call in seen] == ["/v1/messages"] * 3
+
+
+@pytest.mark.parametrize("path", ["", "/x", "/" + "x" * 32, "/%F0%9F"])
+async def test_a_request_without_the_token_of_this_run_goes_nowhere(path: str) -> None:
+    async with guarded() as (relay, seen):
+        assert b" 403 " in await answer(relay, sent_by(relay, path))
+    assert seen == []
+
+
+async def test_two_runs_have_two_tokens() -> None:
+    assert Gate().url(1) != Gate().url(1)
+    assert len(urlsplit(Gate().url(1)).path) > 30
+
+
+@pytest.mark.parametrize(
+    "more",
+    [b"origin: http://evil.example\r\n", b"sec-fetch-site: cross-site\r\n", b"host: again\r\n"],
+)
+async def test_a_page_of_another_origin_goes_nowhere(more: bytes) -> None:
+    async with guarded() as (relay, seen):
+        assert b" 40" in await answer(relay, sent_by(relay, more=more))
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1"]
+)
+async def test_a_name_that_was_pointed_at_us_goes_nowhere(host: str) -> None:
+    async with guarded() as (relay, seen):
+        named = host.format(port=relay.port)
+        assert b" 403 " in await answer(relay, sent_by(relay, host=named))
+    assert seen == []
+
+
+@pytest.mark.parametrize("step", ["..", "%2e%2E", ".%2e", "%252e%252e", "a/..%5C..", "..%2fadmin"])
+async def test_a_path_that_climbs_is_refused(step: str) -> None:
+    async with guarded() as (relay, seen):
+        path = f"{urlsplit(relay.url).path}/anthropic/{step}"
+        assert b" 400 " in await answer(relay, sent_by(relay, path))
+        path = f"{urlsplit(relay.url).path}/anthropic/a..b/...?q=../"
+        assert b" 200 " in await answer(relay, sent_by(relay, path))
+    assert len(seen) == 1
+
+
+ASKS = """
+import os, socket, sys
+os.setuid(int(sys.argv[3]))
+s = socket.socket()
+s.connect(("127.0.0.1", int(sys.argv[1])))
+s.sendall(bytes.fromhex(sys.argv[2]))
+try:
+    print("got", s.recv(99))
+except ConnectionResetError:
+    print("got nothing")
+"""
+
+
+@pytest.mark.skipif(not (LINUX and os.getuid() == 0), reason="acts as another account")
+async def test_another_account_that_has_the_address_goes_nowhere() -> None:
+    async with guarded() as (relay, seen):
+        command = [sys.executable, "-c", ASKS, str(relay.port), sent_by(relay).hex()]
+        for user in (NOBODY, os.getuid()):
+            done = await asyncio.to_thread(
+                subprocess.run, [*command, str(user)], capture_output=True
+            )
+            assert done.stdout.startswith(b"got"), done
+            assert (b" 200 " in done.stdout) == (user != NOBODY), done
+            assert len(seen) == (user != NOBODY)
+
+
+@pytest.mark.skipif(not LINUX, reason="no table of sockets")
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+async def test_the_owner_of_a_socket_is_found_also_of_one_that_speaks_both(family: int) -> None:
+    tables = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+    mapped = "::ffff:" if family == socket.AF_INET6 else ""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(family) as client:
+        client.connect((f"{mapped}127.0.0.1", server.getsockname()[1]))
+        accepted, peer = server.accept()
+        with accepted:
+            assert owner_of(tables, peer, accepted.getsockname()) == os.getuid()
+            client.close()
+            assert owner_of(tables, peer, accepted.getsockname()) == -1
+
+
+def test_the_account_is_read_beside_the_addresses_and_not_guessed(tmp_path: Path) -> None:
+    table, rest = tmp_path / "tcp", " 01 0:0 00:0 00000000 {uid} 0 {inode} 1 0 20\n"
+    ends = ("127.0.0.1", 0x1F90), ("127.0.0.1", 0x50)
+    ours = "0: 0100007F:0050 0100007F:1F90" + rest.format(uid=7, inode=5)
+    for row, owner in (
+        (rest.format(uid=1000, inode=9), 1000),
+        (rest.format(uid=0, inode=0), -1),  # sent and closed: such a socket is shown as root's
+    ):
+        table.write_text(f"{ours}1: 0100007F:1F90 0100007F:0050{row}")
+        assert owner_of([table], *ends) == owner
+    table.write_text(ours)
+    assert owner_of([table], *ends) == -1
+    table.write_text("nothing of ours\n")
+    assert owner_of([table, tmp_path / "none"], *ends) is None
+
+
+async def half(relay: Relay) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(b"POST /half")
+    return reader, writer
+
+
+async def test_connections_that_send_no_request_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "MOST_WAITING", 2)
+    async with guarded() as (relay, _):
+        halves = [await half(relay) for _ in range(3)]
+        ended = {asyncio.create_task(reader.read()) for reader, _ in halves}
+        done, _ = await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
+        assert [one.result() for one in done] == [b""]
+        for _, writer in halves:
+            writer.close()
+        await asyncio.gather(*ended)
+
+
+async def test_connections_that_send_no_request_do_not_stay() -> None:
+    async with guarded(Gate(seconds=0.2)) as (relay, _):
+        reader, writer = await half(relay)
+        assert await reader.read() == b""
+        writer.close()
+        assert b" 200 " in await answer(relay, sent_by(relay))
+
+
+async def test_a_program_may_wait_longer_between_its_requests() -> None:
+    seen: list[SeenCall] = []
+    async with listening(server_of([], [OK, OK])) as port, asyncio.timeout(60):
+        upstreams = Upstreams.of({"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{port}"})
+        relay = Relay(upstreams.choose(), seen.append, gate=Gate(seconds=0.2))
+        await relay.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+        for pause in (0.0, 0.5):
+            await asyncio.sleep(pause)
+            writer.write(sent_by(relay))
+            assert await reader.readexactly(len(OK)) == OK
+        writer.close()
+        await relay.close()
+    assert len(seen) == 2
+
+
+SDKS = """
+import anthropic, openai
+words = [{"role": "user", "content": "capital of Switzerland"}]
+told = openai.OpenAI(api_key="secret").chat.completions.create(model="m", messages=words)
+assert told.choices[0].message.content == "Bern."
+claude = anthropic.Anthropic(api_key="secret")
+told = claude.messages.create(model="m", max_tokens=9, messages=words)
+assert told.content[0].text == "Bern."
+"""
+
+
+async def test_no_sdk_needs_to_know_of_the_token(tmp_path: Path) -> None:
+    for name in ("openai", "anthropic"):
+        pytest.importorskip(name, reason="an extra")
+    from tests.scripted_apis import answering
+
+    with answering() as environment:
+        command = [sys.executable, "-m", "eventctx.cli", "--store", str(tmp_path / "s.db")]
+        command += ["record", "--tapes", str(tmp_path / "tapes"), "--", sys.executable, "-c", SDKS]
+        done = await asyncio.to_thread(
+            subprocess.run, command, env={**os.environ, **environment}, capture_output=True
+        )
+    assert done.returncode == 0, done.stderr
+    (tape,) = (tmp_path / "tapes").iterdir()
+    rows = [json.loads(line) for line in tape.read_text().splitlines()]
+    assert [row["path"] for row in rows[1:]] == ["/v1/chat/completions", "/v1/messages"]
+    assert b"secret" not in tape.read_bytes()

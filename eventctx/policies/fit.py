@@ -9,7 +9,8 @@ and above that by rank. Such a row that the proposal leaves out is put back firs
 round. Then:
 
 1. Results that take more than their share of the budget are shortened, as are pasted blocks here
-   and in each of the next steps.
+   and in each of the next steps. A line takes the place of a person's old images above that share,
+   and in steps 2, 3 and 6 of the others.
 2. Old results are shortened, then old arguments, until the view is down to the target.
 3. The oldest rounds and messages are dropped. Where people said something in one, the rest of it is
    shortened instead, and words that had no room whole to their beginning and demands.
@@ -126,7 +127,8 @@ def least_spare(budget: Budget) -> int:
 
 def _shorten_old(working_set: WorkingSet, whole: frozenset[int], target: int) -> None:
     old = [row for row in range(len(working_set.messages)) if row not in whole]
-    for limit in (Limit(outcome=OLD_CHARACTERS), Limit(arguments=OLD_CHARACTERS)):
+    results, arguments = Limit(outcome=OLD_CHARACTERS, media=0), Limit(arguments=OLD_CHARACTERS)
+    for limit in (results, arguments):
         for row in old:
             if working_set.total <= target:
                 return
@@ -171,7 +173,7 @@ def _shorten_rows(
             return
         if working_set.stays(row):
             prose = None if row in words else characters
-            working_set.shorten(row, Limit(characters, characters, prose), "budget")
+            working_set.shorten(row, Limit(characters, characters, prose, 0), "budget")
 
 
 def _drop_insertions(

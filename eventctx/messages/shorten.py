@@ -122,7 +122,9 @@ def _shorten_observation(message: dict[str, Any], number: int, limit: Limit) -> 
 
 def _leave_out_media(message: dict[str, Any], number: int) -> None:
     parts = [part for part in read_parts(message) if part.kind != "result"]
-    for part in [*parts, *[one for part in _results(message) for one in parts_of_result(part)]]:
+    for result in _results(message):
+        parts += parts_of_result(result)
+    for part in parts:
         shown = shown_of(part.value) if part.place else None
         if shown is None or not shown.media:
             continue

@@ -17,7 +17,7 @@ round. Then:
 4. The oldest insertions that quote no demands are dropped.
 5. The round in progress is shortened in steps, to a thousand characters a message.
 6. Of results and arguments in the older rounds that stay nothing is left, of words that had no room
-   whole only the demands.
+   whole only the demands; the round in progress keeps some 250 characters of each.
 7. The round in progress is shortened to nothing.
 8. What people said is shortened in steps, the task last; demands stay.
 9. Insertions that quote demands are dropped, oldest first.
@@ -91,8 +91,9 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     closed = [row for group in staying for row in group.rows if row not in answering]
     rows = [row for row in closed if row not in untouched]
     _shorten_rows(working_set, rows, protected | words.whole, 0, least_spare(budget))
+    _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:4], least_spare(budget), budget)
     if working_set.total > budget.tokens:
-        _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:], drop_line, budget)
+        _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[4:], drop_line, budget)
     if working_set.total > budget.tokens:
         _shorten_words(working_set, words, protected, drop_line, budget)
     if working_set.total > budget.tokens and kept:

@@ -25,8 +25,10 @@ _ELEMENTS: Final = (
     *("subagent_notification", "skill", "hook_prompt", "extension_context", "teammate-message"),
     *("codex_internal_context", "recommended_plugins", "ci-monitor-event"),
     *("ide_opened_file", "ide_selection"),
+    *("current_datetime", "reminder", "system_notification", "user_shell_command_output"),
+    *("environment_details", "system_reminder", "timestamp"),
 )
-"""Elements that Claude Code, Codex, pi and Amplifier write in the user's role.
+"""Elements that agents' programs write in the user's role.
 
 Commands that a person runs (``bash-input``, ``user_shell_command``) are among them: they are not
 addressed to the model.

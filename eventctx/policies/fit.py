@@ -17,7 +17,8 @@ round. Then:
 4. The oldest insertions that quote no demands are dropped.
 5. The round in progress is shortened in steps, to a thousand characters a message.
 6. Of results and arguments in the older rounds that stay nothing is left, of words that had no room
-   whole only the demands; the round in progress keeps some 250 characters of each.
+   whole only the demands. Where system messages leave less than a quarter of the budget, the round
+   in progress keeps 250 characters of each.
 7. The round in progress is shortened to nothing.
 8. What people said is shortened in steps, the task last; demands stay.
 9. Insertions that quote demands are dropped, oldest first.
@@ -44,7 +45,7 @@ import msgspec
 
 from eventctx.messages.shorten import Limit
 from eventctx.messages.tool_rounds import Group
-from eventctx.policies.policy import Budget, Proposal, Visible
+from eventctx.policies.policy import PERSONS_SHARE, Budget, Proposal, Visible
 from eventctx.policies.proposals import BEGINNING, PersonsWords, persons_words, put_back_words
 from eventctx.policies.working_set import WorkingSet
 from eventctx.projections.view.refs import InsertionRef
@@ -91,9 +92,13 @@ def fit(visible: Visible, proposal: Proposal, budget: Budget) -> Fitted:
     closed = [row for group in staying for row in group.rows if row not in answering]
     rows = [row for row in closed if row not in untouched]
     _shorten_rows(working_set, rows, protected | words.whole, 0, least_spare(budget))
-    _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:4], least_spare(budget), budget)
+    system = sum([working_set.tokens_of[row] for row in visible.system])
+    if budget.tokens - system < budget.tokens // PERSONS_SHARE:
+        # There is little room after any compaction, so make what there can be.
+        steps, line = OPEN_CHARACTERS[3:4], least_spare(budget)
+        _shorten_in_steps(working_set, in_progress, steps, line, budget)
     if working_set.total > budget.tokens:
-        _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[4:], drop_line, budget)
+        _shorten_in_steps(working_set, in_progress, OPEN_CHARACTERS[3:], drop_line, budget)
     if working_set.total > budget.tokens:
         _shorten_words(working_set, words, protected, drop_line, budget)
     if working_set.total > budget.tokens and kept:
